@@ -1,6 +1,6 @@
-"""Compiled kernels: what numba makes of them, where they are kept, who may use them.
+"""Compiled kernels: compilation by numba, storage on disk, and reuse.
 
-kernel: the decorator. cache: kernels found on the disk by what they were made of.
-kernel_files: reading and writing them. content: what they are made of. processors: what a
-processor can do. ahead: a second process.
+decorator: the ``kernel`` decorator. kernel_cache: looks kernels up on disk by content. kernel_files:
+reads and writes them. digest: the content of a kernel. cpu_levels: features of processors. ahead:
+compilation in a second process.
 """

@@ -1,4 +1,4 @@
-"""Levels of processors that kernels are built for, and what this processor can do."""
+"""Processor levels that kernels are built for, and those of this processor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numba.core import config as numba_config
 codegen: Any = numba_codegen
 config: Any = numba_config
 
-#: Of the x86-64 psABI, in the compiler's words; each has those before it.
+#: Levels of the x86-64 psABI, with LLVM's feature names; each includes those before it.
 X86 = {
     "x86-64-v2": ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"),
     "x86-64-v3": ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"),
@@ -21,28 +21,28 @@ X86 = {
 
 
 def known_levels() -> list[str]:
-    """The levels that kernels of this architecture may be built for, the lowest first.
+    """Return the levels that kernels of this architecture may be built for, the lowest first.
 
-    Where none are defined, the machine's own processor is the only one.
+    If none are defined, the only level is the machine's own processor.
     """
     return list(X86) if platform.machine().lower() in ("x86_64", "amd64") else [own_level()]
 
 
 def own_level() -> str:
-    """This processor as such, with all that it can do."""
+    """Return the level of exactly this processor, with all its features."""
     name, features = _processor()
     return f"{name} {features}"
 
 
 def usable_levels() -> list[str]:
-    """Levels whose code runs here, the best first; none when numba was told a processor."""
+    """Return the levels whose code runs here, best first; empty if numba's CPU is set explicitly."""
     if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
         return []
     return _usable(platform.machine().lower(), _processor()[1]) or [own_level()]
 
 
 def _usable(machine: str, features: str) -> list[str]:
-    """The same for a processor with these features, as the compiler writes them: ``+avx,...``"""
+    """Return the levels for a processor with these features, in LLVM's notation: ``+avx,...``"""
     found: list[str] = []
     if machine in ("x86_64", "amd64"):
         has = {word[1:] for word in features.split(",") if word.startswith("+")}
@@ -57,7 +57,7 @@ def _usable(machine: str, features: str) -> list[str]:
 def _processor() -> tuple[str, str]:
     from llvmlite import binding
 
-    # numba's list and not the compiler's: it leaves out what the environment forbids.
+    # numba's list and not LLVM's: it omits features disabled by the environment.
     name = config.CPU_NAME
     features = config.CPU_FEATURES
     return (

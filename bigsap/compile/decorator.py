@@ -1,9 +1,9 @@
-"""The decorator of all kernels.
+"""Decorator of all kernels.
 
-numba compiles a function for itself whenever something calls it: optimised, made machine code,
-wrapped for Python. Then it is linked into its caller and optimised again, at each level of
-calls. Here what kernels call is only lowered; the code is optimised once, in the kernel that
-Python calls, with all that it links.
+numba compiles each function separately: optimised, turned into machine code, wrapped for Python.
+Then it links the function into its caller and optimises again, at each level of calls. Here,
+functions called by kernels are only lowered. The code is optimised once, in the kernel that Python
+calls, with all that it links.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ types: Any = numba.types
 
 
 class _PartLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
-    """Of a function that kernels call: lowered, simplified, and nothing more."""
+    """Library of a function that kernels call: lowered and simplified only."""
 
     _linking_libraries: list[Any]
 
@@ -54,7 +54,7 @@ class _PartLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
 
 
 class _KernelLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
-    """Of a kernel: links the parts of its parts as well, each once."""
+    """Library of a kernel: links its parts, and theirs, each once."""
 
     _linking_libraries: list[Any]
 
@@ -64,9 +64,9 @@ class _KernelLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
 
 
 def _linked(libraries: Iterable[Any]) -> list[Any]:
-    """All that is linked directly or by parts, callers first.
+    """Return all libraries linked directly or through parts, callers first.
 
-    LLVM takes from a library only what is called by what it has already.
+    LLVM takes from a library only functions called by code linked before.
     """
     found: list[Any] = []
     seen: set[int] = set()
@@ -102,8 +102,8 @@ def _compiler(library_class: Any) -> Any:
     return Compiler
 
 
-#: Passes that look for what no kernel has: functions within it and comprehensions, arithmetic on
-#: whole arrays, overloads to be inlined, ``with``. A tenth of the time of a compilation.
+#: Passes for features that no kernel uses: inner functions and comprehensions, arithmetic on
+#: whole arrays, inlined overloads, ``with``. A tenth of the time of a compilation.
 _UNUSED = frozenset(
     (
         untyped_passes.InlineClosureLikes,
@@ -119,10 +119,10 @@ _KernelCompiler = _compiler(_KernelLibrary)
 
 
 class _Typing(type(registry.cpu_target.typing_context)):  # type: ignore[misc]
-    """numba's typing context, which remembers what operators and functions of numbers give.
+    """numba's typing context, with cached results of operators and functions of numbers.
 
-    numba searches dozens of templates anew for each ``+`` of a function, several times. All
-    else is the context's own: the two share their state.
+    numba searches dozens of templates again for each ``+`` of a function, several times.
+    Everything else belongs to the original context: the two share their state.
     """
 
     def __init__(self, context: Any) -> None:
@@ -148,7 +148,7 @@ _resolved: dict[Any, Any] = {}
 
 
 class _Compiler(dispatcher._FunctionCompiler):  # type: ignore[misc]
-    """A kernel's; no C function of it is wanted."""
+    """Compiler of kernels; does not produce a C function."""
 
     part = False
 
@@ -173,14 +173,14 @@ class _CompilerOfParts(_Compiler):
 
 
 class _Part(registry.CPUDispatcher):  # type: ignore[misc]
-    """A function as kernels call it."""
+    """A function in the form in which kernels call it."""
 
     def __init__(self, function: Any, options: dict[str, Any]) -> None:
         super().__init__(function, {}, options, _PartCompiler)
         self._compiler = _CompilerOfParts(function, options, _PartCompiler)
 
     def add_overload(self, result: Any) -> None:
-        # numba tells functions apart by what Python would call, and there is nothing.
+        # numba distinguishes functions by their entry point for Python, and a part has none.
         entry = _Entry()
         result = result._replace(entry_point=entry)
         self.overloads[tuple(result.signature.args)] = result
@@ -188,11 +188,11 @@ class _Part(registry.CPUDispatcher):  # type: ignore[misc]
 
 
 class _Entry:
-    """Stands for the address of a part, which has none."""
+    """Stand-in for the entry address, which a part does not have."""
 
 
 def _wide(kind: Any) -> Any:
-    """int64 for constants and narrower ids: one version of a part serves them all."""
+    """Widen integer constants and narrower ids to int64, so that one version of a part serves all."""
     if isinstance(kind, types.IntegerLiteral) or kind == types.int32:
         return types.int64
     return kind
@@ -205,16 +205,16 @@ _usual: tuple[int, int, int] = gc.get_threshold()
 
 @contextmanager
 def _rarely_collected() -> Iterator[None]:
-    """Within, the garbage collector runs less often.
+    """Run the garbage collector less often within the context.
 
-    The compiler makes millions of objects that live on; looking through them again and again
-    takes a tenth of its time.
+    The compiler creates millions of long-lived objects; traversing them repeatedly takes a tenth
+    of its time.
     """
     global _n_compiling, _usual
     with _collecting:
         if not _n_compiling:
             _usual = gc.get_threshold()
-            # None at all where the process has switched it off.
+            # 0 stays 0, if the process has disabled collection.
             gc.set_threshold(_usual[0] and max(_usual[0], _NEW_OBJECTS), *_usual[1:])
         _n_compiling += 1
     try:
@@ -226,12 +226,12 @@ def _rarely_collected() -> Iterator[None]:
                 gc.set_threshold(*_usual)
 
 
-#: Between two collections while kernels are compiled.
+#: Allocations between two collections while kernels are compiled.
 _NEW_OBJECTS = 100_000
 
 
 class Kernel(registry.CPUDispatcher):  # type: ignore[misc]
-    """A function for Python to call; what other kernels call is its part."""
+    """A function for Python to call; other kernels call its part."""
 
     def __init__(
         self, function: Any, locals: Any = None, targetoptions: Any = None, pipeline_class: Any = None
@@ -258,10 +258,10 @@ class Kernel(registry.CPUDispatcher):  # type: ignore[misc]
 
 
 def kernel(function: Any = None, *, nrt: bool = False, **options: Any) -> Any:
-    """``numba.njit`` for kernels: without the interpreter's lock, kept on disk by content.
+    """Compile a kernel like ``numba.njit``: without the interpreter's lock, cached on disk by content.
 
-    nrt: whether it makes arrays; numba's reference counts cost time otherwise. options: others
-    of ``numba.njit``.
+    nrt: whether it creates arrays; otherwise numba's reference counts would cost time. options:
+    others of ``numba.njit``.
     """
     if function is None:
         return lambda function: kernel(function, nrt=nrt, **options)
@@ -274,7 +274,7 @@ def kernel(function: Any = None, *, nrt: bool = False, **options: Any) -> Any:
 
 
 def callback(signature: Any, function: Any) -> Any:
-    """``numba.cfunc`` for what kernels call by address; kept as kernels are."""
+    """Compile a function that kernels call by address, like ``numba.cfunc``; cached like kernels."""
     made = ccallback.CFunc(
         function, numba.core.sigutils.normalize_signature(signature), {}, {}, _KernelCompiler
     )
@@ -284,7 +284,7 @@ def callback(signature: Any, function: Any) -> Any:
 
 
 def compile_record(record: tuple[str, str, bytes]) -> None:
-    """Compile what ``cache.records`` says another process did, without running anything."""
+    """Compile a kernel recorded in ``kernel_cache.records`` by another process, without running it."""
     module, name, packed = record
     found = getattr(importlib.import_module(module), name)
     signature = pickle.loads(packed)

@@ -1,9 +1,9 @@
-"""What a kernel is made of: all modules that its module imports within bigsap.
+"""Digest of a kernel's content: all modules that its module imports within bigsap.
 
-A callee or a constant of another module is compiled into the caller, so the caller is another
-kernel when one of them changes. What counts is a module's syntax tree without docstrings:
-comments, docstrings and layout may change freely. Times do not count: a checkout of the same
-code, a copy or an installed package have the same kernels.
+A callee or a constant of another module is compiled into the caller, so a change there changes the
+caller's kernel. The digest uses a module's syntax tree without docstrings: comments, docstrings and
+layout may change freely. File times do not count: a checkout of the same code, a copy and an
+installed package have the same kernels.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from bigsap.compile import kernel_files
 #: The folder above the package.
 ROOT = Path(__file__).resolve().parents[2]
 _PACKAGE = Path(__file__).resolve().parents[1].name
-#: Parsing takes 10 ms a module, so results are kept, by the digest of the text.
+#: File of cached results by the digest of the text: parsing takes 10 ms a module.
 _SUMMARIES = "syntax.json"
 _VERSION = "1"
 
 
 @dataclass(frozen=True)
 class _Module:
-    """digest: of the syntax tree. imported: names that may be modules, below ``if`` and within
-    functions too (too many are harmless)."""
+    """Parsed data of a module.
+
+    digest: of the syntax tree. imported: names that may be modules, also below ``if`` and within
+    functions (too many are harmless).
+    """
 
     digest: str
     imported: frozenset[str]
@@ -38,7 +41,7 @@ def content(module: str) -> str | None:
     """Return a digest of a module's code and of all that it imports from bigsap.
 
     None if the module is not part of bigsap. Modules are those below ``bigsap``; a package's
-    ``__init__`` counts where it is named.
+    ``__init__`` counts only if it is named.
     """
     if _module(module) is None:
         return None
@@ -57,7 +60,7 @@ def content(module: str) -> str | None:
 
 @cache
 def imports_of(module: str) -> frozenset[str]:
-    """The modules of bigsap that a module imports itself."""
+    """Return the modules of bigsap that a module imports directly."""
     found = _module(module)
     names = frozenset() if found is None else found.imported
     return frozenset(name for name in names if _module(name) is not None)
@@ -80,7 +83,7 @@ def _module(name: str) -> _Module | None:
 
 def _text(module: str) -> bytes | None:
     first, *rest = module.split(".")
-    # The package itself gathers what users see: everything, and nothing that is linked.
+    # The package itself imports the whole public interface, but nothing that is linked.
     if first != _PACKAGE or not rest:
         return None
     path = ROOT.joinpath(first, *rest)
@@ -93,7 +96,7 @@ def _text(module: str) -> bytes | None:
 
 
 def digest_of(tree: ast.Module) -> str:
-    """A digest of a syntax tree, whose docstrings are removed."""
+    """Return the digest of a syntax tree; removes its docstrings."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
@@ -112,21 +115,21 @@ def _imported(tree: ast.Module) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            # What is imported from a package may be a module.
+            # A name imported from a package may be a module.
             found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
     return {name for name in found if name.partition(".")[0] == _PACKAGE}
 
 
-# -- summaries of modules, kept beside the kernels ------------------------------------
+# -- summaries of modules, saved beside the kernels ------------------------------------
 
-#: Whether this process keeps what it parses beside the kernels of this machine.
+#: Whether this process saves its summaries beside the kernels of this machine.
 keeps = True
 _new: list[str] = []
 
 
 @cache
 def _known() -> dict[str, list[str]]:
-    """What is kept: the digest of a tree and its imports, by the digest of the text."""
+    """Return the saved summaries: digest of a tree and its imports, by the digest of the text."""
     found: dict[str, list[str]] = {}
     for folder in (kernel_files.BUILT, kernel_files.kept_in()):
         if folder is None:
@@ -136,7 +139,7 @@ def _known() -> dict[str, list[str]]:
             if kept["version"] == _VERSION:
                 found |= kept["modules"]
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # absent, or damaged: parsed again
+            continue  # missing or damaged: parse again
     return found
 
 
@@ -148,6 +151,6 @@ def _save() -> None:
 
 
 def write_summaries(folder: Path) -> None:
-    """Keep what is known of modules in a folder of kernels. A failure costs only time."""
+    """Save the summaries in a folder of kernels. A failure costs only time."""
     kept = {"version": _VERSION, "modules": _known()}
     kernel_files.write_file(folder / _SUMMARIES, json.dumps(kept).encode())

@@ -1,8 +1,8 @@
-"""Kernels found on the disk by content, in place of numba's own cache.
+"""Disk cache of kernels by content, instead of numba's own cache.
 
-numba's index goes by the text of one file: a caller keeps the code of callees that have changed
-since. Here the key is all that the kernel was made of (``content``), the versions of what made
-it, the types, and the processor.
+numba's index uses the text of one file, so a caller keeps the code of callees that have changed.
+Here the key is the content of the kernel (``digest``), the versions of the tools, the types, and
+the processor.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ serialize: Any = numba_serialize
 
 @dataclass
 class CompileCounts:
-    """Of this process: kernels made here, and taken from the disk."""
+    """Counts of this process: kernels compiled, and kernels loaded from disk."""
 
     compiled: int = 0
     loaded: int = 0
@@ -47,25 +47,25 @@ COUNTS = CompileCounts()
 
 @dataclass(frozen=True)
 class Target:
-    """Where kernels made by this process go instead of the usual folder, and for which level."""
+    """Destination folder and level of kernels compiled by this process."""
 
     folder: Path
     level: str
 
 
-#: Set by a process that builds kernels to be carried along.
+#: Set by a process that builds kernels for distribution.
 target: Target | None = None
-#: Where a process writes down what it compiles or loads: see ``record``.
+#: File in which a process records the kernels it compiles or loads: see ``_record``.
 records: Path | None = None
 _lock = threading.Lock()
 
 
 def made_with() -> tuple[str, ...]:
-    """Versions of all that decides what a kernel is, apart from its text and the processor."""
+    """Return the versions of everything that affects a kernel, except its text and the processor."""
     return (
         numba.__version__,
         llvmlite.__version__,
-        # numba's types follow numpy's promotion, which is that of its major version.
+        # numba's types follow numpy's promotion rules, which depend on its major version.
         np.__version__.partition(".")[0],
         sys.implementation.cache_tag or "",
         platform.system(),
@@ -76,13 +76,13 @@ def made_with() -> tuple[str, ...]:
 
 
 def name_of(function: Any, signature: Any, level: str) -> str | None:
-    """The name of a kernel's file; None if it cannot be kept.
+    """Return the name of a kernel's file; None if it cannot be saved.
 
-    signature: numba's, or a tuple of types. Their names tell types apart, numba's own rule.
+    signature: numba's, or a tuple of types. The names of types identify them, which is numba's rule.
     """
     digest = content(function.__module__)
     kinds = str(signature)
-    # Types that are Python objects are named by an address.
+    # The names of types that are Python objects contain an address.
     if digest is None or re.search(r"\bat 0x[0-9a-f]{4}", kinds):
         return None
     where = f"{function.__module__}.{function.__qualname__}"
@@ -93,9 +93,9 @@ def name_of(function: Any, signature: Any, level: str) -> str | None:
 
 
 class KernelCache(caching._Cache):  # type: ignore[misc]
-    """What a dispatcher of numba asks for kernels, and gives them to.
+    """Kernel cache with the interface of numba's dispatchers.
 
-    level: that of kernels made here; None for the processor as it is.
+    level: that of kernels compiled here; None for exactly this processor.
     """
 
     def __init__(self, function: Any) -> None:
@@ -114,10 +114,10 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
         self._enabled = False
 
     def flush(self) -> None:
-        """Nothing: content is never out of date."""
+        """Do nothing: content never becomes stale."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The kernel of this signature; None if it must be compiled."""
+        """Return the kernel of this signature; None if it must be compiled."""
         target_context.refresh()
         if not self._enabled:
             return None
@@ -132,7 +132,7 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a kernel that was just compiled."""
+        """Save a kernel that was just compiled."""
         if not self._enabled or data.library.has_dynamic_globals:
             return
         folder, level = _destination()
@@ -169,7 +169,7 @@ def _destination() -> tuple[Path | None, str]:
 
 
 def pack(result: Any) -> bytes:
-    """A compiled kernel as bytes. Only machine code: whatever links it compiles it anew."""
+    """Serialise a compiled kernel. Machine code only: callers that link it compile it again."""
     library, described = result.library, result.fndesc
     symbols = [
         value.name
@@ -177,7 +177,7 @@ def pack(result: Any) -> bytes:
         for value in values
         if not value.is_declaration
     ]
-    # They hold types of every variable, and are not needed any more.
+    # They hold types of every variable, and are no longer needed.
     described.typemap = described.calltypes = None
     parts = (
         library.name,
@@ -194,7 +194,7 @@ def pack(result: Any) -> bytes:
 
 
 def unpack(packed: bytes, target_context: Any) -> Any:
-    """The opposite of ``pack``: what numba's compiler would have returned."""
+    """Restore a kernel from ``pack``, in the form that numba's compiler returns."""
     name, code, symbols, described, environment, signature, reload, others = pickle.loads(packed)
     for function in reload:
         function()

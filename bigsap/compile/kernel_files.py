@@ -1,7 +1,7 @@
-"""Files of compiled kernels: one a kernel, types and processor, named by what it was made of.
+"""Files of compiled kernels: one for each kernel, types and processor, named by its content.
 
 A name stands for one content, so there is nothing to invalidate, and processes that write the
-same file at once write the same. What was damaged has another checksum, and counts as absent.
+same file at once write the same. A damaged file has another checksum, and counts as missing.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pathlib import Path
 SUFFIX = ".kernel"
 _MARK = b"bigsap kernel 1\n"
 PACKAGE = Path(__file__).resolve().parents[1]
-#: Kernels that came with the package; never written to.
+#: Kernels that came with the package; read-only.
 BUILT = PACKAGE / "compile" / "built"
-# Of each function so many versions stay, for each of its types: other checkouts use them too.
+# Versions kept of each function, for each of its types: other checkouts use them too.
 _VERSIONS = 4
 
 
 def folder_of(level: str) -> str:
-    """The name of a level's folder in ``BUILT``."""
+    """Return the name of a level's folder in ``BUILT``."""
     return level if re.fullmatch(r"[\w.-]+", level) else "own"
 
 
 def built() -> dict[str, int]:
-    """The levels that came with the package, and how many kernels of each."""
+    """Return the levels that came with the package, and the number of kernels of each."""
     return {
         folder.name: sum(1 for _ in folder.glob(f"*{SUFFIX}"))
         for folder in sorted(BUILT.glob("*"))
@@ -39,9 +39,9 @@ def built() -> dict[str, int]:
 
 
 def kept_in() -> Path | None:
-    """Where kernels compiled here are kept; None where nothing can be written.
+    """Return the folder of kernels compiled here; None if none is writable.
 
-    ``NUMBA_CACHE_DIR`` when set, else beside the package, else the user's cache folder.
+    ``NUMBA_CACHE_DIR`` if set, else beside the package, else the user's cache folder.
     """
     return _writable(os.environ.get("NUMBA_CACHE_DIR", ""))
 
@@ -62,7 +62,7 @@ def _writable(chosen: str) -> Path | None:
 
 
 def read(folder: Path, name: str) -> bytes | None:
-    """The content of a kernel's file; None if it is absent, unreadable or damaged."""
+    """Return the content of a kernel's file; None if it is missing, unreadable or damaged."""
     try:
         data = (folder / (name + SUFFIX)).read_bytes()
     except OSError:
@@ -74,7 +74,7 @@ def read(folder: Path, name: str) -> bytes | None:
 
 
 def write(folder: Path, name: str, content: bytes) -> None:
-    """Keep a kernel; a folder that is full or gone leaves it unkept, which only costs time."""
+    """Save a kernel; if the folder is full or missing it is not saved, which only costs time."""
     packed = zlib.compress(content)
     data = _MARK + hashlib.sha256(packed).digest() + packed
     if write_file(folder / (name + SUFFIX), data):
@@ -82,7 +82,7 @@ def write(folder: Path, name: str, content: bytes) -> None:
 
 
 def write_file(path: Path, data: bytes) -> bool:
-    """Replace a file at once; whether that could be done."""
+    """Replace a file atomically; return whether that succeeded."""
     temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def write_file(path: Path, data: bytes) -> bool:
 
 
 def _tidy(folder: Path, name: str) -> None:
-    """Remove the oldest versions of a kernel: what was not written lately."""
+    """Remove the oldest versions of a kernel, by time of writing."""
     group = name.rpartition("-")[0]
     found: list[tuple[float, Path]] = []
     for path in folder.glob(f"{group}-*{SUFFIX}"):

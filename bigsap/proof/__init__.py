@@ -1,6 +1,6 @@
-"""The proof by bounds: each row's least ``c - v`` without a look at every pair.
+"""Independent proof of results: each row's least ``c - v``, from all pairs or from bounds.
 
-``geometry`` says what is known of a source's costs, ``tree`` puts its columns into boxes,
-``descent`` finds the minimum of each row, ``minima`` runs it. Nothing here is shared with the
-search: the search may be wrong in its boxes and bounds, and the proof would show it.
+``geometry`` describes a source's costs, ``tree`` puts its columns into boxes, ``descent`` finds the
+minimum of each row, ``minima`` runs it. Nothing is shared with the search: an error in the search's
+boxes or bounds would be found by the proof.
 """

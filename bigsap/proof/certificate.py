@@ -1,6 +1,6 @@
-"""The proof of a result: a pass over the costs, or bounds of them, and no engine code.
+"""Proof of a result: a pass over the costs, or bounds of them, without engine code.
 
-Everything below is said for minimising; when maximising, ``c`` is minus the cost.
+Everything below is stated for minimising; when maximising, ``c`` is minus the cost.
 ``c`` is (n, m), ``v`` any m finite prices. With ``u[i] = min_j (c[i, j] - v[j])``
 the pair (u, v) is dual feasible, ``u[i] + v[j] <= c[i, j]``, whatever ``v`` is, so
 
@@ -8,19 +8,19 @@ the pair (u, v) is dual feasible, ``u[i] + v[j] <= c[i, j]``, whatever ``v`` is,
   its largest is 0);
 * n < m:  only n columns are used, so at least ``sum(u)`` + the n smallest ``v``.
   Capping v at its n-th smallest value ``t`` and subtracting ``t`` before the pass
-  makes that ``sum(u) + sum(v)`` with v <= 0 (v = 0 on the free columns when the
+  makes that ``sum(u) + sum(v)`` with v <= 0 (v = 0 on the free columns if the
   assignment is optimal), and can only raise the bound;
 * n > m:  only m rows are used, so at least ``sum(v)`` + the m smallest ``u``. With
   ``t`` the m-th smallest u, ``u' = min(u - t, 0)`` and ``v' = v + t`` make it
-  ``sum(u') + sum(v')`` with u' <= 0 (u' = 0 on the unassigned rows when optimal).
+  ``sum(u') + sum(v')`` with u' <= 0 (u' = 0 on the unassigned rows if optimal).
 
-*All of it is exact*, for the doubles or integers that the source delivers: prices are
-pairs of doubles, row minima sums of three (``scan``), all sums expansions (``exact``). Nothing is
-rounded but what is shown: ``bound`` to the safe side, ``fun`` to nearest, ``gap`` up. Of integer
-costs the optimum is an integer, so the bound is rounded to the next one that is no better.
+*All of it is exact*, for the doubles or integers that the source returns: prices are
+pairs of doubles, row minima sums of three (``scan``), all sums expansions (``exact``). Only the
+reported values are rounded: ``bound`` to the safe side, ``fun`` to nearest, ``gap`` up. For integer
+costs the optimum is an integer, so the bound is rounded to the next integer on the safe side.
 
-Prices of a solve carry the rounding of their many updates. Where the gap is more than it may be,
-``tighten`` corrects them by that little, with low parts; the assignment stays as it is.
+Prices of a solve carry the rounding of their many updates. If the gap is larger than allowed,
+``tighten`` corrects them by that amount, with low parts; the assignment stays the same.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _WIDTH = 2.0**-40
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What a pass over the costs, or bounds of them, has proved.
+    """Result of a pass over the costs, or bounds of them.
 
     fun: cost of the assignment, in the user's sense, the double nearest to it; an ``int`` for
-        integer costs. None when no assignment was given.
+        integer costs. None without an assignment.
     bound: no assignment is better than this (lower bound when minimising, upper
-        bound when maximising), whatever was rounded.
+        bound when maximising), in spite of any rounding.
     gap: the exact cost less the exact bound, rounded up. It may differ from ``fun - bound`` by
         a unit in the last place of these.
     u, v: (n,), (m,) duals in the user's sense, normalised as the module's text says.
@@ -66,16 +66,16 @@ class Certificate:
         real numbers, and their sum is the bound up to 1e-32 of the duals (up to less than 1 when
         costs are integers but prices are not).
     worst_row, worst_violation: the assigned row farthest from tight (-1: none).
-    pairs: how many pairs were looked at.
+    pairs: how many pairs were read.
     by: "pairs", every one was; "bounds", the others were excluded by bounds of their costs.
     bounds: how many bounds were computed.
     exact: integer costs whose optimality is proved.
     optimal: ``gap <= 2**-50 * size``: four units in the last place of the assigned costs; 0 for
         integers.
-    size: the sum of the sizes of the assigned costs.
-    margin: the median, over some rows, of by how much the best column wins; None when unknown.
-        Shifts and scales of the costs do not change what a gap is compared to it.
-    deviation: the assigned costs' median absolute deviation, which no few huge costs change.
+    size: the sum of the magnitudes of the assigned costs.
+    margin: the median, over sampled rows, of the margin by which the best column wins; None if
+        unknown. Shifts and scales of the costs do not change its ratio to a gap.
+    deviation: the assigned costs' median absolute deviation, which a few huge costs do not change.
     """
 
     fun: int | float | None
@@ -98,10 +98,10 @@ class Certificate:
 
     @property
     def clear(self) -> bool:
-        """Whether the gap is small beside the margins, too: no other assignment can win by it.
+        """Whether the gap is also small beside the margins, so that no other assignment is better.
 
-        Of many rows some margins are tiny. There a gap will do that is within the share of the
-        sizes, where these are the deviations of most costs, not the few largest.
+        With many rows some margins are tiny. Then the gap must be within SHARE of the magnitudes,
+        measured by the deviation of most costs instead of the few largest.
         """
         if not self.gap or not self.margin:
             return True
@@ -133,15 +133,15 @@ def certify(
         maximising), as the engine keeps them. The better the prices, the smaller
         the gap; no prices can make the bound wrong.
     v_low: (m,) low parts, for prices ``v + v_low``.
-    threads, block_bytes, tick: see ``streaming.stream``.
+    threads, block_bytes, tick: see ``row_pass.stream``.
     normalise: False takes v as it is (capped at 0 when n < m) and t = 0 when n > m,
         which is what ``Result.verify`` needs; True finds the best shift, and corrects
         the prices' rounding where that is needed.
     not_above_zero: shift prices of a square problem, too, so that their largest is exactly 0;
         otherwise those in two parts stay as they are.
-    pairs: look at every pair. Otherwise, where boxes of points bound the costs (``points`` of
+    pairs: read every pair. Otherwise, if boxes of points bound the costs (``points`` of
         every metric, ``lowrank`` with finite terms, both also with ``unassigned_cost``), pairs
-        that a bound excludes are not looked at; the certificate is the same, bit for bit,
+        that a bound excludes are not read; the certificate is the same, bit for bit,
         but for ``pairs``, ``by``, ``bounds`` and ``margin``.
 
     Raises CertificateError when ``col4row`` is not a complete assignment of allowed
@@ -168,7 +168,7 @@ def certify(
         prices = capped_at_zero(prices)
     tighten = normalise and matching is not None and not prices.integer and n <= m
     width = _WIDTH * spread(prices.high) if tighten else None
-    # Passes that others make, and bounds, note no near pairs before they are needed.
+    # Passes made by others, and bounds, record near pairs only on demand.
     at_once = (pairs or not may_bound(source)) and not isinstance(source, Minimised)
     given = (source, matching, prices, maximize, threads, block_bytes, tick)
     found, looked = minima(*given, every_pair=pairs, width=width if at_once else None)
@@ -180,7 +180,7 @@ def certify(
     if width is None or matching is None or (certificate.optimal and certificate.clear):
         return certificate
     if certificate.gap is None or certificate.gap > n * width:
-        return certificate  # no matter of rounding
+        return certificate  # not caused by rounding
     if not at_once:
         found, again = minima(*given, every_pair=pairs, width=width)
         looked = replace(looked, pairs=looked.pairs + again.pairs, bounds=looked.bounds + again.bounds)
@@ -241,12 +241,12 @@ def certify_infeasible(
 
 
 def told(claimed: Claimed, looked: Looked) -> Certificate:
-    """The certificate of what was concluded."""
+    """Return the certificate of a conclusion."""
     return Certificate(**vars(claimed), pairs=looked.pairs, by=looked.by, bounds=looked.bounds)
 
 
 def spread(v: Array) -> float:
-    """How far most prices are apart: a few may be of another size altogether."""
+    """Return the spread of most prices, ignoring a few of another magnitude."""
     low, high = v.size // 20, v.size - 1 - v.size // 20
     ordered = np.partition(v, (low, high))
     found = float(ordered[high] - ordered[low])
@@ -254,10 +254,10 @@ def spread(v: Array) -> float:
 
 
 def shifted(prices: Prices, n: int, m: int, always: bool, *, parted: bool) -> Prices:
-    """Prices whose largest is 0; with columns left over, the n-th smallest, and none is above.
-    Those of square problems stay where a few are so large that the others would be rounded.
+    """Shift prices so that the largest is 0; with columns left over, the n-th smallest, and cap at 0.
 
-    parted: they were given in two parts, also where all low ones are 0: nothing is rounded.
+    Prices of a square problem stay as they are if a few are so large that a shift would round the
+    others. parted: they were given in two parts, even if all low ones are 0: nothing is rounded.
     """
     high, low = prices.high, prices.low
     if low is None and not parted:
@@ -268,7 +268,7 @@ def shifted(prices: Prices, n: int, m: int, always: bool, *, parted: bool) -> Pr
             place = m - 1 - m // policy.FEW_OUTLIERS
             if top - np.partition(high, place)[place] > policy.OUTLYING * spread(high):
                 return prices
-        # Changes no difference between prices that it does not round.
+        # Changes the difference of two prices only if it rounds one.
         return Prices(high - top)
     if n > m or (n == m and not always):
         return prices
@@ -280,7 +280,7 @@ def shifted(prices: Prices, n: int, m: int, always: bool, *, parted: bool) -> Pr
 
 
 def capped_at_zero(prices: Prices) -> Prices:
-    """The prices, 0 where they exceed it."""
+    """Return the prices capped at 0."""
     if prices.low is None:
         return Prices(np.minimum(prices.high, 0))
     above = prices.high + prices.low > 0
@@ -311,7 +311,7 @@ def _complete_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
 
 
 def checked_prices(v: npt.ArrayLike, m: int, integer: bool, v_low: npt.ArrayLike | None = None) -> Prices:
-    """(m,) finite prices of a dtype that suits the costs, or CertificateError."""
+    """Return (m,) finite prices of a dtype that suits the costs; raises CertificateError."""
     low = None if v_low is None else np.asarray(v_low)
     if low is not None:
         if low.shape != (m,) or low.dtype.kind not in "biuf" or not np.isfinite(low).all():
@@ -338,7 +338,7 @@ def checked_prices(v: npt.ArrayLike, m: int, integer: bool, v_low: npt.ArrayLike
 
 
 def _empty(n: int, m: int, integer: bool, bound_only: bool) -> Certificate:
-    """Nothing to assign: the optimum is 0."""
+    """Return the certificate if there is nothing to assign: the optimum is 0."""
     zero = 0 if integer else 0.0
     fun, gap = (None, None) if bound_only else (zero, zero)
     duals = np.zeros(n), np.zeros(m)

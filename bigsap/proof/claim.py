@@ -1,4 +1,4 @@
-"""What a proof needs to know of a result, so that it need not know what makes results."""
+"""Protocol of a result as the proof sees it, independent of the code that makes results."""
 
 from __future__ import annotations
 

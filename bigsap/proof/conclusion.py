@@ -15,13 +15,13 @@ from bigsap.proof.refusals import reach
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.sources.base import Array
 
-#: An optimal result's gap, as a share of the sizes of its costs.
+#: An optimal result's gap, as a share of the magnitudes of its costs.
 SHARE = 2.0**-50
 
 
 @dataclass(frozen=True, eq=False)
 class Claimed:
-    """What ``Certificate`` says of these."""
+    """The fields of ``Certificate`` that follow from prices and minima."""
 
     fun: Any
     bound: Any
@@ -49,9 +49,9 @@ def conclude(
     integer: bool,
     normalise: bool,
 ) -> Claimed:
-    """Put the parts together. prices: in the minimising sense, as ``minima`` was found with.
+    """Compute bound, cost and gap. prices: in the minimising sense, those of ``minima``.
 
-    normalise: find the shift t where n > m; otherwise it is 0.
+    normalise: find the shift t if n > m; otherwise it is 0.
     """
     if prices.integer:
         return _of_integers(n, m, matching, minima, prices.high, maximize, normalise)
@@ -64,7 +64,7 @@ def conclude(
     terms = [part[rows] for part in parts]
     terms += [np.full(len(terms[0]), -s) for s in shift if s]
     feasible = bool((terms[0] < np.inf).all())
-    # Infinite minima are told as they are: they say why nothing can be assigned.
+    # Infinite minima are reported unchanged: they say why nothing can be assigned.
     u, u_low = _row_duals(parts, n > m and feasible, shift)
     duals = (sign * u + 0, sign * v + 0, _signed(u_low, sign), _signed(v_low, sign))
     margin = _median(minima.margins)
@@ -111,8 +111,10 @@ def conclude(
 
 
 def _counted(parts: Any, n: int, m: int, normalise: bool) -> tuple[Array | slice, tuple[float, float, float]]:
-    """The rows whose duals count, and the shift t, which is subtracted from each of theirs: the
-    m-th smallest of the rows' minima where that is sought."""
+    """Return the rows whose duals count, and the shift t to subtract from each of these duals.
+
+    t is the m-th smallest of the rows' minima if ``normalise``, for n > m.
+    """
     none = (0.0, 0.0, 0.0)
     if n <= m:
         return slice(None), none
@@ -128,7 +130,7 @@ def _counted(parts: Any, n: int, m: int, normalise: bool) -> tuple[Array | slice
 def _rounded_down(
     high: Array, shift: tuple[float, float, float], low: Array | None
 ) -> tuple[Array, Array | None]:
-    """``high + low + shift`` in two parts, not above the exact sum."""
+    """Return ``high + low + shift`` in two parts, rounded down."""
     with np.errstate(invalid="ignore"):
         high, rest = two_sum(high, shift[0])
         errors = []
@@ -143,7 +145,7 @@ def _rounded_down(
 
 
 def _row_duals(parts: Any, more_rows: bool, shift: tuple[float, float, float]) -> tuple[Array, Array | None]:
-    """The rows' duals in two parts, rounded down; with rows left over none above 0."""
+    """Return the rows' duals in two parts, rounded down; with rows left over, at most 0."""
     high, low = parts.high, parts.mid
     if parts.low.any():
         low = np.where(parts.low < 0, np.nextafter(low, -np.inf), low)
@@ -160,7 +162,7 @@ def _row_duals(parts: Any, more_rows: bool, shift: tuple[float, float, float]) -
 
 
 def _worst(matching: Array, signed: Array, parts: Any, prices: Prices) -> tuple[int, float]:
-    """The assigned row farthest from tight, and by how much."""
+    """Return the assigned row farthest from tight, and its distance."""
     (rows,) = np.nonzero(matching >= 0)
     if not rows.size:
         return -1, 0.0
@@ -178,12 +180,12 @@ def _signed(low: Array | None, sign: int) -> Array | None:
 
 
 def _median(margins: Array | None) -> float | None:
-    """Of two in the middle the larger."""
+    """Return the median margin, of two middle ones the larger; None without margins."""
     return float(np.sort(margins)[margins.size // 2]) if margins is not None and margins.size else None
 
 
 def _deviation(costs: Array) -> float:
-    """The median absolute deviation from the median."""
+    """Return the median absolute deviation from the median."""
     if not costs.size:
         return 0.0
     with np.errstate(over="ignore"):
@@ -191,14 +193,14 @@ def _deviation(costs: Array) -> float:
 
 
 def _ceiling(terms: list[float]) -> int:
-    """The least integer that is not below an expansion's sum."""
+    """Return the least integer that is not below an expansion's sum."""
     return math.ceil(sum(map(Fraction, terms), Fraction(0)))
 
 
 def _of_integers(
     n: int, m: int, matching: Array | None, minima: RowMinima, prices: Array, maximize: bool, normalise: bool
 ) -> Claimed:
-    """The same of int64 prices and minima, by integers."""
+    """Compute the conclusion from int64 prices and minima, in integers."""
     sign = -1 if maximize else 1
     u, matched = minima.high, minima.matched
     unreached = u == np.iinfo(np.int64).max

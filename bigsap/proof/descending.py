@@ -1,4 +1,4 @@
-"""The descent of all rows: the tree, the order of rows, threads, and when to give up."""
+"""Descent for all rows: build the tree, order the rows, run threads, and stop if too slow."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from bigsap.proof.threads import Left, first_failure, run_together
 from bigsap.sources.base import Array, CostSource
 from bigsap.sources.filling import fill_of
 
-# Rows that a thread takes at a time, and pairs' work between two looks at the clock.
+# Rows that a thread claims at a time, and work in pairs between two polls.
 _ROWS = 1024
 _WORK = 1 << 24
-#: Near pairs that are kept, by each thread: so many a row and some.
+#: Limit of near pairs recorded by each thread: this many a row plus a constant.
 _NEAR_A_ROW, _NEAR = 8, 1 << 12
 
 
 @dataclass(frozen=True)
 class Descended:
-    """minima: of all rows, exact where ``finished``. near: as ``RowMinima``. pairs, bounds: how
-    many were looked at."""
+    """Results of a descent.
+
+    minima: of all rows, exact if ``finished``. near: as ``RowMinima``. pairs, bounds: numbers of
+    pairs read and bounds computed.
+    """
 
     minima: scan.Minima
     near: NearPairs | None
@@ -46,7 +49,7 @@ def descended(
     tick: Callable[[int], None] | None,
     width: float | None,
 ) -> Descended | None:
-    """Each row's least ``c - v`` by bounds; None where the source has no filler for it.
+    """Compute each row's least ``c - v`` by bounds; None if the source has no filler for it.
 
     best: (n,) of the rows, values of ``c - v`` or inf.
     """
@@ -62,14 +65,14 @@ def descended(
     order, first, last, leaves = planted(points.y, weights(points), look)
     by_row = _row_order(matching, order, n)
     chosen = select(source, by_row, order)
-    # Boxes of the points that its filler computes with.
+    # Boxes of the points that the filler computes with.
     p, fill = (None, None) if chosen is None else (geometry(chosen), fill_of(chosen))
     if p is None or fill is None:
         return None
     v = np.ascontiguousarray(prices.high[order])
     below = np.empty(0) if prices.low is None else np.ascontiguousarray(prices.low[order])
     look()
-    # Boxes bound what the exact prices are at most.
+    # Boxes use upper bounds of the exact prices.
     most = v if prices.low is None else np.nextafter(v + below, np.inf)
     tree = grown(p.y, most, first, last, leaves, look)
     costs = PointCosts(
@@ -100,7 +103,7 @@ def descended(
         return int(counts[0]) + BOUND_PAIRS * int(counts[1])
 
     def some(rows: Array, start: int, stop: int, budget: int, pause: Callable[[], None]) -> bool:
-        """Do these rows; False when more than the budget was spent."""
+        """Process these rows; return False if the budget was exceeded."""
         near = near_pairs()
         while start < stop:
             counts = np.zeros(2, np.int64)
@@ -146,8 +149,10 @@ def descended(
 
 
 def weights(points: Geometry) -> Array:
-    """What makes widths of boxes comparable, coordinate by coordinate: of no consequence but
-    for speed."""
+    """Return scale factors that make widths of boxes comparable among coordinates.
+
+    They affect only speed.
+    """
     if points.kind == SQUARE:
         return np.sqrt(points.scale)
     reach: Array = np.abs(points.x).max(axis=0)
@@ -155,7 +160,7 @@ def weights(points: Geometry) -> Array:
 
 
 def _row_order(matching: Array | None, order: Array, n: int) -> Array:
-    """Rows by the place of their columns in the tree: neighbours open the same boxes."""
+    """Order rows by the position of their columns in the tree: neighbours open the same boxes."""
     if matching is None:
         return np.arange(n)
     place = np.empty(order.size + 1, np.int64)
@@ -168,9 +173,11 @@ def _row_order(matching: Array | None, order: Array, n: int) -> Array:
 def _share_out(
     count: int, threads: int, look: Callable[[], None], some: Callable[[int, int, Callable[[], None]], bool]
 ) -> bool:
-    """``some(start, stop, pause)`` over all of ``count``, by several threads; False once one of
-    them is. look: called many times a second, by the calling thread; what it raises, or a
-    thread, ends all, at their next ``pause``."""
+    """Call ``some(start, stop, pause)`` over all of ``count`` on several threads.
+
+    Returns False once a call does. look: called many times a second, by the calling thread. An
+    exception there or in a thread ends all, at their next ``pause``.
+    """
     lock = threading.Lock()
     ended = threading.Event()
     failures: list[tuple[int, BaseException]] = []

@@ -1,38 +1,36 @@
-"""Each row's least ``c - v`` by descending a tree of boxes, and why a bound is one.
+"""Each row's least ``c - v`` by descending a tree of boxes, with proofs of the bounds.
 
-Below, u is 2^-53, fl() a rounded operation, ``c`` the cost the source computes, for
-maximising its negative, as the pass over all pairs has it. A row's minimum is the exact least
-``c - v``, and costs come from the source's own filler, so what is found is the pass's minimum
-bit for bit, if only no box is excluded that holds a smaller one. A box is excluded when a
-real number B with ``B <= c - v[j]`` for all its columns is at least the best ``c - v`` so far.
-Where near pairs are noted, or prices have low parts, B must exceed it by the width of what is
-sought. There are two such numbers.
+Below, u is 2^-53, fl() a rounded operation, ``c`` the cost that the source computes, or its
+negative when maximising, as in the pass over all pairs. A row's minimum is the exact least
+``c - v``, and costs come from the source's own filler. So the result is the pass's minimum
+bit for bit, if no excluded box holds a smaller one. A box is excluded if a real number B with
+``B <= c - v[j]`` for all its columns is at least the best ``c - v`` so far. If near pairs are
+recorded, or prices have low parts, B must exceed it by the width sought. There are two such numbers.
 
 *Without slopes* (``_plain``). Let y' be the point of the box nearest the row, farthest when
 maximising. ``fl(x - y)`` is monotone in y, and so are products with a positive scale, squares,
-sums in one order and the root: the source's own operations, made with y', give a
-number ``c' <= c`` for every column of the box, with nothing to allow for. Hence ``c' - top <=
-c - v[j]``, exactly as two floats, ties included: of many equal points one leaf is opened. Of other
-sources
-(``Geometry.slip`` > 0), whose order of operations is not known, and of powers, c' is lowered by
+sums in one order and the root. The source's own operations on y' therefore give a number
+``c' <= c`` for every column of the box, without a margin. Hence ``c' - top <= c - v[j]``, exactly
+as two floats, including ties: of many equal points one leaf is opened. For other sources
+(``Geometry.slip`` > 0), whose order of operations is unknown, and for powers, c' is lowered by
 slip times the sum of its terms' magnitudes.
 
 *With slopes* (``_sloped``). ``v[j] <= offset + g . (y - z)``, z the box's centre, and
 
-* a convex cost lies above its tangent at any point, whatever the point: of a sum of
-  squares at the minimiser of ``c - g . y`` in the box, coordinate by coordinate; of the norms and
-  the distance on a sphere (a convex increasing function of the chord) at z;
+* a convex cost lies above its tangent at any point: for a sum of squares we take the
+  minimiser of ``c - g . y`` in the box, coordinate by coordinate; for the norms and the
+  distance on a sphere (a convex increasing function of the chord) we take z;
 * sums of ``abs(x - y)`` and products are piecewise linear: least at an end or at x;
 * the negatives of sums are least at corners, coordinate by coordinate; the negative of a
   root (of a power) lies above ``-(r + s / r) / 2``, whatever r > 0, linear in the sum s.
 
 All are sums of at most 3 d + 3 terms, each of at most eight roundings (a power counts 64,
-and multiplies what its argument is wrong by; that is ``_POWER`` a unit of the exponent). Their
-magnitudes together are at most M = 8 C + 8 G + abs(offset) and what is added below, with C the
+and multiplies the error of its argument; that is ``_POWER`` a unit of the exponent). Their
+magnitudes together are at most M = 8 C + 8 G + abs(offset) plus the additions below, with C the
 cost of the farthest corner and G the sum of ``abs(g) max(width, abs(end - z))``. The source's cost
-is wrong by at most (d + 8) u C itself. So the sum is wrong by less than (4 d + 40) u M; the
+itself has an error of at most (d + 8) u C. So the error of the sum is less than (4 d + 40) u M; the
 margin is (16 d + 64) u M, which also covers its own rounding and that of M. Products that
-underflow lose less than 1e-300 each, times a scale: ``_TINY`` of it is added. Where a divisor
+underflow lose less than 1e-300 each, times a scale: ``_TINY`` of it is added. If a divisor
 or a factor might be too small, or a number overflows, there is no bound (infinite margins
 exclude nothing, nor does NaN).
 """
@@ -51,16 +49,16 @@ from bigsap.proof.tree import LEAF, Tree
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
 
-# numba's annotations describe the inside of its decorators, not what they return.
+# numba's annotations describe the inside of its decorators, not their results.
 
 _UNIT = 2.0**-53
 _TINY = 1e-290
 _POWER = 64
-#: Of no use as a divisor below that.
+#: Smallest usable divisor.
 _LEAST_ROOT = 1e-100
-#: Deeper than any tree: two nodes are put on the stack for each level.
+#: Deeper than any tree: each level pushes two nodes.
 _STACK = 128
-#: What a bound takes in pairs, of which one looked at here takes twice what it takes the pass.
+#: Time of a bound in pairs; a pair read here takes twice as long as in the pass.
 BOUND_PAIRS = 20
 
 
@@ -84,8 +82,10 @@ class PointCosts(NamedTuple):
 
 @kernel(nrt=True, forceinline=True)
 def _larger(a: float, b: float) -> float:
-    """Not ``max``, which looks for NaN first. One that is lost here came of an overflow, which
-    makes the margin infinite or NaN as well."""
+    """Return the larger number, without the test for NaN that ``max`` makes first.
+
+    A NaN lost here comes from an overflow, which makes the margin infinite or NaN as well.
+    """
     return a if a > b else b
 
 
@@ -96,7 +96,7 @@ def _smaller(a: float, b: float) -> float:
 
 @kernel(nrt=True, forceinline=True)
 def _plain(c: PointCosts, t: Tree, row: int, node: int) -> float:
-    """No signed cost of the row in the node's box is less."""
+    """Return a lower bound of the row's signed costs in the node's box."""
     kind, d = c.kind, c.scale.size
     total = 0.0
     size = 0.0
@@ -130,7 +130,7 @@ def _plain(c: PointCosts, t: Tree, row: int, node: int) -> float:
         total = math.sqrt(total)
     elif kind == POWER:
         if total < _TINY:
-            # Underflow may have hidden anything less.
+            # Underflow may have hidden a smaller sum.
             total = 2.0 * _TINY if far else 0.0
         total = math.pow(total, 1.0 / c.power)
     elif kind == CHORD:
@@ -149,13 +149,13 @@ def _plain(c: PointCosts, t: Tree, row: int, node: int) -> float:
 
 @kernel(nrt=True, forceinline=True)
 def _sloped(c: PointCosts, t: Tree, row: int, node: int) -> float:
-    """No signed cost less its column's price is less, in the node's box."""
+    """Return a lower bound of the row's signed costs minus their columns' prices, in the node's box."""
     kind, d, far = c.kind, c.scale.size, c.sign < 0
     none = -np.inf
     reach = parts = scales = 0.0  # C before its root, G, and for _TINY
     total = 0.0
     extra = 0.0
-    # First what the tangent, or the root's majorant, is made of.
+    # First the parts of the tangent, or of the root's majorant.
     root = 0.0
     at_root = 0.0
     best = 0
@@ -224,7 +224,7 @@ def _sloped(c: PointCosts, t: Tree, row: int, node: int) -> float:
             slide = _smaller(-g * p, -g * q)
             total += slide
             if far:
-                # The coordinate that is the largest, at one of its ends; the others slide.
+                # The largest coordinate is at one of its ends; the others contribute their slopes.
                 here = _smaller(-w * abs(a) - g * p, -w * abs(b) - g * q) - slide
                 rise = _smaller(rise, here)
             elif k == best:
@@ -297,11 +297,11 @@ def descend(
 ) -> int:
     """Lower the minima of ``rows[start:stop]`` to the rows' least ``c - v``, exactly.
 
-    v (m,), below (m,) or (0,): prices and their low parts, in the tree's order. width: note pairs
-    within so much of the least (``scan.Near``), with their column in ``columns`` (m,); none where
-    below 0. found: of all rows, any differences of theirs, or inf, in/out. counts: int64 (2,),
-    pairs looked at and bounds computed, in/out. Returns the position of the first row that was not
-    begun, because ``limit`` pairs' work was done.
+    v (m,), below (m,) or (0,): prices and their low parts, in the tree's order. width: record pairs
+    within this distance of the least (``scan.Near``), with their column in ``columns`` (m,); none if
+    below 0. found: of all rows, any of their differences, or inf, in/out. counts: int64 (2,),
+    pairs read and bounds computed, in/out. Returns the position of the first row not begun,
+    because the work of ``limit`` pairs was done.
     """
     stack = np.empty(_STACK, np.int64)
     floor = np.empty(_STACK)

@@ -1,7 +1,7 @@
 """Exact arithmetic on float64: sums of two and three numbers, and of whole vectors.
 
 ``two_sum`` is Knuth's error-free sum, ``accumulate`` the growing expansion of Shewchuk (1997). An
-*expansion* is a list of floats whose exact sum is the number meant. Additions of floats never
+*expansion* is a list of floats whose exact sum is the represented number. Additions of floats never
 underflow, so the results hold for denormal numbers too; sums beyond float64 are an error.
 """
 
@@ -17,22 +17,22 @@ from bigsap.compile.decorator import kernel
 from bigsap.errors import OverflowRiskError
 from bigsap.sources.base import Array
 
-#: Room for the terms of an expansion. Those of a compact one are at most 42 (2,098 bits of
-#: float64, 53 a term); while numbers are added, many may have few bits.
+#: Room for the terms of an expansion. A compact one has at most 42 (2,098 bits of
+#: float64, 53 a term); during additions, many terms may have few bits.
 _TERMS = 64
-#: Sums of fewer numbers are made by Python.
+#: Shorter sums are computed by Python.
 _FEW = 256
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """``a + b`` rounded, and what rounding took away; their sum is exact."""
+    """Return ``a + b`` rounded, and the rounding error; their sum is exact."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def three_sum(a: Any, b: Any, c: Any) -> tuple[Array, Array, Array]:
-    """``a + b + c`` exactly, as three floats of which each is the rest rounded to nearest.
+    """Return ``a + b + c`` exactly, as three floats, each the remainder rounded to nearest.
 
     So the order of two sums is the lexicographic order of their parts.
     """
@@ -42,7 +42,7 @@ def three_sum(a: Any, b: Any, c: Any) -> tuple[Array, Array, Array]:
     mid, low = two_sum(mid, low)
     high, mid = two_sum(high, mid)
     mid, low = two_sum(mid, low)
-    # Half way between two floats: the third part decides.
+    # Halfway between two floats: the third part decides.
     doubled = mid + mid
     above = high + doubled
     wrong = (low != 0) & ((mid < 0) == (low < 0)) & (above - high == doubled) & (mid != 0)
@@ -54,7 +54,7 @@ def three_sum(a: Any, b: Any, c: Any) -> tuple[Array, Array, Array]:
 
 @kernel
 def compact(partials: Array, count: int) -> int:
-    """The same sum in as few floats as there can be (Shewchuk 1997, "compress")."""
+    """Compress the sum to as few floats as possible (Shewchuk 1997, "compress"); return their number."""
     at = count - 1
     x = partials[at]
     for k in range(count - 2, -1, -1):
@@ -81,8 +81,11 @@ def compact(partials: Array, count: int) -> int:
 
 @kernel
 def accumulate(partials: Array, count: int, values: Array) -> int:
-    """Add values to a sum of ``count`` floats without common digits, largest last; NaN when one
-    of them is not finite, or their sum."""
+    """Add values to a sum; return the new count of its parts.
+
+    The sum is stored as ``count`` floats without common digits, largest last; NaN if a value or the sum
+    is not finite.
+    """
     for i in range(values.size):
         x = values[i]
         if x == 0.0:
@@ -109,7 +112,7 @@ def accumulate(partials: Array, count: int, values: Array) -> int:
 
 
 def expansion(*vectors: Array | Iterable[float]) -> list[float]:
-    """The exact sum of all numbers of float64 vectors, as an expansion of few terms.
+    """Return the exact sum of all numbers of float64 vectors, as an expansion of few terms.
 
     Raises OverflowRiskError when a sum leaves float64. O(size).
     """
@@ -131,7 +134,7 @@ def expansion(*vectors: Array | Iterable[float]) -> list[float]:
 
 
 def _few(values: list[float]) -> list[float]:
-    """The same of a short list, smallest first."""
+    """Return the expansion of a short list, smallest term first."""
     found: list[float] = []
     while True:
         term = _sum([*values, *(-x for x in found)])
@@ -141,28 +144,28 @@ def _few(values: list[float]) -> list[float]:
 
 
 def exact_sum(a: Array) -> Any:
-    """The exact sum: an int for integers, the correctly rounded sum for floats."""
+    """Return the exact sum: an int for integers, the correctly rounded sum for floats."""
     if a.dtype == object:
         return sum(a.tolist())
     if a.dtype.kind == "i":
-        # Halves, because the sum of n int64 numbers need not fit into int64.
+        # In halves: the sum of n int64 numbers may exceed int64.
         return (int((a >> 32).sum()) << 32) + int((a & 0xFFFFFFFF).sum())
     return nearest(expansion(a))
 
 
 def nearest(terms: list[float]) -> float:
-    """The float nearest to an expansion's sum, of two the even one."""
+    """Return the float nearest to an expansion's sum, ties to even."""
     return _sum(terms)
 
 
 def down(terms: list[float]) -> float:
-    """The largest float that is not above an expansion's sum."""
+    """Return the largest float that is not above an expansion's sum."""
     total = _sum(terms)
     return math.nextafter(total, -math.inf) if _sum([*terms, -total]) < 0 else total
 
 
 def up(terms: list[float]) -> float:
-    """The smallest float that is not below an expansion's sum."""
+    """Return the smallest float that is not below an expansion's sum."""
     return -down([-x for x in terms])
 
 

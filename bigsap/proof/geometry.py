@@ -1,4 +1,4 @@
-"""What the proof knows of a source: points, and a cost that boxes of points bound."""
+"""Geometry of a source for the proof: points, and a cost that boxes of points bound."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.lowrank import LowRankSource
 from bigsap.sources.metrics import PointSource
 
-#: What ``descent`` tells apart, see there.
+#: Kinds of cost, see ``descent``.
 SQUARE, ABSOLUTE, ROOT, LARGEST, POWER, PRODUCT, CHORD = range(7)
 
 _METRICS = {
@@ -24,21 +24,22 @@ _METRICS = {
     "haversine": CHORD,
 }
 _KINDS = {"square": SQUARE, "absolute": ABSOLUTE, "root": ROOT, "largest": LARGEST, "product": PRODUCT}
-#: Metrics whose costs are computed by operations that rounding keeps monotone, in the order in
-#: which ``descent`` makes them: a bound of theirs needs no margin.
+#: Metrics computed by operations that rounding keeps monotone, in the order used by ``descent``:
+#: their bounds need no margin.
 _MONOTONE = {"sqeuclidean", "cosine", "euclidean", "cityblock", "chebyshev"}
 _UNIT = 2.0**-53
-# Beyond that a box of points bounds nothing.
+# With more coordinates, boxes of points are useless as bounds.
 _MOST_COORDINATES = 16
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """x (n, d), y (m, d): points, C-contiguous float64. scale: (d,), positive.
+    """Points and cost of a source.
 
+    x (n, d), y (m, d): points, C-contiguous float64. scale: (d,), positive.
     kind: of the cost. factor: of a ``SQUARE`` cost, a power of two. power: of a ``POWER``
-    cost; the radius of a ``CHORD``. slip: relative error that a bound without slopes is lowered
-    by. blur: absolute error of any bound, cost units.
+    cost; the radius of a ``CHORD``. slip: relative error by which a bound without slopes is
+    lowered. blur: absolute error of any bound, cost units.
     """
 
     x: Array
@@ -52,7 +53,7 @@ class Geometry:
 
 
 def boundable(source: CostSource) -> tuple[CostSource, ClippedCosts | None] | None:
-    """The source whose costs boxes bound, and the gate before it; None when there is none."""
+    """Return the source whose costs boxes bound, and its clipping or None; None if there is none."""
     gate = source if isinstance(source, ClippedCosts) else None
     inner = source if gate is None else gate.given
     if not isinstance(inner, Selectable) or not isinstance(inner, Fillable):
@@ -64,7 +65,7 @@ def boundable(source: CostSource) -> tuple[CostSource, ClippedCosts | None] | No
 
 
 def geometry(source: CostSource) -> Geometry | None:
-    """The points and the cost of a source; None when boxes do not bound its costs. O((n+m)d)."""
+    """Return the points and the cost of a source; None if boxes do not bound its costs. O((n+m)d)."""
     if isinstance(source, PointSource):
         name, x, y, scale, parameter = source.prepared()
         if name == "haversine":
@@ -80,10 +81,10 @@ def geometry(source: CostSource) -> Geometry | None:
 
 
 def _slip(d: int) -> float:
-    """Twice the relative error of a cost of d coordinates, powers and roots included, and more.
+    """Return more than twice the relative error of a cost of d coordinates, with powers and roots.
 
-    A sum of d products of at most four factors is within (d + 8) units; a power is taken to
-    be within 64, which every known library keeps many times over.
+    A sum of d products of at most four factors is within (d + 8) units; a power is assumed to
+    be within 64, which every known library satisfies by far.
     """
     return (512 + 8 * d) * _UNIT
 
@@ -95,13 +96,13 @@ def _checked(
     usable = 0 < d <= _MOST_COORDINATES and bool((scale > 0).all())
     if not usable or not (np.isfinite(x).all() and np.isfinite(y).all()):
         return None
-    # Copies: to a kernel, an array that may not be written to is of another type.
+    # Copies: for a kernel, a read-only array has another type.
     at, there, weights = (np.array(a, np.float64, order="C") for a in (x, y.T, scale))
     return Geometry(at, there, weights, kind, factor, power, slip, 0.0)
 
 
 def _with_terms(source: LowRankSource) -> Geometry | None:
-    """Terms as two more factors, in another order of summation than the source's."""
+    """Return the geometry with terms as two more factors, summed in another order than the source's."""
     n, m = source.shape
     x = np.column_stack((source.a, source.row_terms, np.ones(n)))
     y = np.column_stack((source.b, np.ones(m), source.column_terms))
@@ -109,17 +110,17 @@ def _with_terms(source: LowRankSource) -> Geometry | None:
 
 
 def _on_sphere(x: Array, y: Array, radius: float) -> Geometry | None:
-    """Points of the unit sphere in space; the cost is an increasing function of their chord.
+    """Map points to the unit sphere in space; the cost is an increasing function of their chord.
 
     With h the square of half the chord, the cost is ``2 r asin(sqrt(h))``. The source
-    computes h from differences of angles, wrong by ``8 u (1 + largest difference)`` at
-    most; a coordinate in space is wrong by 2 u, a chord by 8 u. And since ``sin(a)^2 -
+    computes h from differences of angles, with an error of at most ``8 u (1 + largest
+    difference)``; a coordinate in space has an error of 2 u, a chord 8 u. And since ``sin(a)^2 -
     sin(b)^2 = sin(a + b) sin(a - b) >= sin(a - b)^2`` for ``pi/2 >= a >= b >= 0``, an error e
-    of h moves the cost by ``2 r asin(sqrt(e)) <= 2.1 r sqrt(e)``, near and far.
+    of h changes the cost by ``2 r asin(sqrt(e)) <= 2.1 r sqrt(e)``, near and far.
     """
     steepest = max(float(np.abs(a).max(initial=0.0)) for a in (x[:, 0], y[0]))
     if not steepest <= np.pi / 2:
-        return None  # next to a pole, beyond it: h may be negative by rounding
+        return None  # near or beyond a pole: rounding may make h negative
     widest = max(float(np.abs(a).max(initial=0.0)) for a in (x, y))
     error = _UNIT * (256 + 64 * widest)
     at, there = _in_space(x[:, 0], x[:, 1]), _in_space(y[0], y[1])
@@ -135,5 +136,5 @@ def _in_space(latitude: Array, longitude: Array) -> Array:
 
 
 def select(source: CostSource, rows: Ids, columns: Ids) -> CostSource | None:
-    """The source with its rows and columns in another order."""
+    """Return the source with its rows and columns in another order."""
     return source.select(rows, columns) if isinstance(source, Selectable) else None

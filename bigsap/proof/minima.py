@@ -1,4 +1,4 @@
-"""The row duals of the certificate: by bounds where that is less work, else by the pass."""
+"""Row duals of the certificate: by bounds if that is less work, else by the pass."""
 
 from __future__ import annotations
 
@@ -37,8 +37,11 @@ _PAIRS_AT_ONCE = 1 << 14
 
 @dataclass(frozen=True)
 class Looked:
-    """How row duals were found. by: "bounds" or "pairs". pairs: how many costs were looked at,
-    in vain too; bounds: how many bounds of boxes were computed."""
+    """Method and work by which row duals were found.
+
+    by: "bounds" or "pairs". pairs: how many costs were read, also in failed attempts. bounds: how
+    many bounds of boxes were computed.
+    """
 
     by: str
     pairs: int
@@ -57,11 +60,11 @@ def minima(
     every_pair: bool = False,
     width: float | None = None,
 ) -> tuple[RowMinima, Looked]:
-    """``row_minima`` of (n, m) costs, the same bits, with fewer pairs where bounds allow it.
+    """Compute ``row_minima`` of (n, m) costs, the same bits, with fewer pairs if bounds allow it.
 
-    every_pair: make the pass whatever bounds could do. Other arguments and errors as of
-    ``row_minima``, n and m at least 1. Time O(n m) at worst; O((n + m) log m) where prices
-    follow the points. Memory O((n + m) d) beside the pass's.
+    every_pair: always make the pass. Other arguments and errors as for ``row_minima``, n and m at
+    least 1. Time O(n m) at worst; O((n + m) log m) if prices follow the points. Memory
+    O((n + m) d) besides the pass's.
     """
     pairs = bounds = 0
     if not every_pair and not isinstance(source, Minimised):
@@ -72,14 +75,14 @@ def minima(
             return found
     every = Looked("pairs", pairs + math.prod(source.shape), bounds)
     if isinstance(source, ClippedCosts) and _lies_as_it_is(source):
-        with suppress(OverflowRiskError):  # the pass over clipped costs says what is wrong
+        with suppress(OverflowRiskError):  # the pass over clipped costs then reports the error
             return _clipped(source, matching, prices, threads, block_bytes, tick, width), every
     every_row = row_minima(source, matching, prices, maximize, threads, block_bytes, tick, width=width)
     return every_row, every
 
 
 def _lies_as_it_is(gate: ClippedCosts) -> bool:
-    """Whether the costs before the gate lie in memory, of the same type."""
+    """Check whether the costs before clipping lie in memory, of the same type."""
     given = gate.given
     here = isinstance(given, Resident) and given.resident() is not None
     return here and given.dtype == gate.dtype and gate.n_columns > 0
@@ -94,7 +97,7 @@ def _clipped(
     tick: Callable[[int], None] | None,
     width: float | None,
 ) -> RowMinima:
-    """``row_minima`` of the gate's costs from those before it, without copies of blocks."""
+    """Compute ``row_minima`` of clipped costs from the original ones, without copies of blocks."""
     m, maximize = gate.n_columns, gate.maximize
     inner = Prices(prices.high[:m], None if prices.low is None else prices.low[:m])
     given = row_minima(gate.given, None, inner, maximize, threads, block_bytes, tick, width=width)
@@ -114,9 +117,9 @@ def _clipped(
 
 
 def capped(given: RowMinima, gate: ClippedCosts, prices: Prices) -> RowMinima:
-    """The gate's minima from those of the costs before it.
+    """Return the minima of clipped costs from those of the original costs.
 
-    min(c, cap) - v is the less of both differences; that of the cap is least at the largest price.
+    min(c, cap) - v is the smaller of both differences; that of the cap is least at the largest price.
     """
     free = np.flatnonzero(np.isfinite(gate.prices))
     cap = (-1 if gate.maximize else 1) * gate.cap[free].astype(prices.high.dtype)
@@ -147,9 +150,11 @@ def by_bounds(
     at_any_size: bool = False,
     width: float | None = None,
 ) -> tuple[RowMinima, Looked] | Looked | None:
-    """As ``minima``, by bounds alone. None where the source, or its size, is not for them;
-    what was looked at in vain when they exclude too little, or a sample of rows that is
-    looked at whole says otherwise."""
+    """Compute ``minima`` by bounds alone; None if the source or its size does not suit them.
+
+    Returns only the wasted work if bounds exclude too little, or if a fully read sample of rows
+    disagrees.
+    """
     from bigsap.sources.compiled import read_pairs
 
     n, m = source.shape
@@ -178,13 +183,13 @@ def by_bounds(
             if tick is not None:
                 tick(0)
         if not np.isfinite(matched).all():
-            return None  # the pass says which is forbidden
+            return None  # the pass reports which one is forbidden
         looked = rows.size
         signed = -matched[rows] if maximize else matched[rows]
         fold(rows, matching[rows], signed, prices.high, prices.below(), best)
     found = RowMinima(best.high, best.mid, best.low, matched)
     if gate is not None:
-        # Further columns are included.
+        # The additional columns are included.
         found = capped(found, gate, prices)
     with np.errstate(over="ignore"):
         done = descended(inner, points, whole(found), matching, prices, maximize, threads, tick, width)
@@ -193,7 +198,7 @@ def by_bounds(
     if not done.finished:
         return Looked("pairs", looked + done.pairs, done.bounds)
     if not np.isfinite(done.minima.high).all():
-        return None  # the pass says what is too far apart
+        return None  # the pass reports the overflow
     sample = sample_of(n)
     looked += done.pairs + sample.size * m
     margins = _as_read(source, sample, prices, maximize, done.minima)
@@ -204,23 +209,27 @@ def by_bounds(
 
 
 def may_bound(source: CostSource) -> bool:
-    """Whether a source, and its size, are for bounds."""
+    """Check whether a source and its size suit bounds."""
     n, m = source.shape
     small = n < policy.PROOF_BOUNDS_ROWS or n * m < policy.PROOF_BOUNDS_PAIRS
     return not (small or isinstance(source, Minimised) or boundable(source) is None)
 
 
 def seconds_by_bounds(source: CostSource) -> float:
-    """About how long a proof by bounds takes at most, of prices near a solve's; infinite
-    where the source, or its size, is not for bounds."""
+    """Estimate the longest time of a proof by bounds, for prices near a solve's.
+
+    Infinite if the source or its size does not suit bounds.
+    """
     return policy.PROOF_BOUNDS_ROW_SECONDS * sum(source.shape) if may_bound(source) else math.inf
 
 
 def _as_read(
     source: CostSource, rows: Array, prices: Prices, maximize: bool, found: scan.Minima
 ) -> Array | None:
-    """Margins of rows whose minima are what their costs say, read as the pass reads them; None
-    where they are not."""
+    """Return margins of rows whose minima agree with their costs, read as in the pass.
+
+    None if they do not agree.
+    """
     n_columns = source.shape[1]
     costs = np.empty((1, n_columns), source.dtype)
     smallest = []

@@ -1,11 +1,11 @@
-"""A better assignment, and prices, from the near pairs that a pass has noted.
+"""A better assignment and prices, from the near pairs that a pass has recorded.
 
-What prices leave of the costs, ``c - u - v``, is a problem of its own (``sources.residual``). The
-assignment at hand leaves its gap there, so a better one has no pair that leaves more: where all
-pairs that leave at most the gap are known, and they are few, they are the whole problem. Rows whose
-pair is tight keep it; each other one is searched for along shortest paths, which end soon, since
-its own pair leaves little. Prices only fall, by no more than the gap in all, so that no other pair
-gets below its row's minimum but by rounding, which the proof by the new prices takes account of.
+The reduced costs ``c - u - v`` are a problem of their own (``sources.residual``). There, the present
+assignment costs its gap, so a better one has no pair with a larger reduced cost. If all pairs
+with reduced costs of at most the gap are known, and few, they are the whole problem. Rows with a
+tight pair keep it. The others are matched along shortest paths, which end soon, since their own
+pairs have small reduced costs. Prices only fall, by no more than the gap in total. So no other pair
+gets below its row's minimum except by rounding, which the proof with the new prices accounts for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.tighten import excesses
 from bigsap.sources.base import Array
 
-#: Pairs that are looked at, for each near pair, before the searches are given up.
+#: Limit of pairs read, per near pair, before the searches are abandoned.
 _STEPS = 256
 
 
@@ -39,11 +39,11 @@ def match_again(
     place: Array,
     steps: int,
 ) -> bool:
-    """Match the rows of ``waiting`` along shortest paths; False when that takes too long.
+    """Match the rows of ``waiting`` along shortest paths; return False if that takes too long.
 
-    begin (n + 1,), columns, left (k,): the pairs of each row, and what they leave. column_of_row,
+    begin (n + 1,), columns, left (k,): the pairs of each row, and their reduced costs. column_of_row,
     row_of_column: int64, in/out, -1 = free. u, w (n,): duals of the pairs, in/out, feasible and
-    tight for matched ones. label (n,): infinite, before, settled (n,), key, place (k,): room.
+    tight for matched ones. label (n,): infinite, before, settled (n,), key, place (k,): workspace.
     """
     for p in range(waiting.size):
         row = waiting[p]
@@ -60,7 +60,7 @@ def match_again(
                 if reached < label[column]:
                     label[column] = reached
                     before[column] = row
-                    # Into the heap, beside older entries of the column.
+                    # Push onto the heap; older entries of the column stay.
                     if size == key.size:
                         return False
                     child = size
@@ -72,7 +72,7 @@ def match_again(
                         key[child], place[child] = key[parent], place[parent]
                         child = parent
                     key[child], place[child] = reached, column
-            # The nearest column whose entry is not outdated.
+            # The nearest column whose entry is not stale.
             nearest = -1
             while size > 0 and nearest < 0:
                 at, column = key[0], place[0]
@@ -108,7 +108,7 @@ def match_again(
                 w[column] -= fall
                 u[owner] += fall
         u[waiting[p]] += base
-        # Labels of columns that were reached only, too.
+        # Reset the labels of columns only reached, too.
         for k in range(n_settled):
             owner = row_of_column[settled[k]]
             label[settled[k]] = np.inf
@@ -132,10 +132,10 @@ def match_again(
 def matched_again(
     minima: RowMinima, matching: Array, signed: Array, prices: Prices
 ) -> tuple[Array, Prices] | None:
-    """A square problem's assignment and prices from near pairs, those within the gap; None where
-    they do not tell.
+    """Return a square problem's assignment and prices from near pairs, those within the gap.
 
-    signed: (n,) costs of the assigned pairs in the minimising sense. O(k log k) or so, k pairs.
+    None if they do not suffice. signed: (n,) costs of the assigned pairs in the minimising sense.
+    O(k log k) or so, k pairs.
     """
     near = minima.near
     if near is None or not near.rows.size:
@@ -155,7 +155,7 @@ def matched_again(
     kept = np.flatnonzero(column_of_row >= 0)
     row_of_column[column_of_row[kept]] = kept
     w = np.zeros(n)
-    # A column may be entered once by each of its pairs in a search.
+    # Each of a column's pairs may push it once in a search.
     found = match_again(
         begin,
         columns[by_row].astype(np.int64),

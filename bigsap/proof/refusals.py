@@ -1,4 +1,4 @@
-"""What the certificate's pass refuses: invalid costs, and differences beyond their type."""
+"""Errors of the certificate's pass: invalid costs, and differences beyond their type."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def refuse_invalid(block: Array, rows: Array, maximize: bool, first: int) -> Non
 
 
 def overflown(block: Array, best: Array, rows: Sequence[int] | Array) -> Array:
-    """Rows of a block without a finite minimum that have finite costs. rows: what they are called.
+    """Return the rows of a block with finite costs but no finite minimum. rows: names in errors.
 
-    Raises OverflowRiskError for a minimum of -inf, which no other part can mend.
+    Raises OverflowRiskError for a minimum of -inf, which no other part can correct.
     """
     beyond = np.flatnonzero(~np.isfinite(best))
     beyond = beyond[np.isfinite(block[beyond]).any(axis=1)]
@@ -43,19 +43,19 @@ def overflown(block: Array, best: Array, rows: Sequence[int] | Array) -> Array:
 
 
 def too_far(row: int, number: np.dtype[Any]) -> OverflowRiskError:
-    """The error for a row whose dual leaves its type."""
+    """Return the error for a row whose dual exceeds its type."""
     if number == np.int64:
         return OverflowRiskError(f"the dual of row {row} leaves int64: the integer costs are too large", row)
     return OverflowRiskError(f"costs and prices of row {row} are too far apart for float64", row)
 
 
 def reach(a: Array) -> int:
-    """Largest magnitude of an integral array, as a Python integer."""
+    """Return the largest magnitude of an integral array, as a Python integer."""
     return max(-int(a.min()), int(a.max())) if a.size else 0
 
 
 def refuse_masked(what: str, given: Any) -> None:
-    """A conversion to a plain array would take what lies under the mask."""
+    """Raise for a masked array: a conversion to a plain array would use the values under the mask."""
     if np.ma.is_masked(given):
         where = [int(k) for k in np.argwhere(np.ma.getmaskarray(given))[0]]
         raise InvalidCostError(f"{what}{where} is missing (masked)")

@@ -1,4 +1,4 @@
-"""The one pass of the certificate: row duals and assigned costs from given prices."""
+"""The certificate's pass over the costs: row duals and assigned costs from given prices."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bigsap.proof.refusals import overflown, refuse_invalid, too_far
 from bigsap.proof.row_pass import Work, gives_parts, stream
 from bigsap.sources.base import Array, CostSource, Crewed, Minimised
 
-# Costs that are converted at a time, by each thread: three rows, but no more than its cache
-# holds and no fewer than are worth numpy's calls.
+# Costs that each thread converts at a time: three rows, limited by its cache and by the overhead
+# of numpy's calls.
 _TILE_ROWS, _LEAST_TILE, _LARGEST_TILE = 3, 1 << 14, 1 << 17
-#: Near pairs that are kept, by each thread: so many a row and some.
+#: Limit of near pairs recorded by each thread: this many a row plus a constant.
 _NEAR_A_ROW, _NEAR = 4, 1 << 12
-#: Rows of which the margin is told, and least differences that it is chosen from.
+#: Rows whose margin is measured, and number of least differences considered for it.
 SAMPLE, _LEAST = 16, 8
-#: Differences closer to a row's least than so many units of its numbers are ties.
+#: Differences this close to a row's least, in units of its numbers, are ties.
 _TIE = 2.0**-48
 
 
@@ -41,11 +41,11 @@ class Prices:
 
     @property
     def integer(self) -> bool:
-        """Whether these are int64."""
+        """Whether the prices are int64."""
         return self.high.dtype.kind == "i"
 
     def below(self) -> Array:
-        """``low``, as ``scan`` takes it."""
+        """``low`` as an array for ``scan``, empty if None."""
         return np.empty(0) if self.low is None else self.low
 
 
@@ -64,14 +64,14 @@ class NearPairs:
 
 @dataclass(frozen=True)
 class RowMinima:
-    """Each row's least ``c - v``, exactly: the sum of three parts, each the rest rounded.
+    """Each row's least ``c - v``, exactly: the sum of three parts, each the rounded remainder.
 
     high: (n,) float64, +inf for a row without allowed pairs; or int64, the largest number for such
-    a row. mid, low: (n,) float64; None where all are 0. matched: (n,) costs of the assigned pairs
-    in the user's sense, float64 or int64, 0 for unassigned rows. near: None when not asked
-    for, or too many. margins: (k,) by how much sampled rows' least differences win, inf left out.
-    cap: (n,) what a row's cost is at most, minimising sense, inf where nothing; None without any:
-    near pairs then are of the costs before they were capped.
+    a row. mid, low: (n,) float64; None if all are 0. matched: (n,) costs of the assigned pairs
+    in the user's sense, float64 or int64, 0 for unassigned rows. near: None if not requested, or
+    too many. margins: (k,) margins of sampled rows' least differences, without inf.
+    cap: (n,) upper limit of a row's costs, minimising sense, inf for no limit; None without any:
+    near pairs then are of the costs before clipping.
     """
 
     high: Array
@@ -84,14 +84,14 @@ class RowMinima:
 
 
 def whole(found: RowMinima) -> scan.Minima:
-    """Real minima with all their parts."""
+    """Return real minima with all their parts."""
     n = found.high.size
     mid = np.zeros(n) if found.mid is None else found.mid
     return scan.Minima(found.high, mid, np.zeros(n) if found.low is None else found.low)
 
 
 def some_parts(found: scan.Minima) -> tuple[Array, Array | None, Array | None]:
-    """The parts of real minima; None for those that are 0."""
+    """Return the parts of real minima; None for those that are 0."""
     return (found.high, found.mid if found.mid.any() else None, found.low if found.low.any() else None)
 
 
@@ -111,8 +111,8 @@ def row_minima(
 
     matching: (n,) intp, -1 = unassigned; None when there is no assignment.
     prices: float64, or int64 (integer costs only), m at least 1.
-    names: (n,) what errors call the rows; their numbers where None.
-    width: note near pairs, see ``NearPairs``; here, whoever else could make the pass.
+    names: (n,) names of the rows in errors; their numbers if None.
+    width: record near pairs, see ``NearPairs``; read here, even if the source could make the pass.
     Raises as ``certify`` does. Memory: a block and at most 1 MiB a thread, or two blocks; with
     ``width`` 24 bytes for each near pair.
     """
@@ -127,7 +127,7 @@ def row_minima(
 
 
 class _Pass:
-    """What the threads of a pass have found so far."""
+    """Shared results of the threads of a pass."""
 
     def __init__(
         self,
@@ -141,16 +141,16 @@ class _Pass:
     ) -> None:
         n, m = source.shape
         self.matching, self.prices, self.maximize = matching, prices, maximize
-        # A range takes no memory beside the vectors.
+        # A range takes no memory.
         self.called: Sequence[int] | Array = range(n) if names is None else names
         integer = np.dtype(source.dtype).kind in "iu"
         self.matched = np.zeros(n, np.int64 if integer else np.float64)
         self.minima = scan.no_minima(0 if prices.integer else n)
         self.least = np.full(n if prices.integer else 0, _WORST)
-        # Rows of which some part had minima too large: other parts may have less.
+        # Rows with too large minima in some part: other parts may have smaller ones.
         self.doubtful: list[int] = []
         size = min(max(_TILE_ROWS * m, _LEAST_TILE), _LARGEST_TILE)
-        if gives_parts(source):  # blocks are such tiles
+        if gives_parts(source):  # blocks already are such tiles
             size = block_bytes // 8
         self.tile_items = max(1, min(size, block_bytes // 8))
         self.width, self.room = width, 0 if width is None else _NEAR_A_ROW * n + _NEAR
@@ -164,7 +164,7 @@ class _Pass:
         self.ends = (int(prices.high.min()), int(prices.high.max())) if prices.integer else (0, 0)
 
     def prepare(self) -> Work:
-        """A thread's work."""
+        """Return a thread's work function."""
         if self.prices.integer:
             tile = np.empty(self.tile_items, np.int64)
             return lambda start, first, block: self._integers(start, first, block, tile)
@@ -178,11 +178,11 @@ class _Pass:
         k, m = block.shape
         if self.wide and max(-int(block.min()), int(block.max())) > 2**53:
             self._by_fractions(start, first, block)
-            near.counts[1] += 1  # none is noted here
+            near.counts[1] += 1  # no pair is recorded here
         elif _lies_well(block):
             self._scan(start, first, block, near)
         else:
-            # Few rows or part of one at a time: they stay in the cache.
+            # Few rows, or part of one, at a time: they stay in the cache.
             height, width = max(1, room.size // m), min(m, room.size)
             for top in range(0, k, height):
                 for left in range(0, m, width):
@@ -222,7 +222,7 @@ class _Pass:
         self._doubt((start + overflown(block, best, rows)).tolist())
 
     def _by_fractions(self, start: int, first: int, block: Array) -> None:
-        """Integers that float64 does not hold, with prices that int64 does not."""
+        """Process integers beyond float64's precision, with prices that int64 cannot hold."""
         columns = slice(first, first + block.shape[1])
         exact = [Fraction(x) for x in self.prices.high[columns].tolist()]
         if self.prices.low is not None:
@@ -275,7 +275,7 @@ class _Pass:
             self.doubtful.extend(rows)
 
     def _sample(self, start: int, first: int, block: Array) -> None:
-        """Keep the least differences of sampled rows."""
+        """Update the least differences of sampled rows."""
         k, m = block.shape
         places = np.flatnonzero((self.sample >= start) & (self.sample < start + k))
         for place in places.tolist():
@@ -302,7 +302,7 @@ class _Pass:
         self.matched[start + here] = costs
 
     def found(self) -> RowMinima:
-        """After the pass. Raises OverflowRiskError for a row whose dual leaves its type."""
+        """Return the results of the pass. Raises OverflowRiskError for a row whose dual exceeds its type."""
         high = self.least if self.prices.integer else self.minima.high
         worst = _WORST if self.prices.integer else np.inf
         for row in sorted(self.doubtful):
@@ -318,7 +318,7 @@ class _Pass:
 
 
 def joined(found: Sequence[scan.Near], width: float) -> NearPairs | None:
-    """The near pairs of all threads; None where some did not fit."""
+    """Return the near pairs of all threads; None if some did not fit."""
     if any(near.counts[1] for near in found):
         return None
     parts = [np.concatenate([near[k][: near.counts[0]] for near in found]) for k in range(3)]
@@ -329,13 +329,13 @@ _WORST = np.int64(np.iinfo(np.int64).max)
 
 
 def _lies_well(block: Array) -> bool:
-    """Whether the compiled scan can read a block where it is."""
+    """Check whether the compiled scan can read a block in place."""
     rows, columns = block.strides
     return bool(block.dtype == np.float64 and columns == 8 and rows % 8 == 0 and block.flags.aligned)
 
 
 def least_differences(costs: Array, prices: Array, low: Array | None) -> Array:
-    """The least ``c - v`` of a row, a few, in order, to double-double precision.
+    """Return a few of the least ``c - v`` of a row, sorted, to double-double precision.
 
     costs: (m,) float64, minimising sense.
     """
@@ -348,13 +348,13 @@ def least_differences(costs: Array, prices: Array, low: Array | None) -> Array:
 
 
 def sample_of(n: int) -> Array:
-    """The rows whose margins are looked at."""
+    """Return the rows whose margins are measured."""
     found: Array = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.intp))
     return found
 
 
 def _sampled(source: CostSource, prices: Prices, maximize: bool, tick: Callable[[int], None] | None) -> Array:
-    """The margins of a sample of rows, of a source that makes the pass by itself."""
+    """Return the margins of a sample of rows, for a source that makes the pass itself."""
     rows = sample_of(source.shape[0])
     smallest = np.full((rows.size, _LEAST), np.inf)
 
@@ -374,8 +374,10 @@ def _sampled(source: CostSource, prices: Prices, maximize: bool, tick: Callable[
 
 
 def margins_of(smallest: Array) -> Array:
-    """By how much the least differences of rows (k, few) win; ties do not count. Rows that have
-    nothing but ties among these few are left out."""
+    """Return the margins of rows from their least differences (k, few).
+
+    Ties do not count. Rows with only ties are left out.
+    """
     first = smallest[:, :1]
     with np.errstate(invalid="ignore", over="ignore"):
         excess = smallest - first
@@ -387,7 +389,7 @@ def margins_of(smallest: Array) -> Array:
 
 
 def _parts(value: Fraction) -> tuple[float, float, float]:
-    """A number as the sum of three floats, the last rounded down."""
+    """Return a number as the sum of three floats, the last rounded down."""
     high = float(value)
     mid = float(value - Fraction(high))
     rest = value - Fraction(high) - Fraction(mid)
@@ -396,9 +398,9 @@ def _parts(value: Fraction) -> tuple[float, float, float]:
 
 
 def _minima_of_wide(block: Array, prices: Array, maximize: bool) -> tuple[Array, Array]:
-    """Row minima of int64 costs so large that c - v may leave int64: Python integers.
+    """Return row minima of int64 costs for which c - v may exceed int64, by Python integers.
 
-    And which of the rows have theirs beyond int64; the largest number stands for these.
+    Also returns which rows' minima exceed int64; these get the largest number.
     """
     best = []
     for row in block:

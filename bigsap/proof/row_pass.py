@@ -1,7 +1,7 @@
 """One pass over the rows of a source, in blocks, by several threads.
 
-This is how the proof reads the costs: numpy only, nothing of the engine. numpy
-releases the interpreter while it computes, so plain threads are enough.
+The proof reads the costs through this module: numpy only, nothing of the engine. numpy
+releases the interpreter's lock while it computes, so plain threads are enough.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from bigsap.proof.threads import Left, first_failure, run_together
 from bigsap.sources.base import Array, CostSource, Crewed, Ids, Resident, read_while
 from bigsap.sources.filling import fill_of
 
-#: Default size of a thread's block: beyond it the shared cache is too small, and below it the
-#: threads come to wait for the interpreter. Two threads, 1,024,000 columns of points, ns a
+#: Default size of a thread's block: larger blocks exceed the shared cache, smaller ones make the
+#: threads wait for the interpreter's lock. Two threads, 1,024,000 columns of points, ns a
 #: pair: 1.04 with half a MiB, 0.53, 0.37, 0.32 with four, 0.39 with eight.
 BLOCK_BYTES = 4 << 20
-#: Columns read at a time where a part of a row costs its share of it: whole rows that long
-#: would go through as many prices each (0.63 to 0.72 ns a pair).
+#: Columns read at a time if a part of a row costs only its share: whole rows of this length would
+#: read as many prices each (0.63 to 0.72 ns a pair).
 _PART = 8192
-#: A part that took so many seconds is followed by narrower ones, so that the pass can be left.
+#: After a part that took this many seconds, parts are narrower, so that the pass can be stopped.
 _LONG_SECONDS = 0.1
 _LEAST_PART = 64
-#: Of a matrix with more pairs every thread gets some blocks.
+#: In a matrix with more pairs, every thread gets some blocks.
 _SHARED_PAIRS = 1 << 17
 _BLOCKS_PER_THREAD = 4
 
-#: What a thread does with one block: ``work(start, first, block)``; ``block[k]`` is the
-#: row ``rows[start + k]`` from column ``first`` on, and must not be written to or kept.
+#: Processes one block: ``work(start, first, block)``; ``block[k]`` is the row
+#: ``rows[start + k]`` from column ``first`` on, and must not be written to or kept.
 Work: TypeAlias = Callable[[int, int, Array], None]
 
 
@@ -46,7 +46,7 @@ def stream(
     block_bytes: int = BLOCK_BYTES,
     tick: Callable[[int], None] | None = None,
 ) -> None:
-    """Show every cost (or those of ``rows``) once to a ``Work`` function.
+    """Pass every cost (or those of ``rows``) once to a ``Work`` function.
 
     prepare: called once per thread, returns that thread's own ``Work``, so that
         buffers need no locks. Blocks are whole rows, because many sources cannot
@@ -56,7 +56,7 @@ def stream(
         always at least one row, or a part of one. Memory: one block per thread, none
         when the source is ``Resident``.
     tick: called in the calling thread, after each block or part, or every 50 ms, with
-        the number of rows done; what it raises ends the pass.
+        the number of rows done; its exceptions end the pass.
 
     Raises OptionError for threads or block_bytes < 1. An exception in a thread
     ends the pass; of several, the one of the first block is raised, so that the
@@ -149,7 +149,7 @@ def stream(
 def _as_they_come(
     source: Crewed, work: Work, rows: Ids | None, total: int, tick: Callable[[int], None] | None
 ) -> None:
-    """The pass over rows that workers elsewhere make, in the order in which they arrive."""
+    """Make the pass over rows that remote workers read, in the order of arrival."""
     done = 0
     ids = np.arange(total) if rows is None else np.asarray(rows)
     place = np.empty(int(ids.max()) + 1 if total else 0, np.intp)
@@ -161,7 +161,7 @@ def _as_they_come(
         nonlocal done
         try:
             work(int(place[row]), 0, costs[None])
-        except BigsapError as error:  # of several that of the first row counts
+        except BigsapError as error:  # of several, the error of the first row is raised
             failures.append((int(place[row]), error))
         done += 1
 
@@ -171,7 +171,7 @@ def _as_they_come(
 
 
 def gives_parts(source: CostSource) -> bool:
-    """Whether a part of a row costs its share of the row only."""
+    """Check whether a part of a row costs only its share of the row."""
     fill = fill_of(source)
     return fill is not None and fill.in_parts
 

@@ -1,12 +1,12 @@
-"""The compiled inside of the certificate's pass: exact row minima of ``c - v``.
+"""Compiled inner loop of the certificate's pass: exact row minima of ``c - v``.
 
-A price is a float64, or a pair of them, ``v + below``. A first look at a row finds the least
-rounded difference. Rounding is monotone, and of pairs wrong by some units of the result, so only
-columns whose rounded difference is about that small are computed exactly (``exact.three_sum``, the
-same steps).
+A price is a float64, or a pair of them, ``v + below``. A first scan of a row finds the least
+rounded difference. Rounding is monotone, and for pairs the error is some units of the result. So
+only columns whose rounded difference is about that small are computed exactly
+(``exact.three_sum``, the same steps).
 
-The same look notes every *near* pair: those within ``width`` of the row's least. From them
-``tighten`` can correct prices by as little, without a further pass.
+The same scan records every *near* pair: those within ``width`` of the row's least. From them
+``tighten`` can correct prices by up to that amount, without another pass.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from bigsap.compile.decorator import kernel
 from bigsap.proof.vectors import any_of_pairs, any_within, item, least_difference, least_of_pairs
 from bigsap.sources.base import Array
 
-#: What a scan may report of a block, as bits: it met a NaN or a difference of -inf; a row without
-#: finite differences.
+#: Results of a scan, as bits: a NaN or a difference of -inf was found; a row has no finite
+#: difference.
 INVALID, UNREACHED = 1, 2
 
 
@@ -34,8 +34,10 @@ class Minima(NamedTuple):
 
 
 class Near(NamedTuple):
-    """Near pairs: rows, columns (k,) int64, costs (k,) float64 in the minimising sense. counts
-    (2,) int64: how many there are, and how many did not fit."""
+    """Near pairs: rows, columns (k,) int64, costs (k,) float64 in the minimising sense.
+
+    counts (2,) int64: how many are stored, and how many did not fit.
+    """
 
     rows: Array
     columns: Array
@@ -45,7 +47,7 @@ class Near(NamedTuple):
 
 @kernel(forceinline=True)
 def two_sum(a: float, b: float) -> tuple[float, float]:
-    """``exact.two_sum``."""
+    """Return ``a + b`` rounded, and the rounding error, as ``exact.two_sum``."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
@@ -53,7 +55,7 @@ def two_sum(a: float, b: float) -> tuple[float, float]:
 
 @kernel(forceinline=True)
 def exact_difference(cost: float, price: float, below: float) -> tuple[float, float, float]:
-    """``cost - price - below`` in three parts, as ``exact.three_sum``."""
+    """Return ``cost - price - below`` in three parts, as ``exact.three_sum``."""
     high, rest = two_sum(cost, -price)
     if below == 0.0:
         return high, rest, 0.0
@@ -72,8 +74,11 @@ def exact_difference(cost: float, price: float, below: float) -> tuple[float, fl
 
 @kernel(forceinline=True)
 def margin_of(base: float, width: float, reach: float) -> float:
-    """How far above the least rounded difference ``base`` to look, for the exact least (width 0)
-    or all within ``width`` of it. reach: the largest low part of a price, 0 without any."""
+    """Return how far above the least rounded difference to search for exact minima.
+
+    Within that distance of ``base`` lie the exact least (width 0), or all within ``width`` of it.
+    reach: the largest low part of a price, 0 without any.
+    """
     if width == 0.0 and reach == 0.0:
         return 0.0
     return width + 2.0**-49 * abs(base) + 2.0**-50 * reach
@@ -94,12 +99,12 @@ def scan_rows(
     found: Minima,
     near: Near,
 ) -> int:
-    """Lower the rows' minima to those of a block of costs; INVALID and UNREACHED as bits.
+    """Lower the rows' minima to those of a block of costs; return the bits INVALID and UNREACHED.
 
     cost: address of the block, stride: items from one row to the next. sign: -1.0 to maximise.
     prices (m,), below (m,) or (0,): prices of all columns and their low parts. Row k of the block
     is row ``first_row + k`` of ``found`` and ``near``, its columns begin at ``first_column``.
-    width >= 0: pairs within so much of the row's least so far are noted in ``near``.
+    width >= 0: record pairs within this distance of the row's least so far in ``near``.
     """
     flags = 0
     paired = below.size > 0
@@ -173,11 +178,11 @@ def fold(rows: Array, columns: Array, costs: Array, prices: Array, below: Array,
 
 
 def no_minima(n: int) -> Minima:
-    """Minima of rows of which nothing is known."""
+    """Return initial minima, of rows without any known pair."""
     return Minima(np.full(n, math.inf), np.zeros(n), np.zeros(n))
 
 
 def no_near(room: int) -> Near:
-    """Room for near pairs; memory is taken when they are noted."""
+    """Allocate room for near pairs; the system provides memory as they are written."""
     rows, columns = np.empty((2, room), np.int64)
     return Near(rows, columns, np.empty(room), np.zeros(2, np.int64))

@@ -1,4 +1,4 @@
-"""Threads of a proof: the calling thread looks after signals, limits and listeners meanwhile."""
+"""Threads of a proof; the calling thread handles signals, limits and listeners meanwhile."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from bigsap.errors import quiet
 
 
 class Left(Exception):
-    """A thread's work was ended because another's is."""
+    """Raised in a thread to end its work because another thread's has ended."""
 
 
 def first_failure(failures: list[tuple[int, BaseException]]) -> BaseException:
-    """The one with the smallest number, to be raised; the list is empty then.
+    """Empty the list and return its failure with the smallest number, to be raised.
 
-    An error that its own frames still hold is a cycle: all that these frames have, a whole
-    solve perhaps, would wait for Python's collector.
+    An error that its own frames still hold is a reference cycle: everything in these frames, perhaps
+    a whole solve, would wait for Python's garbage collector.
     """
     first = min(failures, key=lambda failure: failure[0])[1]
     failures.clear()
@@ -26,16 +26,16 @@ def first_failure(failures: list[tuple[int, BaseException]]) -> BaseException:
 def run_together(
     count: int, run: Callable[[], None], look: Callable[[], None], ended: threading.Event
 ) -> None:
-    """``run`` in ``count`` threads, to their end; ``look`` many times a second.
+    """Run ``run`` in ``count`` threads to the end; call ``look`` many times a second.
 
-    Sets ``ended`` when ``look`` raises or all is done; threads that look there then leave.
+    Sets ``ended`` if ``look`` raises or all is done; threads that check it then stop.
     """
     team = [threading.Thread(target=quiet(run), daemon=True) for _ in range(count)]
     try:
         for member in team:
             member.start()
         for member in team:
-            # With a time limit, so that Ctrl-C reaches this thread in between.
+            # With a timeout, so that Ctrl-C reaches this thread.
             while member.is_alive():
                 member.join(0.05)
                 look()

@@ -1,13 +1,13 @@
-"""Correct prices by their own rounding, from the near pairs that a pass has noted.
+"""Correction of prices by their own rounding, from the near pairs that a pass has recorded.
 
 Prices of a solve carry the rounding of thousands of updates, so assigned pairs miss their row's
-least ``c - v`` by a few units in the last place. What is missing is found here: the smallest
+least ``c - v`` by a few units in the last place. This module finds the correction: the smallest
 ``w >= 0`` for which every assigned pair (i, s) is tight at the prices ``v + w``,
 
     w[s] >= w[j] - (c[i, j] - v[j]) + (c[i, s] - v[s])   for all columns j,
 
-the longest paths of a graph whose arcs are the near pairs. A positive circle would mean that the
-assignment is not optimal; then, and where w grows beyond what near pairs tell, nothing is changed.
+the longest paths of a graph whose arcs are the near pairs. A positive cycle would mean that the
+assignment is not optimal. Then, or if w grows beyond the width of the near pairs, nothing changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bigsap.proof.row_minima import NearPairs, Prices, RowMinima, whole
 from bigsap.proof.scan import fold
 from bigsap.sources.base import Array
 
-#: Steps that are taken, for each near pair, before the search is given up.
+#: Limit of steps, per near pair, before the search is abandoned.
 _STEPS = 64
 
 
@@ -40,11 +40,11 @@ def raise_prices(
     most: float,
     steps: int,
 ) -> bool:
-    """The longest paths; False when they were not found.
+    """Find the longest paths; return False if that failed.
 
-    begin (m + 1,): where each column's near pairs begin; rows, columns, excess (k,): of them, in
-    this order. own (n,): excess of the rows' own pairs. waiting (m,) uint8, queue (m,) int64: room.
-    w (m,): in/out. small: what a price is not raised by. most: a price's largest w.
+    begin (m + 1,): the first near pair of each column; rows, columns, excess (k,): of the pairs, in
+    this order. own (n,): excess of the rows' own pairs. waiting (m,) uint8, queue (m,) int64: workspace.
+    w (m,): in/out. small: rises up to this are ignored. most: a price's largest w.
     """
     m = w.size
     head = n_queued = 0
@@ -85,7 +85,7 @@ def raise_prices(
 def excesses(
     rows: Array, columns: Array, costs: Array, prices: Array, below: Array, found: scan.Minima, excess: Array
 ) -> None:
-    """By how much listed pairs' differences exceed their rows' minima, rounded."""
+    """Compute the excess of listed pairs' differences over their rows' minima, rounded."""
     for k in range(rows.size):
         r, q = rows[k], columns[k]
         a, b, d = scan.exact_difference(costs[k], prices[q], below[q] if below.size > 0 else 0.0)
@@ -95,11 +95,11 @@ def excesses(
 def tightened(
     minima: RowMinima, matching: Array, signed: Array, prices: Prices, total: float, *, limited: bool = False
 ) -> tuple[RowMinima, Prices] | None:
-    """Minima and prices with the assigned pairs tight, or None where they cannot be made so.
+    """Return minima and prices with the assigned pairs tight, or None if that is impossible.
 
-    signed: (n,) costs of the assigned pairs in the minimising sense. total: a gap that is of no
-    account; the rows' own parts of it are left. Prices rise, where ``limited`` or costs are capped
-    not above the largest, where columns are left over not above 0. The minima are exact again.
+    signed: (n,) costs of the assigned pairs in the minimising sense. total: a negligible gap; the
+    rows' own shares of it are not corrected. Prices rise: not above the largest if ``limited`` or if
+    costs are capped, not above 0 if columns are left over. The minima are exact again.
     O(k log k), k near pairs.
     """
     if minima.near is None or minima.near.rows.size == 0:
@@ -135,7 +135,7 @@ def tightened(
     if w.max() > most or not w.any():
         return None
     lower, rounded = two_sum(0.0 if prices.low is None else prices.low, w[:m])
-    # Not up: near pairs were noted for no more than w.
+    # Never rounded up: near pairs are complete only up to w.
     lower = np.where(rounded < 0.0, np.nextafter(lower, -np.inf), lower)
     if n < m:
         lower = _not_above(prices, lower, (0.0, 0.0))
@@ -153,11 +153,10 @@ def tightened(
 def _listed(
     minima: RowMinima, near: NearPairs, matching: Array, signed: Array, prices: Prices
 ) -> tuple[tuple[Array, Array, Array], Array, Array]:
-    """Near and assigned pairs (k,) by columns: rows, columns and costs; prices and low parts of
-    all columns, which may be (0,).
+    """Return near and assigned pairs by columns, with all prices and their low parts.
 
-    Where costs are capped there is one more column, of the largest price, at which every row
-    has its cap.
+    Pairs (k,): rows, columns and costs. Low parts may be (0,). If costs are capped there is one more
+    column, of the largest price, at which every row has its cap.
     """
     m = prices.high.size
     (assigned,) = np.nonzero(matching >= 0)
@@ -172,14 +171,14 @@ def _listed(
         costs.append(minima.cap[free])
         high = np.append(high, top[0])
         below = np.append(np.zeros(m) if prices.low is None else prices.low, top[1])
-    # Whatever order threads have noted them in.
+    # Independent of the order in which threads have recorded them.
     order = np.lexsort((np.concatenate(rows), np.concatenate(columns)))
     listed = tuple(np.concatenate(part)[order] for part in (rows, columns, costs))
     return (listed[0], listed[1], listed[2]), high, below
 
 
 def _not_above(prices: Prices, lower: Array, top: tuple[float, float]) -> Array:
-    """Low parts with which no price exceeds ``top``, those of ``prices`` where others would."""
+    """Return low parts with which no price exceeds ``top``; those of ``prices`` where others would."""
     high, rest = two_sum(prices.high, -top[0])
     exact, _, _ = three_sum(high, rest, lower - top[1])
     kept = 0.0 if prices.low is None else prices.low
@@ -188,7 +187,7 @@ def _not_above(prices: Prices, lower: Array, top: tuple[float, float]) -> Array:
 
 
 def largest(prices: Prices) -> tuple[float, float]:
-    """The largest price, in two parts."""
+    """Return the largest price, in two parts."""
     high = float(prices.high.max())
     if prices.low is None:
         return high, 0.0

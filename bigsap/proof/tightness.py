@@ -1,6 +1,6 @@
-"""How far rounding may have put the pairs of an optimal assignment from tight.
+"""Bound on the distance from tightness that rounding can cause in an optimal assignment.
 
-Only searches use this, to keep pairs of a warm start. No proof does.
+Only searches use it, to keep pairs of a warm start. No proof depends on it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ UNIT = 2.0**-53
 
 
 def allowance(n: int, rounding: Array | float) -> Array | float:
-    """How far from tight a pair of an optimal assignment may be through rounding.
+    """Return how far rounding may put a pair of an optimal assignment from tight.
 
     A price is the result of some hundred to some thousand rounded updates, each
     wrong by at most 2^-53 of its magnitude; such errors add up like a random walk.

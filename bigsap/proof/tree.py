@@ -1,10 +1,10 @@
 """Boxes of columns: a balanced k-d tree with majorants of the prices.
 
 Nodes are numbered as in a heap: the children of k are 2k + 1 and 2k + 2. Each holds a
-stretch of the columns in the tree's order, their bounding box, whose ends are coordinates of
-columns (nothing is rounded), their largest price, and an affine majorant of the prices,
-``v[j] <= offset + slope . (y[j] - centre)``, whatever the slope: least squares choose it,
-``offset`` is the largest rest and a margin.
+range of the columns in the tree's order; their bounding box, whose ends are coordinates of
+columns (nothing is rounded); their largest price; and an affine majorant of the prices,
+``v[j] <= offset + slope . (y[j] - centre)``, valid for any slope: least squares choose it,
+``offset`` is the largest residual plus a margin.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ import numpy as np
 from bigsap.compile.decorator import kernel
 from bigsap.sources.base import Array
 
-#: Columns in a leaf, at most.
+#: Limit of columns in a leaf.
 LEAF = 16
-# Of these many columns, at most, a slope is fitted to.
+# Limit of columns to which a slope is fitted.
 _FITTED = 256
 
 
 class Tree(NamedTuple):
-    """first, last: int64 (nodes,), stretches of columns. low, high, centre, slope: (nodes, d).
-    top, offset: (nodes,). leaves: how many, a power of two; they are the last nodes."""
+    """The tree's arrays.
+
+    first, last: int64 (nodes,), ranges of columns. low, high, centre, slope: (nodes, d).
+    top, offset: (nodes,). leaves: their number, a power of two; they are the last nodes.
+    """
 
     first: Array
     last: Array
@@ -39,10 +42,10 @@ class Tree(NamedTuple):
 
 
 def planted(y: Array, weight: Array, look: Callable[[], None]) -> tuple[Array, Array, Array, int]:
-    """The order of the columns (m,), and the stretch of each node. O(m log m).
+    """Return the order of the columns (m,), the range of each node, and the number of leaves. O(m log m).
 
-    y: (m, d); weight: (d,), what makes widths along different coordinates comparable.
-    look: called after each level of the tree; what it raises ends the work.
+    y: (m, d); weight: (d,), scale factors that make widths of different coordinates comparable.
+    look: called after each level of the tree; its exceptions end the work.
     """
     leaves = 1
     while leaves * LEAF < y.shape[0]:
@@ -57,7 +60,7 @@ def planted(y: Array, weight: Array, look: Callable[[], None]) -> tuple[Array, A
 
 
 def grown(y: Array, v: Array, first: Array, last: Array, leaves: int, look: Callable[[], None]) -> Tree:
-    """Boxes and majorants. y: (m, d), v: (m,), both in the tree's order. O(m d log m).
+    """Compute boxes and majorants. y: (m, d), v: (m,), both in the tree's order. O(m d log m).
 
     look: see ``planted``.
     """
@@ -96,10 +99,10 @@ def _split(y: Array, weight: Array, order: Array, first: Array, last: Array, beg
 
 @kernel(nrt=True)
 def _select(key: Array, order: Array, left: int, right: int, wanted: int) -> None:
-    """Hoare's selection: key[wanted] comes to lie where sorting would put it."""
+    """Partition so that key[wanted] is in its sorted position (Hoare's selection)."""
     state = np.uint64(88172645463325252)
     while left < right:
-        # A pivot at random, so that no order of the points is a bad one.
+        # A random pivot, so that no order of the points is a worst case.
         state ^= state << np.uint64(13)
         state ^= state >> np.uint64(7)
         state ^= state << np.uint64(17)
@@ -151,9 +154,9 @@ def _fit(y: Array, v: Array, t: Tree, begin: int, end: int) -> None:
                 parts += abs(part)
             largest = rest if rest > largest else largest
             size = parts if parts > size else size
-        # A rest is a sum of d + 1 terms of at most two roundings each: its error is less than
-        # (d + 4) units of the sum of their magnitudes, however it is summed; twice that and
-        # more is added. Products that vanish are less than 1e-300 wrong together.
+        # A residual is a sum of d + 1 terms of at most two roundings each. Its error is less than
+        # (d + 4) units of the sum of their magnitudes, in any order of summation; more than twice
+        # that is added. The errors of underflowing products are less than 1e-300 in total.
         t.offset[node] = largest + (4 * d + 32) * 2.0**-53 * size + 1e-300
 
 
@@ -169,7 +172,7 @@ def _slope(
     mean: Array,
     slope: Array,
 ) -> None:
-    """Least squares with a ridge. Any slope would do: nothing rests on its digits."""
+    """Fit by least squares with a ridge. Any slope is valid: no bound depends on its accuracy."""
     d = y.shape[1]
     step = 1 + (stop - start - 1) // _FITTED
     count, price = 0, 0.0

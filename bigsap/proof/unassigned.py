@@ -1,6 +1,6 @@
-"""Rows left unassigned at a price: from the gated problem back to the user's, and proof.
+"""Optional rows: from the clipped problem back to the user's, and proof.
 
-The problem: choose pairs, no row and no column twice, and pay ``price[i]`` for each row
+The problem: choose pairs, each row and column at most once, and pay ``price[i]`` for each row
 left out. Its dual, when minimising: the largest ``sum(u) + sum(v)`` with ``u[i] + v[j] <=
 c[i, j]``, ``u[i] <= price[i]`` and ``v[j] <= 0``. ``bigsap.sources.clipped`` turns it into
 a plain assignment problem, whose duals are duals of this one.
@@ -32,18 +32,18 @@ from bigsap.sources.compiled import read_pairs
 from bigsap.sources.filling import fill_of
 
 _Claim = TypeVar("_Claim", bound=Claim)
-#: What rounding may have changed, in the size of the largest numbers: a thousand times as much.
+#: A thousand times the possible change by rounding, relative to the largest numbers.
 _MARGIN = 1e-9
 #: Pairs read at a time.
 _AT_ONCE = 4096
 
 
 def extend_warm_start(warm_start: Any, gated: ClippedCosts) -> Any:
-    """A ``warm_start`` of the user's problem as one of the gated problem.
+    """Convert a ``warm_start`` of the user's problem to one of the clipped problem.
 
     warm_start: None, a ``Result``, column prices (m,), or a pair of prices and ``col4row``.
-    Only a problem with more rows than columns has further columns, which start at 0. What
-    does not fit is handed on as it is, to be complained about where all are judged.
+    Only a problem with more rows than columns has additional columns, which start at 0. An invalid
+    value is passed on unchanged; the usual check reports it.
     """
     n, m = gated.given.shape
     if warm_start is None or gated.shape[1] == m:
@@ -64,12 +64,12 @@ def _widened(prices: Any, gated: ClippedCosts) -> Any:
 
 
 def drop_clipped_pairs(result: _Claim, gated: ClippedCosts) -> _Claim:
-    """The result of the user's problem from that of ``gated``.
+    """Convert the result of ``gated`` to one of the user's problem.
 
-    Rows that were given a clipped pair, or one of the further columns, become
-    unassigned; a pair that costs just its row's price stays. ``fun`` and ``gap`` are
-    kept, ``bound`` too unless the duals left prove a better one. Reads one cost for each
-    row whose duals do not show that its pair is cheaper than its price: O(n), and few.
+    Rows with a clipped pair, or one of the additional columns, become unassigned; a pair that costs
+    exactly its row's price stays. ``fun`` and ``gap`` are kept, ``bound`` too unless the remaining
+    duals prove a better one. Reads one cost for each row whose duals do not show that its pair is
+    cheaper than its price: O(n), and few.
     """
     n, m = gated.given.shape
     col4row = result.col4row.copy()
@@ -101,27 +101,27 @@ def drop_clipped_pairs(result: _Claim, gated: ClippedCosts) -> _Claim:
 
 
 def _doubtful(result: Claim, gated: ClippedCosts, col4row: Array) -> Array:
-    """The rows whose pair may have been clipped: all of them, where looking is cheap."""
+    """Return the rows whose pair may have been clipped: all of them if reading them is cheap."""
     (rows,) = np.nonzero(col4row >= 0)
     cheap = isinstance(gated.source, Resident) and gated.source.resident() is not None
     if cheap or result.fun is None or np.isnan(result.u).any() or np.isnan(result.v).any():
         return rows
     sign = -1 if result.maximize else 1
-    # Without a certificate u was made of the pairs' costs, see ``bigsap.run.without_proof``.
+    # Without a certificate u comes from the pairs' costs, see ``bigsap.run.without_proof``.
     gap = 0 if result.gap is None else result.gap
     if gated.dtype.kind in "iu":
         gap += 1  # the gap of integers is rounded down
     u, v, prices = result.u[rows], result.v[col4row[rows]], sign * gated.prices[rows]
-    # An assigned pair costs at most u + v + gap: the parts of the gap add up to it. More than
-    # rounding is added, at the price of reading a few rows in vain. What was rounded may be
-    # larger than what is left of it: prices are differences.
+    # An assigned pair costs at most u + v + gap: the parts of the gap add up to it. The margin
+    # exceeds rounding, so a few rows are read needlessly. Rounding errors may be relative to
+    # numbers larger than these, since prices are differences.
     finite = prices[np.isfinite(prices)]
     size = max((float(np.abs(x).max()) for x in (u, v, finite) if x.size), default=0.0)
     return rows[~(sign * (u + v) + gap + _MARGIN * size < prices)]
 
 
 def _worth_it(gated: ClippedCosts, rows: Array, columns: Array) -> Array:
-    """Whether these pairs are allowed and cost no more than their row's price."""
+    """Check that these pairs are allowed and cost no more than their row's price."""
     costs = np.empty(rows.size, gated.dtype)
     matrix = gated.source.resident() if isinstance(gated.source, Resident) else None
     fill = fill_of(gated.source)
@@ -142,9 +142,9 @@ def _worth_it(gated: ClippedCosts, rows: Array, columns: Array) -> Array:
 
 
 def _better_bound(result: Claim, m: int) -> tuple[Any, Any]:
-    """Bound and gap when the duals of the further columns, all <= 0, are set to 0.
+    """Return bound and gap with the duals of the additional columns, all <= 0, set to 0.
 
-    That leaves ``u[i] <= price[i]``, because the largest of all v is 0, and costs nothing:
+    ``u[i] <= price[i]`` still holds, since the largest of all v is 0, and the change is free:
     the columns are not in the user's problem. At an optimum they are 0 anyway.
     """
     bound, gap = result.bound, result.gap
@@ -174,7 +174,7 @@ def certify_gated(
 ) -> Certificate:
     """Prove how far a partial assignment can be from the optimum, in one pass.
 
-    The gated costs are not used: each cost is read as the user gave it.
+    The clipped costs are not used: each cost is read as the user gave it.
 
     col4row: (n,), -1 = unassigned; None: prove the bound alone. v: (m,) any finite
         prices in the minimising sense, capped at 0. v_low, pairs: see ``bigsap.certify``.
@@ -222,7 +222,7 @@ def certify_gated(
 
 
 def _at_most_prices(found: RowMinima, gated: ClippedCosts) -> RowMinima:
-    """Row minima where each row has a column of its own, of dual 0, at its price."""
+    """Return row minima if each row has a private column, of dual 0, at its price."""
     free = np.flatnonzero(np.isfinite(gated.prices))
     caps = (-gated.prices if gated.maximize else gated.prices)[free]
     if found.high.dtype.kind == "i":
@@ -256,7 +256,7 @@ def _partial_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
 def verify_gated(
     result: Claim, source: CostSource, prices: npt.ArrayLike, threads: int = 1, *, pairs: bool = False
 ) -> Certificate:
-    """``Result.verify`` of a problem whose rows may stay unassigned at ``prices``."""
+    """Verify the result of a problem whose rows may stay unassigned at ``prices``."""
     if tuple(source.shape) != tuple(result.shape):
         raise CertificateError(f"the result is for costs of shape {result.shape}, not {tuple(source.shape)}")
     gated = ClippedCosts(source, prices, maximize=result.maximize)
@@ -275,7 +275,7 @@ def verify_gated(
         threads=threads,
         pairs=pairs,
     )
-    # To the checks, a problem with more columns than rows, where v <= 0 as well.
+    # The checks see a problem with more columns than rows, where v <= 0 as well.
     v = np.concatenate((result.v, np.zeros(n, result.v.dtype)))
     low = None if result.v_low is None else np.concatenate((result.v_low, np.zeros(n)))
     wide = replace(result, shape=(n, m + n), v=v, v_low=low)

@@ -1,8 +1,8 @@
-"""Loops over one row of costs in vector instructions, for the certificate's pass.
+"""Vectorised loops over one row of costs, for the certificate's pass.
 
 Arrays of float64 are given by the addresses of their first items. Minima are kept over
-independent lanes, in widths of 32 and 8 items and one by one at the end. An ordered ``<`` never
-takes a NaN: these are reported instead.
+independent lanes, in widths of 32 and 8 items, and singly at the end. An ordered ``<`` never
+selects a NaN; NaNs are reported instead.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-#: Items that are taken at a time, widest first.
+#: Items processed at a time, widest first.
 WIDTHS = (32, 8, 1)
 _DOUBLE, _LONG, _WORD = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _INFINITY = ir.Constant(_DOUBLE, math.inf)
 
 
 def _spread(builder: Any, item: Any, width: int) -> Any:
-    """An item in every lane."""
+    """Broadcast an item to all lanes."""
     nothing = ir.Constant(ir.VectorType(item.type, width), ir.Undefined)
     one = builder.insert_element(nothing, item, _WORD(0))
     lanes = ir.Constant(ir.VectorType(_WORD, width), [0] * width)
@@ -39,12 +39,12 @@ def _load(builder: Any, address: Any, index: Any, width: int) -> Any:
 
 
 def _smaller(builder: Any, a: Any, b: Any) -> Any:
-    """Lane by lane; b where a is NaN."""
+    """Return the smaller item of each lane; b where a is NaN."""
     return builder.select(builder.fcmp_ordered("<", a, b), a, b)
 
 
 def _least(builder: Any, items: Any) -> Any:
-    """The smallest item of a vector."""
+    """Return the smallest item of a vector."""
     while items.type.count > 1:
         half = items.type.count // 2
         nothing = ir.Constant(items.type, ir.Undefined)
@@ -57,7 +57,7 @@ def _least(builder: Any, items: Any) -> Any:
 
 
 def _sweep(builder: Any, count: Any, body: Callable[[Any, int], None]) -> None:
-    """``body(first, width)`` for all of ``count`` items."""
+    """Emit ``body(first, width)`` over all ``count`` items."""
     start: Any = _LONG(0)
     for width in WIDTHS:
         stop = builder.and_(count, _LONG(-width))
@@ -67,8 +67,10 @@ def _sweep(builder: Any, count: Any, body: Callable[[Any, int], None]) -> None:
 
 
 def _difference(builder: Any, given: Any, first: Any, width: int) -> Any:
-    """``sign * cost - price - low`` of items, rounded after each step. given: the addresses of
-    cost, price and low, 0 where there are none, and the sign."""
+    """Compute ``sign * cost - price - low`` of items, rounded after each step.
+
+    given: the addresses of cost, price and low, 0 for a missing one, and the sign.
+    """
     cost, price, low, sign = given
     c = builder.fmul(_load(builder, cost, first, width), _spread(builder, sign, width))
     x = builder.fsub(c, _load(builder, price, first, width))
@@ -120,14 +122,14 @@ def _within_of(paired: bool) -> Callable[..., Any]:
     return intrinsic(within)
 
 
-#: Differences are ``sign * cost - price``; the others, of pairs of floats, also ``- low``.
+#: Differences are ``sign * cost - price``; the others, of pairs of floats, also subtract ``low``.
 least_difference, least_of_pairs = _least_of(False), _least_of(True)
 any_within, any_of_pairs = _within_of(False), _within_of(True)
 
 
 @intrinsic
 def item(typing: Any, address: Any, index: Any) -> Any:
-    """The float64 at ``index``."""
+    """Return the float64 at ``index``."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.extract_element(_load(builder, args[0], args[1], 1), _WORD(0))

@@ -1,4 +1,4 @@
-"""``Result.verify``: every claim of a result, checked against the costs again."""
+"""``Result.verify``: check every claim of a result against the costs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from bigsap.proof.exact import exact_sum, expansion, three_sum, two_sum
 from bigsap.proof.tightness import UNIT
 from bigsap.sources.base import Array, CostSource
 
-#: Duals of a search may be wrong by this share of the largest.
+#: Relative error allowed in the duals of a search, as a share of the largest.
 _SEARCH = 2.0**-40
 
 
 def verify(result: Claim, source: CostSource, threads: int = 1, *, pairs: bool = False) -> Certificate:
-    """See ``Result.verify``; ``source`` presents the costs of the problem."""
+    """Verify a result, see ``Result.verify``; ``source`` presents the costs of the problem."""
     if tuple(source.shape) != tuple(result.shape):
         raise CertificateError(f"the result is for costs of shape {result.shape}, not {tuple(source.shape)}")
     check_consistency(result)
@@ -36,7 +36,7 @@ def verify(result: Claim, source: CostSource, threads: int = 1, *, pairs: bool =
         None if no_prices or result.v_low is None else sign * result.v_low,
         maximize=result.maximize,
         threads=threads,
-        # Without a bound nobody has claimed that the prices are exactly right.
+        # Without a bound the prices are not claimed to be exact.
         normalise=no_prices or result.bound is None,
         pairs=pairs,
     )
@@ -47,12 +47,12 @@ def verify(result: Claim, source: CostSource, threads: int = 1, *, pairs: bool =
 
 
 def unknown(dual: Array) -> bool:
-    """Duals nobody computed are NaN throughout."""
+    """Check whether duals were not computed: all are NaN."""
     return dual.size > 0 and bool(np.isnan(dual).all())
 
 
 def check_consistency(result: Claim) -> None:
-    """What can be judged without the costs: the fields must tell the same story."""
+    """Check that the fields are consistent, without reading costs."""
     n, m = result.shape
     if result.col4row.shape != (n,) or result.row4col.shape != (m,):
         raise CertificateError("col4row or row4col does not have the length of its side")
@@ -84,7 +84,7 @@ def check_consistency(result: Claim) -> None:
 
 
 def check_duals(result: Claim, certificate: Certificate, sign: int) -> None:
-    """The claimed u against the largest feasible one, and the sign of the longer side."""
+    """Compare the claimed u with the largest feasible one, and check the sign of the longer side."""
     if result.bound is None:
         _check_search_duals(result, certificate, sign)
         return
@@ -103,14 +103,16 @@ def check_duals(result: Claim, certificate: Certificate, sign: int) -> None:
 
 
 def _check_search_duals(result: Claim, certificate: Certificate, sign: int) -> None:
-    """The same of duals that claim no bound: a search's, rounded, and perhaps shifted against the
-    certificate's."""
+    """Check duals that claim no bound: those of a search.
+
+    They are rounded, and perhaps shifted against the certificate's.
+    """
     u, v = sign * result.u, sign * result.v[: certificate.v.size]
     if not u.size or not v.size:
         return
     size = max(float(np.abs(dual.astype(np.float64)).max()) for dual in (u, v))
     shift = (sign * certificate.v - v).max()
-    # Rows left over have 0 wherever the shift is.
+    # Unassigned rows have 0, whatever the shift.
     known = certificate.u != 0 if result.shape[0] > result.shape[1] else np.ones(u.size, bool)
     above = known & (u > sign * certificate.u + shift + _SEARCH * size)
     if above.any():
@@ -121,7 +123,10 @@ def _check_search_duals(result: Claim, certificate: Certificate, sign: int) -> N
 def _exceeds(
     a: Array, a_low: Array | None, b: Array, b_low: Array | None, sign: int, tolerance: float
 ) -> Array:
-    """Where ``a + a_low`` exceeds ``b + b_low`` by more, exactly; low parts in the user's sense."""
+    """Return where ``a + a_low`` exceeds ``b + b_low`` by more than the tolerance, exactly.
+
+    Low parts are in the user's sense.
+    """
     if a.dtype != np.float64 or b.dtype != np.float64:
         parts = [(a, a_low), (b, b_low)]
         exact = [_as_fractions(dual, low, sign) for dual, low in parts]
@@ -141,7 +146,7 @@ def _exceeds(
 
 
 def _as_fractions(dual: Array, low: Array | None, sign: int) -> list[Fraction]:
-    """Duals in the minimising sense and their low parts in the user's, added."""
+    """Return duals in the minimising sense plus their low parts in the user's sense."""
     exact = [Fraction(x) for x in dual.tolist()]
     if low is None:
         return exact
@@ -149,22 +154,24 @@ def _as_fractions(dual: Array, low: Array | None, sign: int) -> list[Fraction]:
 
 
 def other_costs(result: Claim, certificate: Certificate) -> float:
-    """What costs of another code path, which may differ in their last bits, can change: a few
-    units in the last place of the assigned costs. 0 for integers."""
+    """Return the tolerance for costs of another code path, which may differ in their last bits.
+
+    A few units in the last place of the assigned costs; 0 for integers.
+    """
     if result.fun is None or isinstance(certificate.fun, int):
         return 0.0
     return SHARE * certificate.size
 
 
 def check_values(result: Claim, certificate: Certificate, sign: int, *, bounded: bool) -> None:
-    """Cost, bound and gap as claimed, and whether the result is optimal if it says so.
+    """Check cost, bound and gap as claimed, and optimality if the result claims it.
 
     bounded: the duals are known.
     """
     tolerance = other_costs(result, certificate)
     _agree("fun", result.fun, certificate.fun, tolerance)
     if result.bound is not None and bounded:
-        # A weaker bound than the duals prove is no false claim, a stronger one is.
+        # A weaker bound than the duals prove is a true claim, a stronger one is false.
         # (The difference first: a float tolerance would round huge integers.)
         if sign * (result.bound - certificate.bound) > tolerance:
             raise CertificateError(
@@ -193,8 +200,10 @@ def check_values(result: Claim, certificate: Certificate, sign: int, *, bounded:
 
 
 def _check_sum(result: Claim, certificate: Certificate, tolerance: float) -> None:
-    """The duals' sum against the bound, up to what their two parts cannot hold; of integers the
-    bound may be the next whole number."""
+    """Compare the duals' sum with the bound, up to the precision of their two parts.
+
+    For integers the bound may be the next whole number.
+    """
     duals, bound = [result.u, result.v], result.bound
     if bound is None:
         return

@@ -1,1 +1,1 @@
-"""What all engines share: state, the team of threads, rows, scans, arithmetic."""
+"""Parts shared by all engines: state, thread team, row access, scans, arithmetic."""

@@ -1,12 +1,12 @@
-"""Machine instructions numba does not offer: atomics, a barrier, prefetching.
+"""Machine instructions that numba does not provide: atomics, a barrier, prefetching.
 
-Small intrinsics emit the LLVM instructions. The atomics act on int64 arrays; kernels
-that use any of these stay cacheable on disk.
+Small intrinsics emit the LLVM instructions. The atomics act on int64 arrays. Kernels that use
+them can still be cached on disk.
 
-All kernels of the dense engine are compiled with ``_nrt=False``: they own no memory, and
-without it numba counts a reference at every use of an array, hundreds of atomic
-additions a scanned row, on cache lines that all threads share. The callers hold the arrays.
-What runs for every resident row of square problems has ``forceinline=True``: a call hands over
+All kernels of the dense engine are compiled with ``_nrt=False``: they allocate no memory.
+Without the option, numba counts a reference at every use of an array: hundreds of atomic
+additions a scanned row, on cache lines that all threads share. The callers keep the arrays alive.
+Kernels that run for every resident row of square problems have ``forceinline=True``: a call passes
 seven words for each array, 0.4 us a row in all (n = 1000, one thread: 18 % of its time).
 """
 
@@ -24,29 +24,29 @@ from numba.extending import intrinsic
 from bigsap.compile.decorator import kernel
 from bigsap.sources.base import Array
 
-# The barrier's array: int64, the first two words on different cache lines. LEAVE is set by the
-# caller between two runs of a kernel, which then returns where no search is under way.
+# The barrier's array: int64; its first two words lie on different cache lines. The caller sets LEAVE
+# between two runs of a kernel. The kernel then returns at the next point without a search in progress.
 ARRIVED = 0
 GENERATION = 8
 LEAVE = 10
 BARRIER_WORDS = 16
 
-# Spins before a waiting thread sleeps, some 60 us. A barrier between running threads is crossed in
-# well under a microsecond, and a team has started within 50; past that the partner has lost its
-# core to another process, or waits for this one. A thread that offered its core (sched_yield) would
-# wait for every process that wants one; one that slept comes before those that ran meanwhile.
+# Spins before a waiting thread sleeps, some 60 us. Running threads cross a barrier in well under a
+# microsecond, and a team has started within 50 us. After that the other thread has lost its core to
+# another process, or waits for this one. A thread that calls sched_yield waits for every process
+# that wants its core; a thread that sleeps is scheduled before those that ran meanwhile.
 SPINS = 200_000
 
 
 def _address(context: Any, builder: Any, signature: Any, array: Any, index: Any) -> Any:
-    """The address of one item of a 1-D int64 array."""
+    """Return the address of one item of a 1-D int64 array."""
     view = context.make_array(signature.args[0])(context, builder, array)
     return builder.gep(view.data, [index])
 
 
 @intrinsic
 def fetch_add(typing: Any, array: Any, index: Any, value: Any) -> Any:
-    """Add to one item of an int64 array; its value before."""
+    """Add to one item of an int64 array; return its previous value."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         address = _address(context, builder, signature, args[0], args[1])
@@ -56,7 +56,7 @@ def fetch_add(typing: Any, array: Any, index: Any, value: Any) -> Any:
 
 
 def adding(field: str) -> Any:
-    """An intrinsic: add a value to a whole number of a record at once; what it was before."""
+    """Return an intrinsic that adds to an integer field of a record atomically and returns its old value."""
 
     @intrinsic
     def add(typing: Any, kept: Any, value: Any) -> Any:
@@ -91,7 +91,7 @@ def _store(typing: Any, array: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def _doze(typing: Any) -> Any:
-    """Sleep for as short as possible (``usleep(1)``); on Windows offer the core (``Sleep(0)``)."""
+    """Sleep for as short as possible (``usleep(1)``); on Windows yield the core (``Sleep(0)``)."""
     name, least = ("Sleep", 0) if sys.platform == "win32" else ("usleep", 1)
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -104,7 +104,7 @@ def _doze(typing: Any) -> Any:
 
 @intrinsic
 def prefetch(typing: Any, address: Any) -> Any:
-    """Ask for the cache line at an address (int64); never faults, whatever the address."""
+    """Prefetch the cache line at an address (int64); never faults, whatever the address."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -119,15 +119,15 @@ def prefetch(typing: Any, address: Any) -> Any:
 
 
 def new_barrier() -> Array:
-    """A barrier that no thread has come to."""
+    """Return the array of a barrier at which no thread has arrived."""
     return np.zeros(BARRIER_WORDS, np.int64)
 
 
 @kernel
 def cross(barrier: Array, n_threads: int) -> None:
-    """Wait until ``n_threads`` threads have arrived; publishes all earlier writes.
+    """Wait until ``n_threads`` threads have arrived; publish all earlier writes.
 
-    barrier: of ``new_barrier``.
+    barrier: from ``new_barrier``.
     """
     if n_threads == 1:
         return
@@ -144,7 +144,7 @@ def cross(barrier: Array, n_threads: int) -> None:
 
 
 def _telling(field: str) -> Any:
-    """Intrinsics: write a whole number of a record, and read it, at once and in order."""
+    """Return intrinsics that load and store an integer field of a record, sequentially consistent."""
 
     @intrinsic
     def load(typing: Any, kept: Any) -> Any:
@@ -173,12 +173,12 @@ _load_beat, _store_beat = _telling("beat")
 
 @kernel(forceinline=True)
 def meet(notes: Array, first: int, thread: int, n_threads: int, beat: int) -> None:
-    """Wait until every thread has said ``beat``; publishes all earlier writes.
+    """Wait until every thread has published ``beat``; publish all earlier writes.
 
-    notes: records with a beat; thread k says it in that at ``first + k``. As ``cross``, but what a
-    thread has to tell the others may lie on the line of its beat and comes with it: one cache line
-    passed on in place of three (170 ns in place of 280, two threads). No thread may say its
-    next beat in a record that another may still be waiting for: use two sets in turn.
+    notes: records with a beat; thread k writes that of record ``first + k``. Like ``cross``, but the
+    data of a thread may share the cache line of its beat and arrive with it: one cache line is
+    transferred instead of three (170 ns instead of 280, two threads). A thread must not write its
+    next beat to a record on which another may still be waiting: alternate two sets.
     """
     if n_threads == 1:
         return
@@ -194,13 +194,13 @@ def meet(notes: Array, first: int, thread: int, n_threads: int, beat: int) -> No
 
 @kernel(forceinline=True)
 def tell(note: Any, beat: int) -> None:
-    """Publish all earlier writes to whoever hears this ``beat`` of the record."""
+    """Publish all earlier writes to the threads that wait for this ``beat`` of the record."""
     _store_beat(note, beat)
 
 
 @kernel
 def hear(note: Any, beat: int) -> None:
-    """Wait until the thread that owns the record has told ``beat``."""
+    """Wait until the thread that owns the record has published ``beat``."""
     spins = 0
     while _load_beat(note) != beat:
         spins += 1
@@ -210,7 +210,7 @@ def hear(note: Any, beat: int) -> None:
 
 @intrinsic
 def lowest_bit(typing: Any, word: Any) -> Any:
-    """The place of the lowest set bit of a uint64 that is not 0, as int64."""
+    """Return the position of the lowest set bit of a nonzero uint64, as int64."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -219,7 +219,7 @@ def lowest_bit(typing: Any, word: Any) -> Any:
 
 
 def _compared_bits(relation: str) -> Any:
-    """An intrinsic: which of 64 values stand in a relation to a limit, as bits of a uint64."""
+    """Return an intrinsic that compares 64 values with a limit; the results are bits of a uint64."""
 
     @intrinsic
     def bits(typing: Any, values: Any, first: Any, limit: Any) -> Any:
@@ -243,7 +243,7 @@ def _compared_bits(relation: str) -> Any:
     return bits
 
 
-#: ``bits(values, first, limit)``: of the 64 values from place ``first`` of a contiguous array
-#: of float64 or int64, those at most, or below, the limit.
+#: ``bits(values, first, limit)``: a bit for each of the 64 values from position ``first`` of a
+#: contiguous array of float64 or int64: set where the value is at most, or below, the limit.
 within_bits = _compared_bits("<=")
 below_bits = _compared_bits("<")

@@ -1,8 +1,8 @@
-"""What is said when costs in place change under a solve.
+"""Errors for costs that change in place during a solve.
 
-Whoever owns a matrix may write to it, or cut short the file behind it. Costs are judged when
-they are first read; from then on kernels only see to it that they stay within their arrays and
-come to an end. Where that shows a change, the solve ends with these errors.
+The owner of a matrix may write to it, or truncate the file behind it. Costs are checked when
+they are first read. After that, kernels only guarantee that they stay within their arrays and
+terminate. A change detected by these guards ends the solve with these errors.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from bigsap.sources.base import Array
 
 
 def changed(how: str) -> SourceError:
-    """The error; ``how`` it was noticed."""
+    """Return the error; ``how`` says how the change was noticed."""
     return SourceError(f"the costs changed during the solve: {how}")
 
 
 def refuse_wild(v: Array, infinity: Any) -> None:
-    """Raise for integer prices that no costs within the judged range lead to.
+    """Raise for integer prices that no costs within the checked range can produce.
 
-    Sums with them could leave int64, and pass for labels of columns not settled yet.
+    Sums with such prices could overflow int64, or be mistaken for labels of unsettled columns.
     """
     if v.dtype.kind == "i" and v.size and not -infinity < v.min() <= v.max() < infinity:
         raise changed(f"prices reach from {v.min()} to {v.max()}")

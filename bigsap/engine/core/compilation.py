@@ -1,7 +1,7 @@
-"""Telling that kernels are being compiled: once on a machine, for up to a minute.
+"""Report that kernels are being compiled: once on a machine, for up to a minute.
 
-numba announces what it compiles, not what it loads. While somebody listens, a thread looks on:
-when compiling has taken some seconds it writes one line, and bars are told all the time.
+numba emits events for compilations, not for loads from its cache. A thread watches these events:
+after some seconds of compiling it writes one line, and it updates progress bars continuously.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any
 
 from numba.core import event
 
-#: Seconds of compiling after which it is told.
+#: Seconds of compiling before it is reported.
 PATIENCE = 2.0
-#: Between two looks.
+#: Seconds between two checks.
 _LOOK = 0.2
 TEXT = (
     "bigsap: compiling kernels for costs of this kind. That takes up to a minute or so, once:"
     " they are kept on the disk."
 )
 
-#: Told, a few times a second, how many seconds compiling has taken; None when it is over.
+#: Called a few times a second with the seconds spent compiling; with None when it is over.
 Tell = Callable[[float | None], None]
 
 
 class _Listener(event.Listener):  # type: ignore[misc]
-    """Adds up the time in which anything is compiled; callees within callers count once.
+    """Measures the total time of compilation; nested compilations count once.
 
-    Its watch starts with the first compilation: most solves compile nothing.
+    The reporting thread starts with the first compilation: most solves compile nothing.
     """
 
     def __init__(self, say: Callable[[str], None] | None, tell: Tell | None) -> None:
@@ -64,14 +64,14 @@ class _Listener(event.Listener):  # type: ignore[misc]
 
     @property
     def seconds(self) -> float:
-        """Of compiling, so far."""
+        """Seconds of compiling so far."""
         with self._lock:
             now = time.perf_counter() - self._since if self._depth else 0.0
             return self._spent + now
 
 
 class _Ticker(threading.Thread):
-    """Looks on from the first compilation to the end of the listening."""
+    """Thread that reports compilations, from the first one to the end of the context."""
 
     def __init__(self, listener: _Listener, say: Callable[[str], None] | None, tell: Tell | None) -> None:
         super().__init__(name="bigsap-compilation", daemon=True)
@@ -95,10 +95,10 @@ class _Ticker(threading.Thread):
 
 @contextmanager
 def compilation_told(say: Callable[[str], None] | None = None, tell: Tell | None = None) -> Iterator[None]:
-    """Within, ``say`` one line when compiling takes longer than two seconds in all.
+    """Call ``say`` with one line when compiling takes longer than two seconds in total.
 
-    say: None writes to a terminal's stderr, unless ``BIGSAP_QUIET=1``. tell: what shows more than
-    a line. Both are called by a thread of their own. What other threads compile counts too.
+    say: None writes to stderr if it is a terminal, unless ``BIGSAP_QUIET=1``. tell: receives the
+    seconds continuously. A separate thread calls both. Compilations by other threads count too.
     """
     if say is None and _may_write():
         say = _write
@@ -120,7 +120,7 @@ def _may_write() -> bool:
         return False
     try:
         return sys.stderr is not None and sys.stderr.isatty()
-    except (AttributeError, ValueError):  # closed, or no file at all
+    except (AttributeError, ValueError):  # closed, or not a file
         return False
 
 

@@ -1,7 +1,7 @@
-"""How many threads of its team a search uses while other processes want the same cores.
+"""Number of threads a search uses while other processes compete for the same cores.
 
-The threads of a search meet once a row or more often, within a microsecond where each has a core of
-its own. One whose core is taken lets all others wait for a slice of the scheduler: two threads
+The threads of a search synchronise once a row or more often, within a microsecond if each has its
+own core. A thread without a core delays all others by a time slice of the scheduler: two threads
 beside one busy process on two cores took 17 times as long as one thread.
 """
 
@@ -11,20 +11,22 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-# Of the time of a slice, the share that a thread was ready and had no core, past which half of the
-# team does better. Quiet: below 0.02; beside one busy process 0.4 and more.
+# Fraction of a slice that a thread waited for a core. Above this, half of the team is faster.
+# Idle machine: below 0.02; beside one busy process: 0.4 and more.
 _CROWDED = 0.2
-# Less time is too short to tell.
+# Shorter measurements are ignored.
 _SHORT_SECONDS = 0.004
-# Seconds that fewer threads run before more are tried again: doubled each time it was in vain.
+# Seconds at a smaller width before a larger one is tried again; doubled after each failed trial.
 _FIRST_SECONDS, _LAST_SECONDS = 1.0, 64.0
 
 
 class Contention:
-    """The width of a team: halved where one of its threads waits for a core, doubled when that is
-    over. Answers do not depend on it.
+    """Width of a team, adapted to the load of the machine.
 
-    clock: seconds; another one in tests.
+    It is halved when one of its threads waits for a core, and doubled when that is over. Answers
+    do not depend on it.
+
+    clock: seconds; replaced in tests.
     """
 
     def __init__(self, n_threads: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,14 +34,14 @@ class Contention:
         self._clock = clock
         self._keep, self._since, self._raised = _FIRST_SECONDS, clock(), False
         self._waited, self._seconds = [0.0] * n_threads, 0.0
-        #: Whether the present width has not been judged yet: slices are short then.
+        #: Whether the present width has not been judged yet; slices are then short.
         self.unsure = n_threads > 1
 
     def judge(self, waited: Sequence[float], seconds: float) -> None:
-        """Choose the width from here on, after ``seconds`` of the present one.
+        """Choose the next width, after ``seconds`` at the present one.
 
-        waited: of these, how long each thread was ready to run and had no core; empty where the
-        system does not tell, or where one thread ran.
+        waited: how long each thread was ready to run without a core during that time; empty if the
+        system does not report it, or if one thread ran.
         """
         for member, delay in enumerate(waited):
             self._waited[member] += delay
@@ -63,19 +65,21 @@ class Contention:
 
 
 class Waits:
-    """How long threads of this process have been ready to run and had no core: what Linux tells of
-    each (``schedstat``: nanoseconds run, nanoseconds waited, slices)."""
+    """Times that threads of this process waited for a core.
+
+    Linux reports them in ``schedstat`` (nanoseconds run, nanoseconds waited, slices).
+    """
 
     def __init__(self, threads: Sequence[int]) -> None:
         self._files: list[int] = []
         try:
             for thread in threads:
                 self._files.append(os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY))
-        except OSError:  # another system, or one that does not tell
+        except OSError:  # another system, or schedstat is unavailable
             self.close()
 
     def read(self, width: int) -> list[float]:
-        """Seconds since each of the first ``width`` threads began; empty where nobody tells."""
+        """Return the seconds each of the first ``width`` threads has waited; empty if unavailable."""
         try:
             told = [os.pread(file, 96, 0).split() for file in self._files[:width]]
             return [1e-9 * int(waited) for _, waited, _ in told]

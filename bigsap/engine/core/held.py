@@ -1,7 +1,7 @@
-"""Costs of assigned pairs that a search came across, so that nobody asks for them again.
+"""Known costs of assigned pairs, so that the source need not be asked again.
 
-Where rows come from Python a single pair may cost as much as its whole row. What is kept
-here has the very bits that the source gave: what cannot be told for sure counts as unknown.
+If rows come from Python, a single pair may take as long as its whole row. The kept costs have
+the exact bits that the source returned; a pair without certainty counts as unknown.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ NONE = -1
 
 
 class Held(Protocol):
-    """Some costs of an assignment."""
+    """Provider of some costs of an assignment."""
 
     def costs(self, column_of_row: Array) -> tuple[Array, Array]:
-        """Costs (n,) of the source's dtype, in the user's sense, and bool (n,) which are known."""
+        """Return costs (n,) of the source's dtype, in the user's sense, and bool (n,): which are known."""
         ...
 
 
 class Resting:
-    """Rows of a row cache, and of those that left it the cost of the pair they had then.
+    """The rows of a row cache, and for each evicted row the cost of the pair it had then.
 
-    Memory: 4 bytes a row and one cost. O(1) a row that leaves.
+    Memory: 4 bytes a row and one cost. O(1) per evicted row.
     """
 
     def __init__(self, table: RowTable) -> None:
@@ -37,7 +37,7 @@ class Resting:
         self._cost = np.zeros(n, table.slots.dtype)
 
     def before_claim(self, column_of_row: Array) -> None:
-        """To be called before each ``claim``, with the matching of the moment."""
+        """Save the pair cost of the next row to be evicted; call before each ``claim``."""
         table = self._table
         if table.head[N_USED] < table.head[N_SLOTS]:
             return
@@ -50,7 +50,7 @@ class Resting:
             self._column[row], self._cost[row] = column, table.slots[slot, column]
 
     def costs(self, column_of_row: Array) -> tuple[Array, Array]:
-        """See ``Held``. O(n)."""
+        """Return the known costs, see ``Held``. O(n)."""
         table, wanted = self._table, column_of_row >= 0
         here = wanted & (table.slot_of_row != ABSENT)
         left = wanted & ~here & (self._column == column_of_row)

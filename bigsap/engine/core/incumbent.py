@@ -1,7 +1,7 @@
-"""What a solve knows before it is done: the best assignment priced so far, and a bound.
+"""Best known assignment and proved lower bound of a solve in progress.
 
-Both fall out of the start's sweeps at no extra cost, so that a solve that is stopped,
-however slow its costs, has an answer with a proved gap.
+The initial sweeps yield both at no extra cost, so that a solve stopped early has an answer with
+a proved gap, however slow its costs.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _AT_ONCE = 512
 
 
 def _size(a: Array) -> float:
-    """The sum of magnitudes, without another vector."""
+    """Return the sum of magnitudes, without a temporary vector."""
     parts = (a[k : k + _AT_ONCE] for k in range(0, a.size, _AT_ONCE))
     return float(sum(np.abs(part).sum() for part in parts))
 
 
 class Incumbent:
-    """Signed, minimising, in the solve's orientation.
+    """Best assignment and bound so far: signed costs, minimising, in the solve's orientation.
 
-    column_of_row, cost: the cheapest complete assignment whose cost is known. complete:
-    the matching of the last whole phase, usually better, its cost not known. bound, u, v: no
-    assignment costs less than ``bound``; duals that prove it, normalised as a
-    ``Certificate`` has them, and their low parts. None where unknown.
+    column_of_row, cost: the cheapest complete assignment with a known cost. complete: the
+    matching of the last complete phase, usually better, its cost unknown. bound, u, v: no
+    assignment costs less than ``bound``; duals that prove it, normalised as in a
+    ``Certificate``, and their low parts. None where unknown.
 
-    active: whether to keep the arrays. A solve that nobody can stop needs none of them, and
-    they would take four vectors; then only the bounds are known.
+    active: whether to keep the arrays. A solve that cannot be stopped does not need them, and
+    they take four vectors; then only the bounds are kept.
     """
 
     def __init__(self, problem: Problem, infinity: Any, *, active: bool) -> None:
@@ -53,7 +53,7 @@ class Incumbent:
         self.v_low: Array | None = None
 
     def add_picks(self, pick: Array, pick_cost: Array) -> None:
-        """An assignment found by a sweep, -1 where a row has none. O(n)."""
+        """Add an assignment found by a sweep, -1 for an unassigned row. O(n)."""
         matched = pick >= 0
         count = int(np.count_nonzero(matched))
         if count < min(self._problem.shape):
@@ -65,10 +65,10 @@ class Incumbent:
                 self.column_of_row = np.where(matched, pick, FREE).astype(np.intp)
 
     def add_duals(self, low: Array, v: Array) -> None:
-        """Row minima ``low[i] = min_j c[i,j] - v[j]`` at the prices v. O(n + m).
+        """Add the bound of row minima ``low[i] = min_j c[i,j] - v[j]`` at the prices v. O(n + m).
 
-        Any prices prove a bound (see ``bigsap.proof.certificate``); what rounding may have
-        added is taken off again.
+        Any prices prove a bound (see ``bigsap.proof.certificate``). The largest possible rounding
+        error is subtracted.
         """
         n, m = self._problem.shape
         if not n or not m:
@@ -95,7 +95,7 @@ class Incumbent:
             self.bound = bound
             if self.active:
                 if n == m:
-                    # Further columns, of rows that may stay unassigned, rely on it.
+                    # Additional columns, of rows that may stay unassigned, rely on it.
                     u, prices = u + t, v - t
                 # The minima were rounded, and so were these sums.
                 less = 4 * UNIT * (np.abs(u) + reach) if v.dtype.kind == "f" else 0
@@ -103,11 +103,10 @@ class Incumbent:
                 self.u_low = self.v_low = None
 
     def add_floor(self) -> None:
-        """A bound that needs no costs, where the source knows something of them. O(n d + m d).
+        """Add a bound from the range of the costs, without reading any. O(n d + m d).
 
-        For unsigned integers the ends of their range; for a separable source the box of
-        all column points; else what the source knows of its costs. Weak, but better than
-        none.
+        For unsigned integers, the ends of their range; for a separable source, the bounding box of
+        all column points; otherwise the source's own range of costs. Weak, but better than none.
         """
         source = self._problem.source
         n, m = self._problem.shape
@@ -130,9 +129,9 @@ class Incumbent:
             self.add_duals(low, np.zeros(m, low.dtype))
 
     def see_phase(self, column_of_row: Array, cost: Any) -> None:
-        """The matching at the end of a phase and its cost, if known.
+        """Add the matching at the end of a phase and its cost, if known.
 
-        Places in a virtual group are no columns.
+        Virtual places count as unassigned.
         """
         if self.active:
             self.complete = np.maximum(column_of_row, FREE).astype(np.intp)
@@ -140,7 +139,7 @@ class Incumbent:
             self.column_of_row, self.cost = self.complete, cost
 
     def add_certificate(self, certificate: Certificate, column_of_row: Array | None) -> None:
-        """What a pass over the costs has proved about these pairs and prices."""
+        """Add the cost and the bound that a pass over all costs has proved for these pairs and prices."""
         sign = self._problem.sign
         if certificate.fun is not None and column_of_row is not None:
             cost = sign * certificate.fun
@@ -163,13 +162,13 @@ class Incumbent:
         return exact_sum(costs)
 
     def tell(self, monitor: Monitor) -> None:
-        """Pass the bounds on, unless they are those of a part of the problem."""
+        """Report the bounds to the monitor, unless they belong to a part of the problem."""
         progress = monitor.progress
         if self._problem.shape == (progress.n_rows, progress.n_columns):
             monitor.update_bounds(*self.enclosure())
 
     def enclosure(self) -> tuple[Any, Any]:
-        """Lower and upper bound of the optimum, in the user's sense."""
+        """Return the lower and upper bound of the optimum, in the user's sense."""
         low, high = self.bound, self.cost
         if self._problem.maximize:
             low, high = (None if x is None else -x for x in (high, low))
@@ -181,7 +180,7 @@ def _minus(low: Array | None) -> Array | None:
 
 
 def _row_floors(terms: Separation, maximize: bool) -> Array:
-    """(n,) below every signed cost of its row: the box of all columns, see ``bounds.bound_row``."""
+    """Return (n,) lower bounds of each row's signed costs: box of all columns, see ``bounds.bound_row``."""
     x, w = terms.x, terms.scale
     low, high = terms.y.min(axis=1), terms.y.max(axis=1)
     ends = np.maximum(np.abs(x - low), np.abs(x - high))

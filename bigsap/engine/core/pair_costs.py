@@ -1,4 +1,4 @@
-"""What an assignment's pairs cost, some at a time, and their exact sum."""
+"""Costs of an assignment's pairs, in batches, and their exact sum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bigsap.sources.base import Array, read_while
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.filling import fill_of
 
-# Pairs whose costs are held at a time.
+# Pairs per batch.
 _AT_ONCE = 1024
 
 Tick = Callable[[], None]
@@ -24,11 +24,11 @@ Tick = Callable[[], None]
 def costs_of_pairs(
     problem: Problem, table: RowTable | None, columns: Array, tick: Tick
 ) -> Iterator[tuple[Array, Array]]:
-    """Rows that have a column, and what these pairs cost: the user's sense, the bits of ``read``.
+    """Yield the rows that have a column and the costs of these pairs, in the user's sense, bits of ``read``.
 
-    columns: (n,), negative where a row has none. table: the rows in memory, which are looked up;
-    None: none. Single pairs of the others are computed or read, which may take as long as their
-    rows. tick: called before each piece that is computed or read.
+    columns: (n,), negative for an unassigned row. table: rows in memory, which are looked up, or
+    None. Other pairs are computed or read one by one, which may take as long as their rows. tick:
+    called before each batch that is computed or read.
     """
     source = problem.source
     fill = fill_of(source)
@@ -56,7 +56,7 @@ def costs_of_pairs(
 def signed_total(
     problem: Problem, table: RowTable | None, columns: Array, tick: Tick, known: Iterable[Any] = ()
 ) -> Any:
-    """The exact signed cost of these pairs, see ``costs_of_pairs``; inf if one is forbidden.
+    """Return the exact signed cost of these pairs, see ``costs_of_pairs``; inf if one is forbidden.
 
     known: signed costs of other pairs, which are added before anything is rounded.
     """
@@ -76,9 +76,9 @@ def signed_total(
 
 
 def cheap_total(problem: Problem, rows: Rows, columns: Array, tick: Tick) -> Any:
-    """``signed_total`` where it is finite and takes a few operations a pair, else None.
+    """Return ``signed_total`` if it is finite and takes a few operations a pair, else None.
 
-    It takes more for rows through Python.
+    Returns None if the rows come from Python, which would take longer.
     """
     in_place = rows.policy == "in place"
     if not in_place and fill_of(problem.source) is None:

@@ -1,4 +1,4 @@
-"""Which arithmetic keeps a solve exact: float64, float64 on a grid, or int64."""
+"""Choice of the exact arithmetic of a solve: float64, float64 on a grid, or int64."""
 
 from __future__ import annotations
 
@@ -14,32 +14,35 @@ from bigsap.sources.base import Array
 # Every label is a signed sum of at most about this many reduced costs per row of the
 # path; see ``choose``.
 _TERMS_PER_ROW = 4
-#: What 64-bit integer costs are taken to stay within until one does not.
+#: Assumed limit of 64-bit integer costs until one exceeds it.
 USUAL = 1 << 31
 
 
 class LargeCosts(Exception):
-    """A 64-bit integer cost beyond USUAL turned up: the solve starts over in int64."""
+    """Raised for a 64-bit integer cost beyond USUAL; the solve starts over in int64."""
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """price: dtype of prices and labels. grid: prices and epsilons are multiples of it
-    (0: no grid, costs are real numbers)."""
+    """Number type and grid of prices.
+
+    price: dtype of prices and labels. grid: prices and epsilons are multiples of it (0: no grid,
+    costs are real numbers).
+    """
 
     price: np.dtype[Any]
     grid: float
 
 
 def choose(problem: Problem, *, large: bool = False) -> Arithmetic:
-    """float64 for real costs. For integer costs, arithmetic without any rounding.
+    """Choose float64 for real costs, and an arithmetic without rounding for integer costs.
 
-    Labels and prices are bounded by ``4 (min(n, m) + 2) max|c|``. When that leaves
-    bits of a float64's 53 to spare, prices live on the grid of those spare bits, where
-    float64 sums are exact; otherwise prices are int64 and epsilons whole numbers.
+    Labels and prices are bounded by ``4 (min(n, m) + 2) max|c|``. If that leaves some of a
+    float64's 53 bits spare, prices live on the grid of those spare bits, where float64 sums are
+    exact. Otherwise prices are int64 and epsilons whole numbers.
 
     max|c| is taken from the dtype, not from the costs, so that the answer does not depend
-    on where they are kept; 64-bit costs count as 32-bit ones unless ``large``.
+    on where they are stored; 64-bit costs count as 32-bit ones unless ``large``.
     """
     if not problem.integer:
         return Arithmetic(np.dtype(np.float64), 0.0)
@@ -60,16 +63,18 @@ INT64_LIMIT = 1 << 59
 
 
 def largest_cost(problem: Problem, price: np.dtype[Any]) -> tuple[int, bool]:
-    """What integer costs must stay within; and whether that is only the usual range, since 64-bit
-    costs in float64 prices count as 32-bit ones (see ``choose``)."""
+    """Return the largest allowed magnitude of integer costs, and whether it is only the usual one.
+
+    It is if 64-bit costs have float64 prices: then they count as 32-bit ones (see ``choose``).
+    """
     usual = price.kind == "f" and problem.integer and problem.source.dtype.itemsize == 8
     return USUAL if usual else INT64_LIMIT // (4 * (min(problem.shape) + 2)), usual
 
 
 def refuse_large(problem: Problem, row: int, costs: Array, limit: int, *, usual: bool) -> None:
-    """Raise when an integer cost of a row (n_columns,) lies outside +-limit.
+    """Raise if an integer cost of a row (n_columns,) lies outside +-limit.
 
-    LargeCosts where that was only the usual range, else OverflowRiskError.
+    LargeCosts if the limit is only the usual range, else OverflowRiskError.
     """
     low, high = int(costs.min()), int(costs.max())
     if max(-low, high) <= limit:

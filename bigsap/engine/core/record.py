@@ -1,9 +1,9 @@
-"""Records: named numbers in one piece of memory, which kernels and Python read and write alike.
+"""Records: named numbers in one block of memory, shared by kernels and Python.
 
-A class lists the fields and says what each means; ``int`` stands for int64, ``float`` for the type
-of prices (float64 or int64). A kernel is handed one address, where an array takes seven words; in
-Python a record is a ``numpy.void`` whose fields are attributes too. What is written on one side
-is there on the other. Records are not pickled: checkpoints hold their ``numbers``.
+A class lists the fields and their meanings; ``int`` stands for int64, ``float`` for the type
+of prices (float64 or int64). A kernel receives one address, where an array takes seven words. In
+Python a record is a ``numpy.void`` whose fields are also attributes. Writes on one side are visible
+on the other. Records are not pickled: checkpoints hold their ``numbers``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Fields = TypeVar("Fields")
 
 #: Bytes of a cache line.
 LINE = 64
-#: What checkpoints call the numbers of a kind.
+#: Names in checkpoints of the two kinds of numbers.
 _PARTS = {"words": "int", "values": "float"}
 
 
@@ -34,15 +34,15 @@ def _setter(name: str) -> Callable[[Any, Any], None]:
 
 
 def _given(fields: type) -> dict[str, str]:
-    """The fields of a class and those it is derived from: "int" or "float" of each."""
+    """Return the fields of a class and its bases, with "int" or "float" for each."""
     return {name: kind for base in fields.__mro__[::-1] for name, kind in get_annotations(base).items()}
 
 
 @cache
 def record_type(fields: type, price: np.dtype[Any]) -> np.dtype[Any]:
-    """The numpy type of the fields of a class, each of eight bytes, padded to whole cache lines.
+    """Return the numpy type of a class's fields: eight bytes each, padded to whole cache lines.
 
-    Raises TypeError for a name that every ``numpy.void`` uses for something else.
+    Raises TypeError for a name that ``numpy.void`` already defines.
     """
     kinds = {"int": np.dtype(np.int64), "float": price}
     given = _given(fields)
@@ -52,20 +52,20 @@ def record_type(fields: type, price: np.dtype[Any]) -> np.dtype[Any]:
     size = -(-8 * len(given) // LINE) * LINE
     formats = [kinds[kind] for kind in given.values()]
     lines = np.dtype({"names": list(given), "formats": formats, "itemsize": size}, align=True)
-    # ``numpy.record`` looks fields up in Python, a microsecond each; properties of C do not.
-    # Without a dictionary a name that is no field is an error.
+    # ``numpy.record`` looks fields up in Python, a microsecond each; C properties avoid that.
+    # Without a ``__dict__``, assigning to an unknown name is an error.
     attributes = {name: property(itemgetter(name), _setter(name)) for name in given}
     own = type(fields.__name__, (np.void,), {"__slots__": (), **attributes})
     return np.dtype((own, lines))
 
 
 def record(fields: type[Fields], price: np.dtype[Any]) -> Fields:
-    """A record of its own, all fields 0."""
+    """Return a new record, all fields 0."""
     return cast(Fields, records(fields, price, 1)[0])
 
 
 def records(fields: type, price: np.dtype[Any], count: int) -> Array:
-    """An array of records, all fields 0, each on cache lines of its own."""
+    """Return an array of records, all fields 0, each aligned to cache lines."""
     own = record_type(fields, price)
     size = count * own.itemsize
     room = np.zeros(size + LINE, np.uint8)
@@ -74,8 +74,7 @@ def records(fields: type, price: np.dtype[Any], count: int) -> Array:
 
 
 def numbers(kept: Any, fields: type) -> dict[str, Array]:
-    """Copies of a record's whole numbers, and of those in the unit of prices, in order: what
-    checkpoints hold."""
+    """Copy a record's integers and its numbers in the unit of prices, in order, for checkpoints."""
     found = {}
     for name, kind in _PARTS.items():
         given = [field for field, has in _given(fields).items() if has == kind]
@@ -84,7 +83,7 @@ def numbers(kept: Any, fields: type) -> dict[str, Array]:
 
 
 def set_numbers(kept: Any, fields: type, saved: dict[str, Array]) -> None:
-    """The opposite of ``numbers``; what else is saved is left alone."""
+    """Set a record's numbers from those of ``numbers``; other keys are ignored."""
     for name, kind in _PARTS.items():
         given = [field for field, has in _given(fields).items() if has == kind]
         for field, value in zip(given, saved[name] if given else [], strict=True):

@@ -1,4 +1,4 @@
-"""How a kernel comes by a row: resident, computed on the spot, or asked for."""
+"""Row access by kernels: look a row up, compute it, or request it from Python."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ BAD_COSTS = -3
 
 
 class Terms(NamedTuple):
-    """What the costs mean to a kernel: scalars in the unit of prices, and the filler.
+    """Scalars that describe the costs to a kernel, in the unit of prices, and the fill function.
 
     sign: 1, or -1 under maximize. infinity, blocked: see ``state``. Valid signed
-    costs lie in (lowest, highest]. fill_address is 0 when rows come from Python; fill_in_parts: a
-    part of a row costs its share (see ``sources.base.Fill``). margin:
-    what rounding may do, relative to the numbers involved; unit: between two labels that
-    differ; one of them is 0 (see ``sieve``).
+    costs lie in (lowest, highest]. fill_address is 0 if rows come from Python. fill_in_parts: a
+    part of a row costs its share (see ``sources.base.Fill``). margin: bound of rounding errors,
+    relative to the numbers involved; unit: smallest difference of two distinct labels; one of
+    them is 0 (see ``sieve``).
     """
 
     sign: float
@@ -42,9 +42,9 @@ class Terms(NamedTuple):
 
 @kernel
 def predict_slot(turn: int, st: State, t: RowTable) -> None:
-    """Say which slot the next miss will take, and which row it will evict (thread 0).
+    """Predict the slot that the next miss takes and the row it evicts (thread 0).
 
-    To be read after the next barrier, as ``turn`` of ``find``.
+    Others read it after the next barrier, as ``turn`` of ``find``.
     """
     slot = next_slot(t)
     full = t.head[N_USED] == t.head[N_SLOTS]
@@ -56,21 +56,20 @@ def predict_slot(turn: int, st: State, t: RowTable) -> None:
 def find(
     thread: int, row: int, sweeping: bool, turn: int, st: State, t: RowTable, terms: Terms
 ) -> tuple[int, bool]:
-    """The slot of ``row``, or NOT_HERE; and whether every thread must ``fill`` its part of it.
+    """Return the slot of ``row``, or NOT_HERE; and whether every thread must ``fill`` its part of it.
 
-    Called by the whole team for the same row, with ``turn`` 0 and 1 alternately, at least
-    one barrier apart, and after ``foresee(0, ...)`` and a barrier at the first. Only
-    thread 0 moves the policy's lists, and it may do so while others still look the row
-    up: they see an absent row as ABSENT or at the foreseen slot, and take it for absent in
-    either case, since only the row foreseen to leave was there before. So neither a hit nor a
-    miss costs a barrier here.
+    The whole team calls it for the same row, with ``turn`` 0 and 1 alternately, at least one
+    barrier apart; before the first call, ``predict_slot(0, ...)`` and a barrier. Only thread 0
+    changes the policy's lists, possibly while others still look the row up. They see an absent
+    row as ABSENT or at the predicted slot. Both mean absent, since only the row predicted to be
+    evicted was there before. So neither a hit nor a miss costs a barrier here.
     """
     slot = t.slot_of_row[row]
     foreseen, evicted = st.foreseen[turn].slot, st.foreseen[turn].evicted
     if slot != ABSENT and (slot != foreseen or row == evicted):
         if thread == 0:
             if st.at.wanted == row:
-                st.at.wanted = -1  # the caller's fetch counted it as a miss
+                st.at.wanted = -1  # already counted as a miss by the caller's fetch
             elif sweeping:
                 t.head[HITS] += 1
             else:
@@ -90,7 +89,7 @@ def find(
 
 @kernel
 def fill(row: int, start: int, stop: int, cost: Array, terms: Terms) -> None:
-    """Compute the columns ``start`` to ``stop - 1`` of ``row``, whose slot is ``cost``."""
+    """Compute columns ``start`` to ``stop - 1`` of ``row`` into its slot ``cost``."""
     if start < stop:
         out = cost.ctypes.data + start * cost.itemsize
         call_fill(terms.fill_address, terms.fill_context, row, start, stop, out)
@@ -100,9 +99,9 @@ def fill(row: int, start: int, stop: int, cost: Array, terms: Terms) -> None:
 def load_row(
     thread: int, n_threads: int, row: int, sweeping: bool, turn: int, st: State, t: RowTable, terms: Terms
 ) -> int:
-    """The slot of ``row``, resident for all threads on return; or NOT_HERE, BAD_COSTS.
+    """Return the slot of ``row``, resident for all threads on return; or NOT_HERE, BAD_COSTS.
 
-    To be called as ``find``. A miss costs one barrier, past which the row is complete.
+    Call it like ``find``. A miss costs one barrier; after it the row is complete.
     """
     slot, absent = find(thread, row, sweeping, turn, st, t, terms)
     if not absent:
@@ -123,11 +122,11 @@ def load_row(
 def fill_own(
     thread: int, n_threads: int, row: int, column: int, beat: int, st: State, cost: Array, terms: Terms
 ) -> tuple[bool, float]:
-    """Fill this thread's part of a row; whether its costs are valid, and the cost at ``column``.
+    """Fill this thread's part of a row; return whether it is valid, and the cost at ``column``.
 
-    What another thread computes is not there on return, except for that one cost: its thread
-    computes the columns around it before all others, if that makes no more work, and tells it.
-    column: -1 where none is wanted. beat: never the same for two rows in turn.
+    Other threads' parts may be incomplete on return, except for that one cost. The thread that
+    owns the column computes the columns around it first, if that does not add work, and publishes
+    the cost. column: -1 if none is wanted. beat: must differ between consecutive rows.
     """
     start, stop = st.bounds[thread], st.bounds[thread + 1]
     told = terms.sign - terms.sign

@@ -1,8 +1,8 @@
-"""What a thread does with its slab of one row: relax, find the minimum, locate it.
+"""Scan of a thread's slab of one row: relax, find the minimum, locate it.
 
-The running minimum is kept over LANES independent lanes and folded once per BLOCK:
-comparisons with `<` then vectorise as they stand, without fast-math flags that would
-assume NaN or infinities away. Labels follow algorithm 3 of A1015, associated as
+The running minimum is kept over LANES independent lanes and folded once per BLOCK. Comparisons
+with `<` then vectorise without fast-math flags, which would assume that there are no NaN or
+infinities. Labels follow algorithm 3 of A1015, associated as
 ``(c[i,j] - c[i,s]) - (v[j] - v[s]) + label`` so that like quantities cancel.
 """
 
@@ -17,20 +17,23 @@ from bigsap.engine.core.atomics import prefetch
 from bigsap.engine.core.state import BLOCK, LANES, Walk
 from bigsap.sources.base import Array
 
-#: In place of a column: the value looked for is not there, though a pass over the same costs
-#: found it. Whoever owns the costs has changed them in between.
+#: Returned instead of a column if a second pass over the same costs does not find a value again:
+#: the costs have changed in between.
 NOWHERE = 1 << 40
 
-# Rows are visited in no order the hardware can foresee, and its prefetchers start anew
-# at every page of a row. Asking for costs this many bytes ahead, a cache line at a time,
-# doubled the speed of scanning a matrix out of cache (2 KiB and 8 KiB were slower).
+# The order of rows is unpredictable for the hardware, and its prefetchers restart at every
+# page of a row. Prefetching costs this many bytes ahead, a cache line at a time, doubled the
+# speed of scanning a matrix out of cache (2 KiB and 8 KiB were slower).
 AHEAD = 4096
 LINE = 64
 
 
 class Part(NamedTuple):
-    """What a thread has of a search in an unbalanced problem: its own account, the arrays it works
-    on, in columns ``start`` to ``stop - 1`` only, and its room for minima."""
+    """A thread's part of a search in an unbalanced problem.
+
+    Its own record, the arrays restricted to columns ``start`` to ``stop - 1``, and its workspace
+    for minima.
+    """
 
     own: Walk
     v: Array
@@ -48,7 +51,7 @@ class Part(NamedTuple):
 
 @kernel
 def fold(lanes: Array, infinity: float) -> float:
-    """The minimum over LANES lanes; resets them to ``infinity``."""
+    """Return the minimum over LANES lanes; reset them to ``infinity``."""
     width = LANES // 2
     while width >= 8:
         for k in range(width):
@@ -66,14 +69,14 @@ def fold(lanes: Array, infinity: float) -> float:
 
 @kernel
 def relax_root(part: Part, cost: Array, sign: float, reference: float) -> float:
-    """Open a search: ``dist = (sign * cost - reference) - v``, every predecessor the root.
+    """Start a search: ``dist = (sign * cost - reference) - v``, every predecessor the root.
 
     Returns the slab's minimum and leaves each block's in ``block_min``.
     """
     v, dist, pred, lanes, block_min = part.v, part.dist, part.pred, part.lanes, part.block_min
     start, stop, infinity, row = part.start, part.stop, part.infinity, part.own.row
     best = infinity
-    tag = np.int32(row)  # a wider integer here would halve the width of the vectors
+    tag = np.int32(row)  # a wider integer would halve the width of the vectors
     for k in range(LANES):
         lanes[k] = infinity
     for block in range((stop - start + BLOCK - 1) // BLOCK):
@@ -107,14 +110,14 @@ def relax_root(part: Part, cost: Array, sign: float, reference: float) -> float:
 def relax_row(part: Part, cost: Array, sign: float, entry_cost: float) -> float:
     """Relax one matched row, entered at ``label`` by its column, into the labels.
 
-    One fused pass: new labels, predecessors, minimum of each block. Settled columns
-    carry price -infinity and label infinity and are left alone by the arithmetic.
+    One fused pass: new labels, predecessors, minimum of each block. Settled columns have price
+    -infinity and label infinity, so the arithmetic leaves them unchanged.
     """
     v, dist, pred, lanes, block_min = part.v, part.dist, part.pred, part.lanes, part.block_min
     start, stop, infinity, row = part.start, part.stop, part.infinity, part.own.row
     entry_price, label = part.own.entry_price, part.own.label
     best = infinity
-    tag = np.int32(row)  # a wider integer here would halve the width of the vectors
+    tag = np.int32(row)  # a wider integer would halve the width of the vectors
     for k in range(LANES):
         lanes[k] = infinity
     for block in range((stop - start + BLOCK - 1) // BLOCK):
@@ -152,9 +155,8 @@ def relax_row(part: Part, cost: Array, sign: float, entry_cost: float) -> float:
 def relax_virtual(part: Part, blocked: float) -> float:
     """Scan the group of virtual rows (cost 0, holding the free columns at the cap).
 
-    All columns they hold are settled at once at ``label``: a swap among virtual rows
-    is pointless, but their prices move together. Every other column is relaxed at
-    ``label + cap - v``.
+    All their columns are settled at once at ``label``: an exchange among virtual rows changes
+    nothing, but their prices move together. Every other column is relaxed at ``label + cap - v``.
     """
     v, dist, pred, block_min = part.v, part.dist, part.pred, part.block_min
     start, stop, infinity, row_of_column = part.start, part.stop, part.infinity, part.row_of_column
@@ -189,7 +191,7 @@ def locate(
     stop: int,
     block_min: Array,
 ) -> tuple[int, bool]:
-    """The first free column at label ``best``, or the first column; and which it is.
+    """Return the first free column at label ``best``, else the first column, and whether it is free.
 
     Free: unmatched and cheaper than ``price_limit`` (the cap, when all columns at the
     cap are held by virtual rows; infinity otherwise).
@@ -199,7 +201,7 @@ def locate(
     for block in range((stop - start + BLOCK - 1) // BLOCK):
         o = start + block * BLOCK
         if block_min[block] == best:
-            # Nearly always one column alone has the label, and is found by adding up.
+            # Nearly always one column alone has the label; a sum then finds it.
             n_hits = 0
             place = 0
             for j in range(o, min(o + BLOCK, stop)):
@@ -228,7 +230,7 @@ def locate(
 
 @kernel
 def n_invalid(cost: Array, sign: float, lowest: float, highest: float, start: int, stop: int) -> int:
-    """How many signed costs of the slab are NaN or outside (lowest, highest]."""
+    """Count the signed costs of the slab that are NaN or outside (lowest, highest]."""
     good = 0
     slab = cost[start:stop]
     for j in range(slab.size):

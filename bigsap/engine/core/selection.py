@@ -1,8 +1,8 @@
-"""About the k smallest of many values, by counting instead of selecting.
+"""Approximate selection of the k smallest of many values, by counting.
 
-Bisection on the value, with a vectorised count in each step, is several times faster
-than quickselect, whose branches no processor foresees; and lists need not be exact about
-k, as long as what was left out is bounded exactly.
+Bisection on the value, with a vectorised count in each step, is several times faster than
+quickselect with its unpredictable branches. Lists need not hold exactly k entries, as long as
+the values left out are bounded exactly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BISECTIONS = 24
 
 @kernel
 def n_within(values: Array, n: int, x: float) -> int:
-    """How many of the first n values are at most x."""
+    """Count the first n values that are at most x."""
     count = 0
     for j in range(n):
         count += 1 if values[j] <= x else 0
@@ -28,11 +28,10 @@ def n_within(values: Array, n: int, x: float) -> int:
 
 @kernel
 def bracket(values: Array, n: int, k: int, low: float, high: float) -> tuple[float, float]:
-    """Shrink (low, high] about the k-th smallest (from 1) of the first n values.
+    """Narrow (low, high] around the k-th smallest (from 1) of the first n values.
 
-    On entry and on return at most k values are <= low or low is below all of them,
-    and at least k are <= high. Bisection counts with vector instructions, which is
-    several times faster than selecting, and nobody needs the exact value.
+    On entry and on return at most k values are <= low or low is below all of them, and at least
+    k are <= high.
     """
     for _ in range(_BISECTIONS):
         middle = low + (high - low) / 2
@@ -50,7 +49,7 @@ def bracket(values: Array, n: int, k: int, low: float, high: float) -> tuple[flo
 
 @kernel
 def extremes(values: Array, n: int, floor: float, infinity: float, lanes: Array) -> tuple[float, float]:
-    """The smallest of the first n values above floor, and the largest finite one.
+    """Return the smallest of the first n values above floor, and the largest finite one.
 
     lanes: P (2 * LANES,). One chain of comparisons each would take ten times as long.
     """
@@ -91,11 +90,11 @@ def extremes(values: Array, n: int, floor: float, infinity: float, lanes: Array)
 def gather(
     tau: Array, cap: float, infinity: float, column: int, best_tau: Array, best_id: Array, n: int
 ) -> int:
-    """Append all finite ``tau`` <= cap to n candidates, in order; how many they are then.
+    """Append all finite ``tau`` <= cap to n candidates, in order; return the new number.
 
-    tau: of consecutive columns from ``column``. 64 columns become the bits of a word,
-    and the bits that are set are walked: many times faster than a test per column.
-    -1 where candidates are too many to be true: costs that were judged have been changed since.
+    tau: of consecutive columns from ``column``. The tests of 64 columns become the bits of a
+    word, and only set bits are visited: many times faster than a branch per column. Returns -1
+    if there are more candidates than possible: the costs have changed since they were checked.
     """
     for first in range(0, tau.size, 64):
         if first + 64 <= tau.size and cap < infinity:
@@ -122,10 +121,10 @@ def gather(
 def thin(
     tau: Array, cost: Array, ids: Array, n: int, k: int, infinity: float, lanes: Array
 ) -> tuple[int, float]:
-    """Keep about the k smallest of n > k candidates, in front; how many, and the
-    smallest ``tau`` of those given up.
+    """Keep about the k smallest of n > k candidates, in front.
 
-    Never more than k; fewer only where that saves work, and then most of them.
+    Returns how many were kept, and the smallest ``tau`` left out. Never keeps more than k; keeps
+    fewer only where that saves work, and then at least 15/16.
     """
     low, high = extremes(tau, n, -infinity, infinity, lanes)
     # At least 15/16 of k, at most k.
@@ -143,14 +142,14 @@ def thin(
             enough, count = middle, within
         else:
             high = middle
-    # Ties at the boundary (more than k values within a hair): the first ones fill up.
+    # Ties at the boundary (more than k nearly equal values): keep the first ones.
     room = k - count if count < wanted else 0
-    if count > k:  # already of those at the smallest value: that less 1 may be the same number
+    if count > k:  # even the smallest value occurs too often; subtracting 1 may not change a number
         room = k
     kept = 0
     if room == 0:
         rest = extremes(tau, n, enough, infinity, lanes)[0]
-        for j in range(n):  # no branch that no processor foresees
+        for j in range(n):  # without an unpredictable branch
             x, y, z = tau[j], cost[j], ids[j]
             tau[kept], cost[kept], ids[kept] = x, y, z
             kept += 1 if x <= enough else 0
@@ -174,8 +173,10 @@ def thin(
 
 @kernel
 def cheapest_blocks(bound: Array, total: int, above: float, count: int, opened: Array) -> tuple[int, float]:
-    """About ``count`` of the first ``total`` places with the lowest bounds > above, sorted;
-    how many, and a number below which no other such bound lies."""
+    """Find about ``count`` of the first ``total`` bounds: the lowest ones > above, sorted.
+
+    Returns their number, and a value below which there is no other such bound.
+    """
     low, high, n = np.inf, -np.inf, 0
     for j in range(total):
         x = bound[j]

@@ -1,8 +1,8 @@
-"""The state of one solve: prices, matching, workspace, and the record kernels talk by.
+"""State of one solve: prices, matching, workspace, and records shared by threads and Python.
 
-Every array is allocated here, once; kernels own no memory. Beyond the costs the
-state takes seven vectors of 8 n bytes, in which the start's sweeps live too; a phase of a
-square problem takes one more (``queue``).
+Every array is allocated here, once; kernels allocate no memory. Beyond the costs the state takes
+seven vectors of 8 n bytes, which the initial sweeps also use; a phase of a square problem takes
+one more (``queue``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bigsap.engine.core.atomics import new_barrier
 from bigsap.engine.core.record import record, records
 from bigsap.sources.base import Array
 
-#: Row and column ids. Problems of 2**31 rows or columns are refused up front.
+#: Row and column ids. Problems of 2**31 rows or columns are rejected.
 ID = np.int32
 
 #: In ``row_of_column`` and ``column_of_row``: not matched.
@@ -29,26 +29,26 @@ GROUPED = -2
 #: Lanes over which kernels keep running minima: a fixed inner loop of this length is
 #: what LLVM turns into vector instructions without assuming away NaN or infinities.
 LANES = 64
-#: Of a row, all slabs together: bytes and codes by which stretches of it are left out, and the
-#: words that say what is read of two rows: see ``stretches``.
+#: Sizes for one row, all slabs together: bytes and codes by which stretches are skipped, and words
+#: that list the parts read of two rows: see ``stretches``.
 ROOM, CODES, RUNS = 8, 16, 34
-#: Columns per block whose minimum is kept, to find the minimum's column afterwards.
+#: Columns per block; its minimum is kept to locate the minimum's column later.
 BLOCK = 512
 
 
 class Exit(IntEnum):
-    """Why a kernel returned, in all engines; kernels use the constants below."""
+    """Reason why a kernel returned, in all engines; kernels use the constants below."""
 
     DONE = 0
     NEED_ROW = 1  # a row that only Python can read
-    YIELD = 2  # the budget is spent: to be called again
+    YIELD = 2  # the time slice is over; call again
     INFEASIBLE = 3
     INVALID = 4  # a cost is NaN or out of range
-    CHANGED = 5  # costs in place are no longer what they were
-    POOL_FULL = 6  # lists need more room than Python has made
-    PAUSE = 7  # enough rows are asked for that only Python can read
-    REFIT = 8  # so many evaluations that majorants are to be fitted anew
-    EVENT = 9  # lists of rows of the forest have ended
+    CHANGED = 5  # costs in place have changed
+    POOL_FULL = 6  # lists need more room in the pool
+    PAUSE = 7  # enough rows are requested that only Python can read
+    REFIT = 8  # after many evaluations, majorants should be fitted again
+    EVENT = 9  # lists of rows of the forest are exhausted
     LIMIT = 10  # too much work for too few matches
 
 
@@ -57,13 +57,13 @@ POOL_FULL, PAUSE, REFIT, EVENT, LIMIT = (Exit(k).value for k in range(6, 11))
 
 
 class Standing:
-    """Where a phase or sweep stands between two calls of its kernel: ``State.at``.
+    """Progress of a phase or sweep between two calls of its kernel: ``State.at``.
 
-    Thread 0 writes it, between two barriers that separate it from all readers.
+    Thread 0 writes it, between two barriers that separate the writes from all reads.
     """
 
     position: int  # next place in the row order
-    stage: int  # where the kernel continues
+    stage: int  # stage at which the kernel continues
     row: int  # row being scanned or swept
     root: int  # row whose search this is
     entered_by: int  # column by which the search entered ``row``; AT_ROOT or BY_GROUP
@@ -75,9 +75,9 @@ class Standing:
     group_settled: int  # virtual columns: 1 once settled in this search
     group_pred: int  # virtual columns: row by which they were reached
     group_cursor: int  # virtual columns: next member row to scan
-    # Virtual columns: places taken. Those of State.group below it hold a row each.
+    # Virtual columns: places taken. Each place of State.group below it holds a row.
     group_size: int
-    wanted: int  # the absent row, with NEED_ROW; the offending row, with INVALID or CHANGED
+    wanted: int  # the absent row, with NEED_ROW; the invalid row, with INVALID or CHANGED
     rows_scanned: int
     rows_filled: int  # rows computed inside a kernel
     n_drops: int  # price drops by epsilon, counted by column
@@ -93,8 +93,10 @@ class Standing:
 
 
 class Walk(Standing):
-    """A thread's own account of the search at hand in an unbalanced problem: ``State.walks``. All
-    threads have the same."""
+    """A thread's own copy of the current search in an unbalanced problem: ``State.walks``.
+
+    It is the same in all threads.
+    """
 
     sink: int  # the free column that the search ends with, or TO_GROUP
 
@@ -104,16 +106,16 @@ AT_ROOT, BY_GROUP = -1, -2
 
 
 class Told:
-    """What a thread tells the others, in unbalanced problems and sweeps: ``State.told``.
+    """Data published by a thread, in unbalanced problems and sweeps: ``State.told``.
 
-    What decides the next step is on the first cache line.
+    The fields that decide the next step are on the first cache line.
     """
 
-    column: int  # at ``label``; in sweeps the cheapest not taken; NOWHERE if found no more
+    column: int  # at ``label``; in sweeps the cheapest not taken; NOWHERE if it is not found again
     free: int  # 1: that column is free
     at_cap: int  # virtual rows: free columns of the slab at the cap
     n_bad: int  # invalid costs of a row just computed; written in the first set only
-    sound: int  # thread 0: 0 for a path that has no end
+    sound: int  # thread 0: 0 for a path without an end
     label: float  # the smallest
     price: float  # of ``column``
     to_group: float  # thread 0: label at which the row reaches the virtual columns
@@ -127,19 +129,19 @@ class Told:
 
 
 class Foreseen:
-    """What thread 0 foresees of the next row that is absent: ``State.foreseen``."""
+    """Thread 0's prediction for the next absent row: ``State.foreseen``."""
 
     slot: int
-    evicted: int  # the row that leaves it, ABSENT for none
+    evicted: int  # the row to be evicted from it, ABSENT for none
 
 
 class Note:
-    """What a thread tells the others of its slab before a row, on one cache line: ``State.notes``.
+    """A thread's published summary of its slab before a row, on one cache line: ``State.notes``.
 
-    Of the first of its queue (at the root only the smallest label): label, price, column, the row
-    that it would be left by and, where all rows are resident, the cost at which that is entered.
-    Of its best free column: label and column. Last the beat by which the others know that all this
-    is complete.
+    For the first column of its queue (at the root only the smallest label): label, price, column, its
+    matched row and, if all rows are resident, the cost at which that row is entered. For its best
+    free column: label and column. The beat is written last: it tells other threads that the rest is
+    complete.
     """
 
     column: int
@@ -153,11 +155,11 @@ class Note:
 
 
 class Hint:
-    """What a thread foresees, and what only it has computed: ``State.hints``.
+    """A thread's prediction, and a cost that only it has computed: ``State.hints``.
 
-    row, column: that would be scanned next and entered by, -1 for none, at ``label``: read by
-    others while it is written, so that only what is prefetched may depend on it. cost: a cost of
-    its slab, which is there with its beat.
+    row, column: to be scanned next and entered by, -1 for none, at ``label``. Others read them while
+    they are written, so only prefetching may depend on them. cost: a cost of its slab, valid once its
+    beat is published.
     """
 
     row: int
@@ -168,21 +170,21 @@ class Hint:
 
 
 class CodeScale:
-    """Where a slab's codes of stretches lie (``stretches``), as bits of float32."""
+    """Range of a slab's codes of stretches (``stretches``), as bits of float32."""
 
     origin: int
     centre: int  # where the origin should be
-    begun: int  # whether a survey has set them
+    begun: int  # whether a survey has set the others
 
 
 class Front:
-    """A thread's own account of the search at hand in a square problem: ``State.fronts``.
+    """A thread's own record of the current search in a square problem: ``State.fronts``.
 
-    All threads have the same numbers in the first part, and those of their slab in the second.
+    The first part is the same in all threads; the second belongs to their slab.
     """
 
     position: int
-    row: int  # scanned next, or just being so
+    row: int  # next or currently scanned
     root: int
     next_root: int  # of the search after this one, -1 for none
     entered_by: int  # column by which the row is entered, or AT_ROOT
@@ -193,7 +195,7 @@ class Front:
     beat: int
     n_filled: int  # rows computed since the kernel was called
     # Of this thread's slab.
-    valid: int  # 0: a cost of the row is not
+    valid: int  # 0: a cost of the row is invalid
     queued: int  # columns in the queue
     touched: int  # columns with a label
     free_column: int  # the best of the slab, NOWHERE before there is one
@@ -203,11 +205,11 @@ class Front:
     entry_cost: float
     entry_price: float
     at_root: float  # the root's smallest label, infinity at other rows
-    fall: float  # ordinary price drops, were the search to end at ``label``
+    fall: float  # ordinary price drops if the search ended at ``label``
     # Of this thread's slab.
     free_label: float  # of free_column
-    known_free: float  # of the best free column of all slabs, as far as known; no label beyond counts
-    sieve_base: float  # no smaller than known_free; infinity while there is no sieve
+    known_free: float  # label of the best known free column of all slabs; larger ones are ignored
+    sieve_base: float  # no smaller than known_free; infinity without a sieve
     top_price: float  # the largest magnitude of a price
 
 
@@ -216,9 +218,8 @@ class State(NamedTuple):
 
     Throughout, costs are *signed*: negated under ``maximize``, so that smaller is
     better. ``infinity`` of P marks labels not yet reached. In unbalanced problems a
-    settled column carries the price -infinity and the label infinity until its search ends, so
-    that no scan can relax or choose it and no test for it is needed; in square ones ``place``
-    says so.
+    settled column has the price -infinity and the label infinity until its search ends, so
+    that no scan can relax or choose it without a test. In square ones ``place`` marks it.
     """
 
     # For every row i matched to column s: v only ever falls, and in a phase with
@@ -233,31 +234,31 @@ class State(NamedTuple):
     # Subtracted from all costs of a row where a search starts from it: its smallest
     # cost, so that a row of huge costs does not absorb the prices.
     reference: Array  # P (n_rows,)
-    ids: Array  # ID (2 * n_columns,) what pred and settled are halves of
+    ids: Array  # ID (2 * n_columns,) buffer of which pred and settled are halves
     # The settled columns of the current search, in order: id, label, price before.
     settled: Array  # ID (n_columns,)
-    settled_dist: Array  # P (n_columns,); in square problems ``front`` has the room of this
-    settled_price: Array  # P (n_columns,) and of this
+    settled_dist: Array  # P (n_columns,); in square problems its memory belongs to ``front``
+    settled_price: Array  # P (n_columns,), likewise
     # The front of a search in a square problem (see ``queue``); empty outside phases.
     sieve: Array  # float32 (n_columns,) see ``sieve``
-    heap: Array  # ID (n_columns,) each slab's queue, from the slab's beginning on
+    heap: Array  # ID (n_columns,) each slab's queue, from the slab's first position
     place: Array  # ID (n_columns,) in the queue, or OUTSIDE, or SETTLED
-    touched: Array  # ID (n_columns,) what the search has reached, each slab's from its beginning
+    touched: Array  # ID (n_columns,) columns reached by the search, from each slab's first position
     fronts: Array  # Front (n_threads,)
     found: Array  # int64 (n_threads, 2 * groups of LANES columns of a slab)
-    # What rows need not be read again, and what is read: see ``stretches``.
+    # Parts of rows to skip, and parts to read: see ``stretches``.
     lows: Array  # uint8 (n_threads, n_columns, a thread's share of ROOM)
     scales: Array  # CodeScale (n_threads,)
     runs: Array  # int64 (n_threads, RUNS)
     # column_of_row[group[k]] == GROUPED - k for k < at.group_size.
     group: Array  # ID (n_virtual_columns,) rows holding the virtual columns
     at: Standing
-    # Per thread: lanes (3 * LANES) and block minima; what threads tell one another.
+    # Per thread: lanes (3 * LANES) and block minima; data published to other threads.
     lanes: Array  # P (n_threads, 3 * LANES)
     block_min: Array  # P (n_threads, groups of LANES columns of a slab, or fewer blocks)
     told: Array  # Told (2 * n_threads,), two sets used in turn
     walks: Array  # Walk (n_threads,)
-    # What thread 0 foresees of the next miss, two sets used in turn: see ``fetch``.
+    # Thread 0's prediction of the next miss, two sets used in turn: see ``row_access``.
     foreseen: Array  # Foreseen (2,)
     notes: Array  # Note (2 * n_threads,), two sets used in turn
     hints: Array  # Hint (n_threads,)
@@ -266,31 +267,31 @@ class State(NamedTuple):
 
 
 def infinity(price: np.dtype[Any]) -> Any:
-    """The label of an unreached column.
+    """Return the label of an unreached column.
 
-    For int64 it is 2**60: magnitudes of costs, prices and labels are kept below
-    2**59 (checked before the solve), so neither it nor the price -2**62 of a settled
-    column can be mistaken for, or overflow with, a real value.
+    For int64 it is 2**60: magnitudes of costs, prices and labels are below 2**59 (checked
+    before the solve), so neither it nor the price -2**62 of a settled column can be mistaken
+    for a real value, or overflow with one.
     """
     return np.float64(np.inf) if price.kind == "f" else np.int64(1 << 60)
 
 
 def blocked_price(price: np.dtype[Any]) -> Any:
-    """The price of a settled column: relaxing it gives a label above ``infinity``."""
+    """Return the price of a settled column: relaxing it gives a label above ``infinity``."""
     return np.float64(-np.inf) if price.kind == "f" else np.int64(-(1 << 62))
 
 
 def slabs(n_columns: int, n_threads: int) -> Array:
-    """Contiguous column slabs, one a thread, cut at multiples of LANES."""
+    """Return contiguous column slabs, one per thread, cut at multiples of LANES."""
     cuts = [(n_columns * t // n_threads) // LANES * LANES for t in range(n_threads)]
     return np.array([*cuts, n_columns], np.int64)
 
 
 def front(room: Array, more: Array, n_threads: int, price: np.dtype[Any]) -> dict[str, Any]:
-    """The front of a search: one vector, and those of ``settled_price`` and ``settled_dist``.
+    """Return the arrays of a search's front: one new vector, and the memory of two others.
 
-    room, more: these two. In square problems the prices of settled columns stay where they are
-    until a search ends, and their labels in ``dist``.
+    room, more: ``settled_price`` and ``settled_dist``. In square problems the prices of settled
+    columns stay in place until a search ends, and their labels in ``dist``.
     """
     n_columns = room.size
     heap, touched = room.view(ID).reshape(2, n_columns)
@@ -312,20 +313,20 @@ def front(room: Array, more: Array, n_threads: int, price: np.dtype[Any]) -> dic
 
 @cache
 def no_front(price: np.dtype[Any]) -> dict[str, Any]:
-    """The front of a search that is not under way: of no columns and no threads."""
+    """Return an empty front, of no columns and no threads, for use outside phases."""
     none = np.empty(0, price)
     return front(none, none, 0, price)
 
 
 def released(state: State) -> State:
-    """The state without its arrays, except for the prices and what counts."""
+    """Return the state without its arrays, except for prices and counters."""
     kept = {"v", "at", "barrier", "bounds"}
     empty = {name: a[..., :0].copy() for name, a in state._asdict().items() if name not in kept}
     return state._replace(**empty)
 
 
 def shares(n_columns: int, n_threads: int, price: np.dtype[Any]) -> dict[str, Any]:
-    """What each thread has of its own, and what they tell one another."""
+    """Return the arrays that belong to single threads, and those they communicate by."""
     bounds = slabs(n_columns, n_threads)
     return {
         "lanes": np.empty((n_threads, 3 * LANES), price),
@@ -342,7 +343,7 @@ def shares(n_columns: int, n_threads: int, price: np.dtype[Any]) -> dict[str, An
 def allocate(
     n_rows: int, n_columns: int, price: np.dtype[Any], n_threads: int, n_virtual_columns: int
 ) -> State:
-    """A fresh state: prices 0, nothing matched."""
+    """Allocate a state: prices 0, nothing matched."""
     m = n_columns
     ids = np.empty(2 * m, ID)
     return State(

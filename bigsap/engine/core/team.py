@@ -1,9 +1,8 @@
-"""The team of threads that runs one kernel together, each on its own column slab.
+"""Team of threads that run one kernel together, each on its own column slab.
 
-The calling thread is member 0. The others are plain Python threads that sleep
-between calls and release the GIL inside the kernel; they meet at the kernel's own
-barrier. Kernels return every fraction of a second, which is when signals, limits
-and callbacks are served, by the calling thread alone.
+With more than one thread, all members are Python threads that sleep between calls and release
+the GIL inside the kernel; they synchronise at the kernel's own barrier. Kernels return every
+fraction of a second. The calling thread alone then handles signals, limits and callbacks.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from bigsap.memory import system_file
 
 
 def available_threads() -> int:
-    """The cores this process may really use: affinity and cgroup quota, at least 1."""
+    """Return the number of usable cores: affinity and cgroup quota, at least 1."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not Linux
@@ -29,7 +28,7 @@ def available_threads() -> int:
 
 
 def _cgroup_quota() -> int | None:
-    """Whole cores granted by the cgroup (v2, then v1), None without a limit."""
+    """Return the whole cores granted by the cgroup (v2, then v1), None without a limit."""
     try:
         limit, period = system_file("/sys/fs/cgroup/cpu.max").split()
         return None if limit == "max" else max(1, int(limit) // int(period))
@@ -44,7 +43,7 @@ def _cgroup_quota() -> int | None:
 
 
 def check_threads(threads: int | None) -> int:
-    """The number of threads to use: ``threads``, or all available when None.
+    """Return the number of threads to use: ``threads``, or all available if None.
 
     Raises OptionError for anything but a positive integer.
     """
@@ -56,16 +55,15 @@ def check_threads(threads: int | None) -> int:
     return count
 
 
-#: However few cores or columns there are, so many threads are given to whoever asks for them.
+#: Up to this number, the requested threads are always granted, however few cores or columns there are.
 _FEW_THREADS = 8
 _COLUMNS_A_THREAD = 64
-# Of fewer rows or columns a pass takes about as long as waking the team does.
+# For fewer rows or columns, a pass takes about as long as waking the team.
 _MANY = 8192
 
 
 def useful_threads(n_threads: int, n_columns: int) -> int:
-    """No more threads than there are cores or columns for: a thousand would only wait for one
-    another."""
+    """Limit the threads to the cores and columns available: too many would only wait for each other."""
     if n_threads <= _FEW_THREADS:
         return n_threads
     return min(
@@ -77,11 +75,11 @@ class Team:
     """``n_threads`` threads for the lifetime of one solve; a context manager.
 
     With more than one thread, all members are threads of their own and the caller only
-    waits: an interrupt that reaches the caller then never leaves members waiting at a
-    barrier for one that did not start; it is raised when the kernel has returned.
-    They start with the first kernel: a solve on a device may run none.
+    waits. An interrupt of the caller then never leaves members waiting at a barrier for one
+    that did not start; it is raised when the kernel has returned. They start with the first
+    kernel: a solve on a device may run none.
 
-    crowd: how many of them searches use.
+    crowd: chooses how many of them searches use.
     """
 
     def __init__(self, n_threads: int) -> None:
@@ -104,15 +102,18 @@ class Team:
         self._started = False
 
     def run(self, kernel: Callable[..., int], *args: Any) -> int:
-        """``kernel(k, n_threads, *args)`` on every member k at once; member 0's result.
+        """Run ``kernel(k, n_threads, *args)`` on all members k in parallel; return member 0's result.
 
-        By the caller alone once the members are dismissed.
+        After ``close`` the caller runs it alone.
         """
         return self.run_some(self.n_threads, kernel, *args)
 
     def run_claims(self, kernel: Callable[..., int], *args: Any) -> None:
-        """As ``run``, for a kernel whose threads claim their work piece by piece: who has not begun
-        when all is done is not waited for, as it may be for milliseconds on a busy machine."""
+        """Run a kernel whose threads claim pieces of work.
+
+        As ``run``, without waiting for members that have not begun when all work is done: on a
+        busy machine that may take milliseconds.
+        """
         try:
             self._all_must_begin = False
             self.run_some(self.n_threads, kernel, *args)
@@ -120,7 +121,7 @@ class Team:
             self._all_must_begin = True
 
     def run_some(self, width: int, kernel: Callable[..., int], *args: Any) -> int:
-        """As ``run``, on the first ``width`` members: ``kernel(k, width, *args)``."""
+        """Run ``kernel(k, width, *args)`` on the first ``width`` members, as ``run``."""
         if width == 1 or self._closed:
             return kernel(0, 1, *args)
         if not self._started:
@@ -131,8 +132,7 @@ class Team:
         generation = self._generation + 1
         interrupt: BaseException | None = None
         while True:
-            # Safe to repeat from the top: the assignment of the generation starts
-            # the members, exactly once.
+            # Safe to repeat from the top: setting the generation starts the members, exactly once.
             try:
                 with self._condition:
                     if self._generation != generation:
@@ -145,7 +145,7 @@ class Team:
                     self._work = None
                 break
             except BaseException as raised:  # noqa: BLE001 - raised again below
-                # An interrupt within the lock's own code leaves as the context of the lock's error.
+                # An interrupt inside the lock's own code becomes the context of the lock's error.
                 context = raised.__context__
                 lost = context is not None and not isinstance(context, Exception)
                 interrupt = context if lost else raised
@@ -156,16 +156,20 @@ class Team:
         return self._statuses[0]
 
     def share(self, n: int, kernel: Callable[..., int], *args: Any) -> None:
-        """A kernel over n rows or columns by all members, or where they are few by the caller
-        alone. For kernels whose results do not depend on threads."""
+        """Run a kernel over n rows or columns on all members, or on the caller alone if n is small.
+
+        For kernels whose results do not depend on the number of threads.
+        """
         if n < _MANY:
             kernel(0, 1, *args)
         else:
             self.run(kernel, *args)
 
     def waits(self, width: int) -> list[float]:
-        """Seconds for which each of the first members was ready and had no core, so far; empty
-        where the caller runs alone or the system does not tell."""
+        """Return the seconds for which each of the first members has waited for a core so far.
+
+        Empty if the caller runs alone or the system does not report it.
+        """
         if width == 1:
             return []
         if not self._started:
@@ -203,7 +207,7 @@ class Team:
                     self._condition.notify_all()
 
     def close(self) -> None:
-        """Dismiss the members; what is still run, the caller runs alone."""
+        """Stop the members; later kernels run on the caller alone."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()

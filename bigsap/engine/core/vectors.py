@@ -1,8 +1,8 @@
-"""What a search asks of LANES consecutive columns at once, in vector instructions.
+"""Operations of a search on LANES consecutive columns, in vector instructions.
 
-LLVM's vectors of 64 items, which it cuts into whatever the processor has. Written out since
-loops do not get there: a minimum of floats is vectorised over independent lanes only, which
-then have to be folded, and the places of the columns that pass a test would be found one by one.
+They use LLVM vectors of 64 items, which LLVM splits to fit the processor. Plain loops are not
+enough: LLVM vectorises a minimum of floats only over independent lanes, which then have to be
+folded, and a loop would find columns that pass a test one by one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WORD = ir.IntType(32)
 
 
 def _row(kind: Any) -> ir.VectorType:
-    """The type of LANES items of a numba number type."""
+    """Return the LLVM vector type of LANES items of a numba number type."""
     if isinstance(kind, types.Float):
         item = ir.DoubleType() if kind.bitwidth == 64 else ir.FloatType()
     else:
@@ -28,7 +28,7 @@ def _row(kind: Any) -> ir.VectorType:
 
 
 def _loaded(context: Any, builder: Any, kind: Any, array: Any, first: Any) -> Any:
-    """Items ``first`` to ``first + LANES - 1`` of a contiguous array."""
+    """Load items ``first`` to ``first + LANES - 1`` of a contiguous array."""
     data = context.make_array(kind)(context, builder, array).data
     row = _row(kind.dtype)
     items = builder.load(builder.bitcast(builder.gep(data, [first]), row.as_pointer()))
@@ -37,7 +37,7 @@ def _loaded(context: Any, builder: Any, kind: Any, array: Any, first: Any) -> An
 
 
 def _converted(builder: Any, items: Any, kind: Any, to: Any) -> Any:
-    """Items as numba would convert them, in arithmetic with ``to`` (float64 or int64)."""
+    """Convert items as numba would in arithmetic with ``to`` (float64 or int64)."""
     row = _row(to)
     if items.type == row:
         return items
@@ -49,7 +49,7 @@ def _converted(builder: Any, items: Any, kind: Any, to: Any) -> Any:
 
 
 def _spread(builder: Any, item: Any) -> Any:
-    """An item in every lane."""
+    """Broadcast an item to all lanes."""
     nothing = ir.Constant(ir.VectorType(item.type, LANES), ir.Undefined)
     one = builder.insert_element(nothing, item, _WORD(0))
     lanes = ir.Constant(ir.VectorType(_WORD, LANES), [0] * LANES)
@@ -61,7 +61,7 @@ def _below(builder: Any, real: bool, a: Any, b: Any) -> Any:
 
 
 def _least(builder: Any, real: bool, items: Any) -> Any:
-    """The smallest item."""
+    """Return the smallest item."""
     width = LANES
     while width > 1:
         width //= 2
@@ -78,9 +78,9 @@ def _least(builder: Any, real: bool, items: Any) -> Any:
 def root_minima(
     typing: Any, cost: Any, v: Any, row_of_column: Any, first: Any, sign: Any, reference: Any, infinity: Any
 ) -> Any:
-    """The smallest ``(sign * cost - reference) - v`` of LANES columns, all and free ones.
+    """Return the smallest ``(sign * cost - reference) - v`` of LANES columns: of all, and of free ones.
 
-    infinity: where none is free.
+    infinity: the result if none is free.
     """
     price = v.dtype
     real = isinstance(price, types.Float)
@@ -104,7 +104,7 @@ def root_minima(
 
 @intrinsic
 def sifted(typing: Any, cost: Any, sieve: Any, first: Any, sign: Any, limit: Any) -> Any:
-    """Which of LANES columns have ``sign * cost - sieve < limit``, as bits of a uint64.
+    """Test ``sign * cost - sieve < limit`` for LANES columns; return the bits of a uint64.
 
     sieve: float32; all else is converted to float64.
     """

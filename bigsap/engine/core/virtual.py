@@ -1,4 +1,4 @@
-"""Virtual rows and columns of a matching to begin with, whatever the engine."""
+"""Virtual rows and columns of an initial matching, for all engines."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from bigsap.sources.base import Array
 
 
 def hold_at_cap(v: Array, column_of_row: Array, row_of_column: Array, n_virtual: int) -> tuple[Any, int]:
-    """Let the virtual rows hold free columns at the largest price, the cap; it, and the surplus.
+    """Let the virtual rows hold free columns at the largest price, the cap. Return cap and surplus.
 
-    Matched columns there are freed as far as the virtual rows need them. The surplus is of free
-    columns at the cap.
+    Matched columns at the cap are freed if the virtual rows need them. The surplus is the number
+    of free columns at the cap beyond that need.
     """
     cap = v.max()
     surplus = int(((row_of_column < 0) & (v == cap)).sum()) - n_virtual
@@ -28,10 +28,10 @@ def hold_at_cap(v: Array, column_of_row: Array, row_of_column: Array, n_virtual:
 def rows_for_group(
     low: Array, threshold: Any, slop: Any, column_of_row: Array, row_of_column: Array, room: int
 ) -> Array:
-    """The rows that virtual columns take at the price ``-threshold``, at most ``room``.
+    """Return the rows that take virtual columns at the price ``-threshold``, at most ``room``.
 
-    low: (n_rows,) smallest ``c - v``. Rows beyond the threshold lose their real columns. slop: by
-    how much rounding may put a row on the wrong side.
+    low: (n_rows,) smallest ``c - v``. Rows beyond the threshold lose their real columns. slop:
+    tolerance for rounding in the comparison with the threshold.
     """
     above = low - threshold
     matched = np.flatnonzero(column_of_row >= 0)

@@ -1,1 +1,1 @@
-"""Both engines on devices; the kernels are CUDA C++ files beside."""
+"""Both engines on CUDA devices; the kernels are the CUDA C++ files in this folder."""

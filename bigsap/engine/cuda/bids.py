@@ -1,4 +1,4 @@
-"""The auction's rounds on the device that the costs are on; see ``kernels_bids.cu``."""
+"""Rounds of the auction on the device that holds the costs; see ``kernels_bids.cu``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from bigsap.problem import Problem
 from bigsap.sources.base import Array
 from bigsap.sources.cuda.device_kernels import load_cupy, on
 
-#: Threads of a block, and most blocks that look for the range of costs.
+#: Threads of a block, and limit of blocks that search the range of costs.
 _SIDE, _BLOCKS = 256, 1 << 14
-# Words of the kernel, and why a launch has ended.
+# Words of the kernel, and values that say why a launch ended.
 _COUNT, _BIDS, _STOP, _BARRIER, _WORDS, _YIELD = 0, 3, 4, 16, 32, 2
 
 
 class DeviceBids:
-    """See ``strategies.baselines.auction.HostBids``."""
+    """Bidding on a device; see ``strategies.baselines.auction.HostBids``."""
 
     def __init__(self, problem: Problem, price: np.dtype[Any], look: Callable[[], None]) -> None:
         self.source: Any = problem.source
@@ -31,7 +31,7 @@ class DeviceBids:
         self._bids = row_kernels(problem, price, kernel_texts.BIDS, _SIDE, together=True).get("bigsap_bids")
 
     def range(self) -> Array:
-        """See ``HostBids``; without an allowed cost the ends of all numbers."""
+        """Return the range of costs, see ``HostBids``; without an allowed cost, the limits of the type."""
         with on(self.source.device):
             ends = load_cupy().asarray(np.array([np.iinfo(np.uint64).max, 0], np.uint64))
             args = (self.source.words(), *map(np.int32, self.shape), ends)
@@ -39,13 +39,13 @@ class DeviceBids:
             return values_of(ends.get(), self.price)
 
     def bid(self, v: Array, spread: Any, epsilon: Any, floor: Any, most: int) -> tuple[Array, int]:
-        """See ``HostBids``."""
+        """Run the auction; see ``HostBids``."""
         cupy, (n, m) = load_cupy(), self.shape
         with on(self.source.device):
             words = cupy.zeros(_WORDS, np.int64)
             words[_COUNT] = n
             prices, row_of_column = cupy.asarray(v), cupy.full(m, FREE, np.int32)
-            # Behind the words: free rows, wishes, offers; of columns least offers, winners, rows.
+            # After the words: free rows, wishes, offers; of columns the lowest offers, winners, rows.
             args = (
                 self.source.words(),
                 np.int32(n),

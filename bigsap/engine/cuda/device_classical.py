@@ -1,7 +1,7 @@
-"""The classical Hungarian method on the device that holds the costs; see ``kernels_classical.cu``.
+"""Classical Hungarian method on the device that holds the costs; see ``kernels_classical.cu``.
 
-First zeros, stars, trees, dual updates and paths in one launch of at most a quarter of a second, or
-as many as it takes; the host hears of each end. Zeros, trees, duals and counts are the host's.
+Initial zeros, pairs, trees, dual updates and paths run in launches of at most a quarter of a second
+each. The host is notified after each launch. Zeros, trees, duals and counts have the host's layout.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from bigsap.sources.base import Array
 from bigsap.sources.cuda.device_kernels import load_cupy, on
 from bigsap.sources.cuda.device_memory import empty
 
-#: Threads of a block, and items from which all blocks work on a step.
+#: Threads of a block, and number of items from which all blocks work on a step.
 _TEAM = 1024
 WIDE = 4096
 
-# Words and their steps, as in kernels_classical.cu.
+# Words of the state and its steps, as in kernels_classical.cu.
 _N_ROWS, _STEP, _ITEMS, _BAD_ROW, _WHY, _PLANTED, _BARRIER, _WORDS = 0, 10, 11, 13, 15, 16, 64, 96
 _ZEROS, _PLANT = 1, 5
-#: Counts: those of ``strategies.trees.COUNTS`` that the host keeps in its words, and rows that
-#: dual updates went through for their least slack, and for new zeros.
+#: Counts: those of ``strategies.baselines.classical.COUNTS`` that the device keeps, and rows scanned by
+#: dual updates for their least slack, and for new zeros.
 COUNTS = ("roots", "stages", "paths", "levels", "clock_steps", "expansions", "passes", "tight_rows")
 _VECTORS = 13
 
@@ -37,8 +37,8 @@ _VECTORS = 13
 class DeviceClassical:
     """The classical method on one device, for one problem.
 
-    counts: see ``COUNTS``, of the last end. ends: signed costs are above the first and at most the
-    second. Memory: n * m / 8 bytes, and fifteen vectors.
+    counts: see ``COUNTS``, after the last launch. ends: signed costs are above the first and at most
+    the second. Memory: n * m / 8 bytes, and fifteen vectors.
     """
 
     def __init__(self, problem: Problem, price: np.dtype[Any], ends: tuple[Any, Any]) -> None:
@@ -58,7 +58,7 @@ class DeviceClassical:
             span = max(n, m)
             room = empty((_VECTORS, span), np.int32, "trees")
             room[0], room[1] = m, n  # no leaves, no claims
-            room[2, :n] = cupy.arange(n, dtype=np.int32)  # who waits for a star
+            room[2, :n] = cupy.arange(n, dtype=np.int32)  # rows waiting for an initial pair
             self._rows = room[4]
             self._bits = empty((n, width), np.uint32, "zeros")
             reached = empty((width,), np.uint32, "trees")
@@ -85,8 +85,10 @@ class DeviceClassical:
             )
 
     def begin(self, v: Array | None) -> bool:
-        """From these prices; None: those of columns where the problem is square, else 0. Whether
-        the costs were read for them."""
+        """Set initial prices; return whether that read the costs.
+
+        v: the prices; None: the columns' reduction in a square problem, else 0.
+        """
         n, m = self.problem.shape
         of_columns = v is None and n == m
         with on(self.device):
@@ -98,14 +100,14 @@ class DeviceClassical:
         return of_columns
 
     def _words_of(self, step: int, *, planted: bool) -> Any:
-        """The words to begin with; all blocks do the first step."""
+        """Return the initial words; all blocks do the first step."""
         words = np.zeros(_WORDS, np.int32)
         words[_STEP], words[_ITEMS], words[_PLANTED] = step, WIDE, planted
         words[_BAD_ROW] = self.problem.shape[0]
         return load_cupy().asarray(words)
 
     def go_on(self, bits: Array, u: Array, v: Array, column_of_row: Array, counts: dict[str, int]) -> None:
-        """From between two stages: what ``zeros``, ``duals``, ``matching`` gave."""
+        """Continue between two stages, from the results of ``zeros``, ``duals`` and ``matching``."""
         cupy = load_cupy()
         matched = np.flatnonzero(column_of_row >= 0)
         row_of_column = np.full(v.size, S.FREE, np.int32)
@@ -120,10 +122,11 @@ class DeviceClassical:
             self._state[:] = self._words_of(_PLANT, planted=True)
 
     def run(self, serve: Callable[[], None], heard: Callable[[bool], None]) -> int:
-        """Solve; why it ended: DONE, INFEASIBLE, BROKEN (a path without end) or BAD (``bad_row``).
+        """Solve; return the reason for the end: DONE, INFEASIBLE, BROKEN or BAD.
 
-        serve: asked now and then while launches run; what it raises ends them. heard: called after
-        each launch that was not the last, True between two stages.
+        BROKEN: an endless path. BAD: an invalid cost, see ``bad_row``. serve: called regularly while
+        launches run; its exceptions end them. heard: called after each launch but the last, with True
+        between two stages.
         """
 
         def over() -> bool:
@@ -139,29 +142,29 @@ class DeviceClassical:
         return int(self._told[_WHY])
 
     def bad_row(self) -> int:
-        """A row with an invalid cost, where that was the end."""
+        """Return a row with an invalid cost, after BAD."""
         return int(self._told[_BAD_ROW])
 
     def left(self) -> int:
-        """Rows that had no column when trees were planted last; all of them before."""
+        """Return the rows without a column when trees were last started; before that, all rows."""
         n = self.problem.shape[0]
         return self.counts["roots"] - self.counts["paths"] if self._told[_PLANTED] else n
 
     def zeros(self) -> Array:
-        """See ``engine.trees.zeros.Zeros.bits``; a copy, n * m / 8 bytes."""
+        """Return a copy of ``engine.trees.zeros.Zeros.bits``, n * m / 8 bytes."""
         bits: Array = self._bits.get().view(np.uint64)
         return bits
 
     def duals(self) -> tuple[Array, Array]:
-        """u (n_rows,), v (n_columns,); copies."""
+        """Return copies of u (n_rows,), v (n_columns,)."""
         return self._u.get(), self.v.get()
 
     def matching(self) -> Array:
-        """ID (n_rows,): the columns of rows so far; a copy."""
+        """Return a copy of the rows' columns so far, ID (n_rows,)."""
         columns: Array = self._column_of_row.get().astype(S.ID)
         return columns
 
     def forest(self) -> Array:
-        """The rows of all trees, sorted."""
+        """Return the rows of all trees, sorted."""
         rows = self._rows[: int(self._told[_N_ROWS])].get().astype(np.intp)
         return np.sort(rows)

@@ -1,10 +1,9 @@
-"""The dense engine on a device: the same state and the same answers, other kernels.
+"""Dense engine on a device: the same state and answers as on the CPU, with other kernels.
 
-``DeviceEngine`` is an ``Engine`` whose sweeps and phases run on a device, or on several of
-which each has a slab of the columns. Between launches the state lies on the host as usual,
-so that methods, checkpoints and the closing of a stopped solve need not know the
-difference; a launch takes prices and matching along, works for a slice of time without the
-host, and brings them back.
+``DeviceEngine`` is an ``Engine`` whose sweeps and phases run on one device, or on several with a
+slab of the columns each. Between launches the state lies on the host as usual, so that methods,
+checkpoints and the conclusion of a stopped solve need no special cases. A launch copies prices and
+matching to the device, works for a time slice without the host, and copies them back.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ from bigsap.sources.base import Array
 from bigsap.sources.cuda.device_kernels import load_cupy
 from bigsap.sources.cuda.slabs import DeviceSlab, SlabsOnDevices
 
-#: A launch ends after about this long, at the end of a search: displays and listeners
-#: are served in between.
+#: Approximate length of a launch, which ends at the end of a search; displays and listeners are
+#: updated between launches.
 _SLICE_SECONDS = 0.25
-#: How often a kernel looks at the host's wish to stop.
+#: How often a kernel polls the host's stop flag.
 _POLL_SECONDS = 0.001
-#: Scans of one search that are noted in shared memory; more go to device memory.
+#: Scans of one search that are recorded in shared memory; further ones go to device memory.
 _NOTES = 2048
 _NOTE_BYTES = 16
-#: Rows of one strip of the kernels that go through the matrix by columns.
+#: Rows per strip in the kernels that read the matrix by columns.
 _STRIP = 128
 
 # As in kernels_agree.cu and kernels_post.cu.
@@ -49,9 +48,9 @@ S_DONE, S_YIELD, S_INFEASIBLE, S_STOPPED, S_LOST = range(5)
 class DeviceEngine(Engine):
     """``Engine`` on the devices that hold, or compute, the problem's costs.
 
-    Has at least as many columns as rows: sources on a device give their transpose.
-    shape: of each group, None for the usual ones. way: of the exchange among devices,
-    ``"host"`` for host memory; None for the best there is. Device memory beyond the costs:
+    Has at least as many columns as rows: sources on a device provide their transpose.
+    shape: of each group, None for the default. way: of the exchange among devices,
+    ``"host"`` for host memory; None for the best available. Device memory besides the costs:
     some vectors.
     """
 
@@ -84,7 +83,7 @@ class DeviceEngine(Engine):
     # -- sweeps ---------------------------------------------------------------------
 
     def sweep(self, survey: Survey, order: Array, *, backward: bool, first: bool) -> None:
-        """One sweep over ``order`` with the current prices; see ``Engine.sweep``."""
+        """Sweep over ``order`` at the current prices; see ``Engine.sweep``."""
         rows = np.ascontiguousarray(order[::-1] if backward else order, np.int32)
         self._order, self.sweeping = rows, True
         self._survey(survey, first)
@@ -98,7 +97,7 @@ class DeviceEngine(Engine):
         self.monitor.tick()
 
     def _survey(self, survey: Survey, first: bool) -> None:
-        """Each row's smallest ``c - v``, and its second smallest or probed cost."""
+        """Compute each row's smallest ``c - v``, and its second smallest or probed cost."""
         cupy, terms = self.cupy, self.terms
         n = self.problem.shape[0]
         judge = np.int32(first and not self._code.trusted)
@@ -107,7 +106,7 @@ class DeviceEngine(Engine):
             with part.here():
                 low, second = cupy.empty(n, self.price), cupy.empty(n, self.price)
                 bad = cupy.full(1, n, np.int32)
-                # A column of another slab is outside, where nothing is found.
+                # A column of another slab is outside this one, where nothing is found.
                 probe = cupy.asarray(survey.probe - part.start) if first else np.intp(0)
                 part.batch.get("bigsap_survey")(
                     (min(n, 1 << 14),),
@@ -142,7 +141,7 @@ class DeviceEngine(Engine):
             merge_minima(survey.low, survey.second, low, second, probed=first)
 
     def _column_minima(self, survey: Survey) -> None:
-        """Each column's smallest and second smallest ``c - low``."""
+        """Compute each column's smallest and second smallest ``c - low``."""
         cupy = self.cupy
         n = self.problem.shape[0]
         strips = -(-n // _STRIP)
@@ -196,7 +195,7 @@ class DeviceEngine(Engine):
             pass
         survey.pick[:], survey.pick_cost[:] = S.FREE, self.infinity
         for part, (pick, cost) in zip(self.parts, found, strict=True):
-            # A row's pick is known to the device that has the column, and to no other.
+            # Only the device that has the column knows the row's pick.
             with part.here():
                 np.maximum(survey.pick, pick.get(), out=survey.pick)
                 np.minimum(survey.pick_cost, cost.get(), out=survey.pick_cost)
@@ -293,13 +292,13 @@ class DeviceEngine(Engine):
         return True
 
     def _bring_back(self, given: list[tuple[Any, ...]]) -> Array:
-        """The state as the last launch left it, between two searches; its words."""
+        """Copy the state of the last launch, between two searches, to the host; return its words."""
         st = self.state
         for part, args in zip(self.parts, given, strict=True):
             with part.here():
                 part.columns(st.v)[:] = args[4].get()
                 part.columns(st.row_of_column)[:] = args[5].get()
-        # All devices leave the same behind.
+        # The state is the same on all devices.
         with self.parts[0].here():
             values, words = given[0][9].get(), given[0][10].get()
         st.column_of_row[:] = S.FREE
@@ -316,12 +315,12 @@ class DeviceEngine(Engine):
     # -- launches -------------------------------------------------------------------
 
     def _launch(self, name: str, notes: int, given: list[tuple[Any, ...]], words: int) -> int:
-        """One slice of a kernel of the groups; its status. Raises what stopped it.
+        """Run one slice of a kernel of the groups; return its status. Raises the exception that stopped it.
 
-        given: each part's arguments, of which number ``words`` holds the words.
+        given: each part's arguments; the one with index ``words`` holds the words.
         """
         shared = notes * _NOTE_BYTES
-        # Loading a kernel may wait for those that run already: all are loaded before.
+        # Loading a kernel may wait for running ones: load all of them first.
         kernels = [part.kernel(name, shared) for part in self.parts]
         for part in self.parts:
             with part.here():
@@ -346,7 +345,7 @@ class DeviceEngine(Engine):
                     kernel((part.group,), (part.threads,), (*args, *tail), shared_mem=shared)
                     events.append(self._wait.mark())
         except BaseException:
-            # Whoever runs already waits for letters that nobody will write.
+            # Groups already running wait for letters that will never be written.
             self._wait.flags[ABORT_FLAG] = 1
             self._wait.until_done(lambda: None, events)
             raise
@@ -365,7 +364,7 @@ class DeviceEngine(Engine):
         return statuses[0]
 
     def _serve(self) -> None:
-        """While a kernel runs: show how far it is, ask the limits."""
+        """Report progress and check the limits while a kernel runs."""
         flags, progress = self._wait.flags, self.monitor.progress
         if not self.sweeping:
             progress.assigned = int(flags[AT_POSITION]) + self.n_kept
@@ -379,17 +378,17 @@ class DeviceEngine(Engine):
 
     @property
     def rows_evaluated(self) -> int:
-        """Rows of a matrix count once; computed rows each time they are."""
+        """Rows of a matrix count once; computed rows count each time they are computed."""
         n = self.problem.shape[0]
         return n if self._code.lookup else n + self.rows_scanned
 
 
 class Lost(BigsapError):
-    """Devices that work together lost each other; the state is not to be used."""
+    """Raised when cooperating devices lose contact; the state is then invalid."""
 
 
 def merge_minima(low: Array, second: Array, more: Array, more_second: Array, *, probed: bool) -> None:
-    """The smallest and second smallest of two slabs, into ``low`` and ``second``.
+    """Merge the smallest and second smallest of two slabs, into ``low`` and ``second``.
 
     probed: the second arrays hold a cost that one of the slabs has, infinity elsewhere.
     """

@@ -1,13 +1,14 @@
 """Trees of the Hungarian method on the device that holds the costs; see ``kernels_forest.cu``.
 
-Of matrices whose costs are multiples of a power of two, with a range below 2**29 of these. Lists
-are made, first stars chosen and trees grown there, in one launch of at most a quarter of a second,
-or as many as it takes; the host hears of the end. What the launch does not do (lists that end,
-times beyond 31 bits) is left to the host's forest, with prices, matching and lists of that moment.
+For matrices whose costs are multiples of a power of two, with a range below 2**29 of these units.
+The device makes the lists, chooses the initial pairs and grows the trees, in launches of at most a
+quarter of a second each; the host is notified at the end. Cases that the launch does not handle
+(exhausted lists, times beyond 31 bits) go to the host's forest, with the present prices, matching
+and lists.
 
-Rows may be shared out among several devices (``sources.cuda.row_blocks``): each reads its own,
-and the first grows the trees. Minima are what is exchanged, so that nothing depends on how many
-there are.
+Rows may be distributed over several devices (``sources.cuda.row_blocks``): each reads its own,
+and the first grows the trees. Only minima are exchanged, so the result does not depend on the
+number of devices.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from bigsap.sources.cuda.device_memory import empty
 from bigsap.sources.cuda.placed import OnDevice
 from bigsap.sources.cuda.row_blocks import RowsOnDevices
 
-#: Threads of a block that goes through rows, and of one of the forest's.
+#: Threads of a block that processes rows, and of one that processes the forest.
 _SIDE, _TEAM = 256, 1024
 #: Items from which all blocks work on a step: below, two barriers of the grid cost more.
 WIDE = 4096
 
-# Words of the forest, and why a launch has ended, as in kernels_forest.cu.
+# Words of the forest, and values that say why a launch ended, as in kernels_forest.cu.
 _LEFT, _WHY, _PLANTED, _BARRIER, _WORDS = 15, 28, 31, 64, 96
 _COUNTS = {
     "roots": 25,
@@ -47,12 +48,12 @@ _COUNTS = {
     "list_events": 24,
 }
 _VECTORS = 16
-#: The trees' kernel looks at lists, never at costs.
+#: The trees' kernel reads lists, never costs.
 _NO_COSTS = DeviceCode("", (), np.dtype(np.int32), True)
 
 
 class DeviceForest:
-    """The Hungarian method on one device, or rows on several, for one problem."""
+    """The Hungarian method for one problem, on one device or with rows on several."""
 
     def __init__(self, problem: Problem) -> None:
         source: Any = problem.source
@@ -64,13 +65,13 @@ class DeviceForest:
         ]
 
     def grow(self, enough: int, tick: Callable[[], None], assigned: Callable[[int], None]) -> Grown | None:
-        """Match all rows, or as many as can be; None for costs of too large a range, or that are
-        no multiples of a power of two.
+        """Match all rows, or as many as possible; return None for unsuitable costs.
 
-        enough: levels without a sixty-fourth of the first roots being matched after which the
-        rest is left. tick: asked now and then, between launches and while one runs; what it
-        raises ends the launch. Costs O(n m) three times (four of real ones), memory 8 KEEP bytes
-        a row and some twenty vectors.
+        Costs are unsuitable if their range is too large, or if they are not multiples of a power of
+        two. enough: levels after which the rest is left to the host unless a sixty-fourth of the first
+        roots was matched. tick: called regularly, between launches and while one runs; its exceptions
+        end the launch. Time: O(n m) three times (four for real costs). Memory: 8 KEEP bytes a row and
+        some twenty vectors.
         """
         n, m = self.problem.shape
         shift = common_unit(self.readings)
@@ -84,7 +85,7 @@ class DeviceForest:
             self._share_prices()
         for reading in self.readings:
             reading.make_lists()
-        # Asked for when all is on its way: of too large a range the lists are of no use.
+        # Read only after all kernels are queued: if the range is too large, the lists are discarded.
         ends = [reading.ends.get().tolist() for reading in self.readings]
         if max(most for _, most in ends) - min(least for least, _ in ends) >= RANGE:
             return None
@@ -99,7 +100,7 @@ class DeviceForest:
         return Grown(status, v.get().astype(np.int64), pairs.get().astype(S.ID), counts, left, shift)
 
     def _share_prices(self) -> None:
-        """Every device's prices are the least of all; by way of the host, m numbers each."""
+        """Set every device's prices to the minimum over all; through the host, m numbers each."""
         if len(self.readings) == 1:
             return
         found = [reading.v.get() for reading in self.readings]
@@ -116,13 +117,13 @@ class DeviceForest:
         tick: Callable[[], None],
         assigned: Callable[[int], None],
     ) -> tuple[int, Any, dict[str, int]]:
-        """Grow the trees; how it ended, the rows' columns (on the device), counts."""
+        """Grow the trees; return the reason for the end, the rows' columns (on the device), counts."""
         cupy = load_cupy()
         n, m = self.problem.shape
         device = self.readings[0].device
         ids, costs, sizes, theta, u = lists
         with on(device):
-            # Blocks wait for one another; such modules may not have larger grids.
+            # Blocks wait for one another, so these modules may not have larger grids.
             settings = (("KEEP", KEEP), ("TEAM", _TEAM), ("WIDE", WIDE))
             kernel = compiled(device, _NO_COSTS, kernel_texts.FOREST, settings, cooperative=True).get(
                 "bigsap_forest"

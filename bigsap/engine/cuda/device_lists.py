@@ -1,8 +1,8 @@
-"""Compressed rows whose evaluations are made on a device.
+"""Engine for compressed rows with evaluations on a device.
 
-``DeviceListEngine`` evaluates batches of rows in two kernels (``kernels_lists.cu``); the lists
-come to the host, which searches. What a search asks for row by row is evaluated by the host
-where bounds make that cheap, else gathered and evaluated together on the device.
+``DeviceListEngine`` evaluates batches of rows in two kernels (``kernels_lists.cu``). The lists are
+copied to the host, which searches. Rows that a search requests one by one are evaluated by the host
+if bounds make that cheap; otherwise they are collected and evaluated together on the device.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from bigsap.sources.cuda.device_kernels import Kernels, compiled, load_cupy, on
 from bigsap.sources.cuda.device_memory import empty
 from bigsap.sources.cuda.placed import OnDevice, StreamedToDevice
 
-#: Threads of a block, and columns between two of a group: SIDE in kernels_rows.cu.
+#: Threads of a block, and distance between two columns of a group: SIDE in kernels_rows.cu.
 SIDE = 256
-#: Rows that a block of bigsap_tiles goes through together.
+#: Rows that a block of bigsap_tiles processes together.
 ROWS = 8
-#: Most groups of a row: their minima fit into shared memory.
+#: Limit of groups of a row: their minima must fit into shared memory.
 _MOST_GROUPS = 8192
 _LEAST_SPAN = 8
-#: Groups that can wait to be opened, see bigsap_select.
+#: Limit of groups that can wait to be opened, see bigsap_select.
 _LIST = 1024
-#: Pairs and bytes of group minima of one batch: some hundredths of a second of work.
+#: Pairs, and bytes of group minima, of one batch: some hundredths of a second of work.
 _PAIRS = 1 << 36
 _BYTES = 256 << 20
-#: Rows of up to this many columns are evaluated by the host when a search asks for one.
+#: Rows of up to this many columns are evaluated by the host when a search requests one.
 _SHORT = 1 << 15
-#: Scans that a search goes on for, see ``Rules``.
+#: Scans for which a waiting search continues, see ``Rules``.
 _GATHER = 64
 #: Longest list that bigsap_select can sort.
 MOST_ENTRIES = 1000
-#: Rows of one strip of the transform.
+#: Rows per strip of the transform.
 _STRIP = 256
 
 
 def span(n_columns: int) -> int:
-    """Columns in a group: a power of two, so that a row has few enough groups."""
+    """Return the columns per group: a power of two that limits the number of groups of a row."""
     size = _LEAST_SPAN
     while -(-n_columns // (SIDE * size)) * SIDE > _MOST_GROUPS:
         size *= 2
@@ -58,12 +58,12 @@ def span(n_columns: int) -> int:
 
 
 def group_of(column: Array, size: int) -> Array:
-    """The group that holds a column; see bigsap_tiles."""
+    """Return the group that holds a column; see bigsap_tiles."""
     return column // (SIDE * size) * SIDE + column % SIDE
 
 
 def columns_of(group: Array, size: int) -> Array:
-    """(..., size) the columns of a group; those beyond the matrix included."""
+    """Return the columns of a group, (..., size), including those beyond the matrix."""
     first = group // SIDE * (SIDE * size) + group % SIDE
     return np.asarray(first)[..., None] + np.arange(size) * SIDE
 
@@ -71,7 +71,7 @@ def columns_of(group: Array, size: int) -> Array:
 class DeviceListEngine(ListEngine):
     """``ListEngine`` whose evaluations of many rows run on a device.
 
-    Device memory beyond the costs: the batch at hand, some hundred megabytes at most.
+    Device memory besides the costs: the current batch, some hundred megabytes at most.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class DeviceListEngine(ListEngine):
         source = problem.source
         assert isinstance(source, (OnDevice, StreamedToDevice))
         self.device = source.device
-        #: Rows of costs that the device has no room for.
+        #: Cache for rows of costs that do not fit the device.
         self.cache = DeviceRows(source) if isinstance(source, StreamedToDevice) else None
         if self.blocks.offset.size and self.blocks.low.shape[0] > policy.FEW_COORDINATES:
             super().drop_bounds()
@@ -106,11 +106,13 @@ class DeviceListEngine(ListEngine):
         return compiled(self.device, code, kernel_texts.ROWS, tuple(sorted(settings.items())))
 
     def drop_bounds(self) -> None:
-        """Keep them: the host evaluates by bounds what a search asks for, although the device
-        goes through whole rows, from which their worth was judged."""
+        """Keep the bounds, which the host uses for rows requested by a search.
+
+        They were judged by the device's evaluations, which read whole rows.
+        """
 
     def go_through(self, wave: Wave) -> None:
-        """Evaluate the rows of a wave, all of them: after a restart too."""
+        """Evaluate all rows of a wave; after a restart too."""
         rows = wave.rows
         width = self.lists.width[rows]
         for k in np.unique(width).tolist():
@@ -127,7 +129,7 @@ class DeviceListEngine(ListEngine):
         source = self.problem.source
         m = self.terms.n_columns
         v, offered = cupy.asarray(self.v), cupy.asarray(self.open_price)
-        # Where every column is free the best free one is the best of all.
+        # If every column is free, the best free one is the best of all.
         with_free = bool((self.open_price != self.v).any())
         groups = -(-m // (SIDE * self.span)) * SIDE
         most = max(ROWS, min(_PAIRS // m, _BYTES // (4 * groups)))
@@ -156,7 +158,7 @@ class DeviceListEngine(ListEngine):
         offered: Any,
         with_free: bool,
     ) -> None:
-        """Lists of ``rows``, whose costs are at ``places`` of the code's rows."""
+        """Evaluate the lists of ``rows``, whose costs are at ``places`` of the code's rows."""
         cupy = load_cupy()
         kernels = self._kernels(code, with_free)
         there = cupy.asarray(places)
@@ -180,7 +182,7 @@ class DeviceListEngine(ListEngine):
         offered: Any,
         with_free: bool,
     ) -> tuple[Any, Any, Any, Any]:
-        """Launch an evaluation; device arrays of ids and costs (rows, k), sizes and thresholds."""
+        """Launch an evaluation; return device arrays of ids and costs (rows, k), sizes and thresholds."""
         cupy = load_cupy()
         m, count = self.terms.n_columns, rows.size
         reference = cupy.asarray(self.lists.reference[rows])
@@ -242,7 +244,7 @@ class DeviceListEngine(ListEngine):
         return ids, costs, sizes, theta
 
     def _first_look(self, kernels: Kernels, words: Any, rows: Array, there: Any) -> None:
-        """Judge the costs of rows never evaluated before, and set their references."""
+        """Check the costs of rows never evaluated before, and set their references."""
         new = (self.lists.theta[rows] == -self.infinity) & ~self._looked[rows]
         self._looked[rows] = True
         if not new.any() or (self._judged and not self._relative):
@@ -300,7 +302,7 @@ class DeviceListEngine(ListEngine):
 
 
 def device_transform(problem: Problem, rows: Array, u: Array, price: np.dtype[Any]) -> Array:
-    """``v[j] = min over rows of (c[i, j] - u[i])`` on the device that holds the costs."""
+    """Compute ``v[j] = min over rows of (c[i, j] - u[i])`` on the device that holds the costs."""
     cupy = load_cupy()
     source: Any = problem.source
     m, code = problem.shape[1], source.code()

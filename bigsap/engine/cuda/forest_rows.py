@@ -1,4 +1,4 @@
-"""What a device reads of its rows before trees grow: ends, first prices, lists."""
+"""Preparation of a device's rows before trees grow: range of costs, initial prices, lists."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from bigsap.engine.trees.device_result import KEEP
 from bigsap.sources.cuda.device_kernels import compiled, load_cupy, on
 from bigsap.sources.cuda.device_memory import empty
 
-#: Largest range of costs, as in kernels_forest_rows.cu: times stay below three times as much.
+#: Largest range of costs, as in kernels_forest_rows.cu: times stay below three times this.
 RANGE = 1 << 29
 _STRIP = 256
 _MOST_BLOCKS = 1 << 16
-#: Largest size of costs in their unit: sums of two are 64-bit numbers.
+#: Limit in bits of a cost in units: sums of two fit 64 bits.
 _BITS = 61
-#: What 2.0**shift can be without being subnormal or infinite.
+#: Limit of the shift: 2.0**shift must be neither subnormal nor infinite.
 _SHIFTS = 1000
-#: Stands for an exponent in kernels_forest_rows.cu.
+#: Value in kernels_forest_rows.cu that means no exponent.
 _NO_NUMBER = 5000
 
 
 class Reading:
-    """Rows of a matrix on one device, and what has been found of them there.
+    """Rows of a matrix on one device, and the results computed from them there.
 
     source: an ``OnDevice``; first: the number of its first row. After ``find_ends``: low, int64,
     each row's least signed cost in units; ends, int64 (2,), the smallest and the largest of all
-    costs; v: int32 (n_columns,) prices of the columns. The rest is made where these ends are less
-    than RANGE apart only. All of it lies on the device.
+    costs; v: int32 (n_columns,) prices of the columns. The rest is computed only if these ends are
+    less than RANGE apart. All arrays lie on the device.
     """
 
     low: Any
@@ -47,7 +47,7 @@ class Reading:
         self.unit(0)
 
     def unit(self, shift: int) -> None:
-        """Count costs in units of 2**-shift from now on."""
+        """Set the unit of costs to 2**-shift."""
         self.settings = (
             ("KEEP", KEEP),
             ("REAL", int(self.real)),
@@ -62,16 +62,16 @@ class Reading:
         kernel(grid, (self.side,), (self.source.words(), self.rows, self.columns, *args))
 
     def exponents(self) -> Any:
-        """On the device: exponents of the lowest bit set in any cost, and beyond the highest."""
+        """Return the exponents of the lowest bit set in any cost, and above the highest; on the device."""
         with on(self.device):
             ends = load_cupy().asarray(np.array([_NO_NUMBER, -_NO_NUMBER], np.int32))
             self._launch("bigsap_unit", self._grid(), ends)
         return ends
 
     def find_ends(self, lowered: bool) -> None:
-        """Each row's least cost; the smallest and the largest of all.
+        """Compute each row's least cost, and the smallest and the largest of all.
 
-        lowered: whether prices are to be found, else they are 0.
+        lowered: whether prices are to be computed; otherwise they are 0.
         """
         limits = np.iinfo(np.int64)
         with on(self.device):
@@ -82,7 +82,7 @@ class Reading:
             self._launch("bigsap_row_ends", self._grid(), self.low, self.ends, price, self.v)
 
     def lower_prices(self) -> None:
-        """Prices: the least of what these rows' costs are beyond their rows' least."""
+        """Lower the prices to the minimum over these rows of the cost minus the row's least."""
         wide = -(-int(self.columns) // (self.side * self.code.width))
         with on(self.device):
             self._launch(
@@ -95,7 +95,7 @@ class Reading:
             )
 
     def make_lists(self) -> None:
-        """Lists of these rows: ids, costs, sizes, thresholds, and the rows' duals."""
+        """Make the lists of these rows: ids, costs, sizes, thresholds, and the rows' duals."""
         n = int(self.rows)
         with on(self.device):
             ids, costs = empty((n, KEEP), np.int32, "lists"), empty((n, KEEP), np.int32, "lists")
@@ -116,15 +116,17 @@ class Reading:
 
 
 def common_unit(readings: Sequence[Reading]) -> int | None:
-    """Have all count in the same unit, 2**-shift; the shift. None where there is no such unit:
-    costs that are infinite, no number, or too far apart. Integers count in ones."""
+    """Set a common unit 2**-shift for all and return the shift.
+
+    None if there is no such unit: costs are infinite, NaN, or too far apart. For integers the unit is 1.
+    """
     if not readings[0].real:
         return 0
     exponents = [reading.exponents() for reading in readings]
     ends = np.array([there.get() for there in exponents])
     low, high = int(ends[:, 0].min()), int(ends[:, 1].max())
     if low == _NO_NUMBER:
-        low, high = 0, 0  # all are 0
+        low, high = 0, 0  # all costs are 0
     if high >= _NO_NUMBER or high - low > _BITS or abs(low) > _SHIFTS:
         return None
     for reading in readings:
@@ -133,7 +135,7 @@ def common_unit(readings: Sequence[Reading]) -> int | None:
 
 
 def gathered(readings: Sequence[Reading], n: int) -> tuple[Any, ...]:
-    """The lists of all rows on the first device; of a single one as they are."""
+    """Return the lists of all rows on the first device; without copies if there is only one."""
     first = readings[0]
     if len(readings) == 1:
         return first.lists

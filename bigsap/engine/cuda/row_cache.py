@@ -1,16 +1,14 @@
-"""The row cache of costs that a device has no room for, in the memory of that device.
+"""Row cache in device memory, for costs that do not fit the device.
 
-Which rows are resident, and which one goes next, is the business of ``bigsap.row_cache``; here
-are the slots, and the way of rows into them. The rows of an evaluation may come in any
-order: those that are resident come first, so that none of them is evicted by one that is
-not. The policy goes over all of them, one after another, before any is read. Then the
-resident ones are evaluated from their slots; only after these come the others, a panel
-at a time, of which those are copied into their slots that still own one at the end. So
-nothing is overwritten that is still to be read, and nothing copied that would be evicted
-before anybody reads it. Where no row of the evaluation is without a slot in the end, which
-is usual for the few that searches ask for, the others are copied first and all are
-evaluated together. In between slots and policy disagree: whatever leaves an evaluation
-before its end empties the cache.
+``bigsap.row_cache`` decides which rows are resident and which is evicted; this module has the
+slots and the copies. The rows of an evaluation may come in any order, so resident rows come first
+and no other row evicts them. The policy processes all of them, one after another, before any is
+read. Then the resident rows are evaluated from their slots. Only after that come the others, a
+panel at a time; those that still own a slot at the end are copied into it. So no row is overwritten
+before it is read, and none is copied that would be evicted before use. If every row of the
+evaluation owns a slot at the end, as is usual for the few rows that searches request, the missing
+ones are copied first and all are evaluated together. In between, slots and policy disagree: an
+evaluation that ends early therefore empties the cache.
 """
 
 from __future__ import annotations
@@ -29,29 +27,29 @@ from bigsap.sources.cuda.device_kernels import Kernels, load_cupy
 from bigsap.sources.cuda.device_memory import PANEL_BYTES, bring, empty, free_bytes, naming_bytes, panels
 from bigsap.sources.cuda.placed import StreamedToDevice
 
-#: A panel takes this share of the bytes that rows may take, until it is as large as others.
+#: A panel takes this share of the bytes for rows, up to its usual size.
 _PANEL_PART = 8
-#: Left free for batches and their lists, where no limit says what rows may take.
+#: Memory left free for batches and their lists, if no limit for rows is given.
 _WORK_BYTES = 512 << 20
 #: Threads of a block: SIDE in kernels_rows.cu.
 _SIDE = 256
 
-#: Evaluates rows: code and words of costs on the device, the rows' ids, and where each lies
+#: Evaluates rows: code and words of costs on the device, the rows' ids, and the index of each
 #: among the rows of that code.
 Evaluate = Callable[[DeviceCode, Any, Array, Array], None]
 
 
 def shares(room: int, row_bytes: int) -> tuple[int, int]:
-    """Of ``room`` bytes for rows: those of a panel, at least one row, and those of slots."""
+    """Split ``room`` bytes for rows: those of a panel, at least one row, and those of slots."""
     panel = max(row_bytes, min(PANEL_BYTES, room // _PANEL_PART))
     return panel, max(0, room - panel)
 
 
 @kernel(nrt=True)
 def use_rows(t: RowTable, found: Array, missing: Array, sweeping: bool) -> None:
-    """Move the policy's lists as if these rows were read one after another.
+    """Update the policy's lists as if these rows were read one after another.
 
-    found: ids of resident rows; missing: of others, none twice.
+    found: ids of resident rows; missing: of others, without repeats.
     """
     for k in range(found.size):
         if sweeping:
@@ -65,9 +63,9 @@ def use_rows(t: RowTable, found: Array, missing: Array, sweeping: bool) -> None:
 class DeviceRows:
     """Rows of a streamed source: some in slots of device memory, the others in panels.
 
-    Slots are taken at the first evaluation: what ``limit`` or free memory leave beside a
-    panel, and no more than ``cache`` allows. Without room for one there are none, and every
-    row is copied each time. Raises OptionError for a ``cache`` smaller than a row.
+    Slots are allocated at the first evaluation: as many as ``limit`` or free memory leave beside a
+    panel, and ``cache`` allows. Without room for one there are none, and every row is copied each
+    time. Raises OptionError for a ``cache`` smaller than a row.
     copied_bytes: of costs copied to the device.
     """
 
@@ -81,19 +79,19 @@ class DeviceRows:
         self._panel_bytes, left = shares(room, self.row_bytes)
         asked = cache.budget(left)
         if cache.bytes is not None:
-            self._policy_for(asked, cache)  # complains of too little
+            self._policy_for(asked, cache)  # raises if this is too little
         self._cache, self._budget = cache, min(left, asked)
         self._rows: Rows | None = None
         self._slots: Any = None
         self._closed = self._budget < self.row_bytes
-        self._hits = self._misses = 0  # of tables left behind
+        self._hits = self._misses = 0  # of earlier tables
         self.copied_bytes = 0
 
     def _policy_for(self, budget: int, cache: RowCache) -> Rows:
         source = self.source
         return Rows.cached(source.shape, source.dtype, cache, budget, elsewhere=True)
 
-    # -- what is counted ------------------------------------------------------------
+    # -- counters -------------------------------------------------------------------
 
     @property
     def policy(self) -> str:
@@ -116,13 +114,13 @@ class DeviceRows:
 
     @property
     def misses(self) -> int:
-        """Rows fetched."""
+        """Rows copied to the device."""
         return self._misses + (0 if self._rows is None else self._rows.misses)
 
     # -- slots ----------------------------------------------------------------------
 
     def _open(self) -> bool:
-        """Whether there are slots; takes as many as the device has room for."""
+        """Allocate as many slots as the device has room for; return whether there are any."""
         while self._slots is None and not self._closed:
             if self._rows is None:
                 self._rows = self._policy_for(self._budget, self._cache)
@@ -136,13 +134,13 @@ class DeviceRows:
         return not self._closed
 
     def _leave(self) -> None:
-        """Give table and slots back; what they counted stays."""
+        """Free table and slots; the counters stay."""
         if self._rows is not None:
             self._hits, self._misses = self.hits, self.misses
         self._rows, self._slots = None, None
 
     def empty(self) -> None:
-        """No row is resident any more. Slots are given back until the next evaluation."""
+        """Remove all rows. Slots are freed until the next evaluation."""
         if self._rows is not None:
             self._rows.empty()
         self._slots = None
@@ -157,10 +155,10 @@ class DeviceRows:
         kernels: Callable[[DeviceCode], Kernels],
         evaluate: Evaluate,
     ) -> None:
-        """Bring all ``rows``, none of them twice, before ``evaluate``; current device: ours.
+        """Pass all ``rows``, without repeats, to ``evaluate``; our device must be the current one.
 
-        most: rows of one call. kernels: compiled around a code. Where the device has no room
-        for the work beside the slots, the slots are given up and the rows come once more.
+        most: rows of one call. kernels: compiled around a code. If the device has no room for the
+        work beside the slots, the slots are freed and the rows are evaluated again.
         """
         if self._open():
             try:
@@ -183,14 +181,16 @@ class DeviceRows:
     def _through_slots(
         self, rows: Array, most: int, tick: Callable[[], None], kernels: Callable[[DeviceCode], Kernels]
     ) -> Iterator[tuple[DeviceCode, Any, Array, Array]]:
-        """Hits from their slots, misses from panels; misses are then put into their slots, or
-        before, where all can be."""
+        """Yield hits from their slots and misses from panels.
+
+        Misses are copied into their slots after evaluation, or before it if all fit.
+        """
         assert self._rows is not None
         table = self._rows.table
         slots = table.slot_of_row[rows]
         found, missing = rows[slots != ABSENT], rows[slots == ABSENT]
-        # More rows than there are slots are a sweep, as the first evaluation of all rows is:
-        # they would push each other out, and leave nothing of what was there.
+        # More rows than slots, as in the first evaluation of all rows, count as a sweep:
+        # otherwise they would evict each other and all previous rows.
         use_rows(table, found, missing, rows.size > self.n_slots)
         together = bool((table.slot_of_row[rows] != ABSENT).all())
         if not together:
@@ -203,7 +203,7 @@ class DeviceRows:
             yield from self._in_batches(self._slots, rows, table.slot_of_row[rows], most)
 
     def _in_panels(self, rows: Array, tick: Callable[[], None]) -> Iterator[tuple[Any, Array]]:
-        """Device arrays and the rows that they hold; each is used again for the next rows."""
+        """Yield device arrays and the rows they hold; each array is reused for the next rows."""
         if not rows.size:
             return
         panel = self._panel(rows.size)
@@ -213,7 +213,7 @@ class DeviceRows:
             yield panel, rows[start : start + len(costs)]
 
     def _panel(self, n_rows: int) -> Any:
-        """Room for as many of these rows as a panel has, fewer where the device has none."""
+        """Allocate a panel for as many of these rows as possible, fewer if device memory is short."""
         while True:
             height = max(1, min(n_rows, self._panel_bytes // self.row_bytes))
             shape = (height, self.source.shape[1])
@@ -227,7 +227,7 @@ class DeviceRows:
     def _in_batches(
         self, costs: Any, ids: Array, places: Array, most: int
     ) -> Iterator[tuple[DeviceCode, Any, Array, Array]]:
-        """What ``evaluate`` takes for rows at these places of an array on the device."""
+        """Yield the arguments of ``evaluate`` for rows at these places of a device array."""
         m = self.source.shape[1]
         code = matrix_code(self.source.dtype, int(costs.data.ptr), m, 1, m)
         words = load_cupy().asarray(np.array(code.words, np.int64))

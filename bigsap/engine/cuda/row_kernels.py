@@ -1,4 +1,4 @@
-"""Kernels of which a block goes through a row of the costs at a time, and first prices by them."""
+"""Kernels in which a block processes one row of the costs at a time, and initial prices from them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ def row_kernels(
     together: bool = False,
     **settings: int,
 ) -> Kernels:
-    """Kernels of which a block goes through a row. side: its threads. together: blocks wait for one
-    another; there may not be more than run at a time. settings: further macros."""
+    """Return kernels in which a block processes one row.
+
+    side: threads of a block. together: blocks wait for one another, so there may not be more than
+    run at a time. settings: further macros.
+    """
     source: Any = problem.source
     code = source.code()
     macros = {
@@ -41,7 +44,7 @@ def row_kernels(
 
 
 def values_of(keys: Array, price: np.dtype[Any]) -> Array:
-    """Prices of the order-preserving keys (uint64) of kernels_price.cu."""
+    """Convert the order-preserving keys (uint64) of kernels_price.cu to prices."""
     top = np.uint64(1 << 63)
     if price.kind == "i":
         return (keys ^ top).view(np.int64)
@@ -49,8 +52,7 @@ def values_of(keys: Array, price: np.dtype[Any]) -> Array:
 
 
 def column_minima(problem: Problem, price: np.dtype[Any]) -> Any:
-    """See ``engine.trees.reduction``, which gives the same; P (n_columns,), on the device of
-    the costs."""
+    """Return P (n_columns,) on the device of the costs; the result of ``engine.trees.reduction``."""
     cupy = load_cupy()
     source: Any = problem.source
     n, m = problem.shape

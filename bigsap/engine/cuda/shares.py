@@ -1,9 +1,8 @@
-"""The devices' shares of a dense solve: kernels, memory, and how the shares exchange letters.
+"""The devices' shares of a dense solve: kernels, memory, and their exchange of letters.
 
-Each part owns a slab of the columns. With one part nothing is exchanged; with several, a
-group of blocks on each device writes letters into the others' inboxes
-(``kernels_post.cu``): in device memory where the devices can reach each other's, else in
-host memory that all of them see.
+Each part owns a slab of the columns. One part needs no exchange. With several, a group of blocks on
+each device writes letters into the others' inboxes (``kernels_post.cu``): in device memory if the
+devices can access each other's, else in host memory that all of them can access.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from bigsap.sources.cuda.device_memory import empty
 from bigsap.sources.cuda.slabs import DeviceSlab
 
 _USUAL_CLOCK = 1_500_000  # kHz
-#: How long a group waits for the other devices' before it gives up.
+#: How long a group waits for the other devices' groups.
 PATIENCE_SECONDS = 10.0
-#: Words of a letter, as in kernels_post.cu; and what bigsap_greet writes.
+#: Words of a letter, as in kernels_post.cu; and the words that bigsap_greet writes.
 LETTER = 10
 GREETING = 0x600D
-#: Most devices: their letters are read by one warp in a few turns.
+#: Limit of devices: one warp reads their letters in a few turns.
 MOST_DEVICES = 16
 _ALREADY_ENABLED = 704  # cudaErrorPeerAccessAlreadyEnabled
 
 
 def geometry(n_columns: int, major: int) -> dict[str, int]:
-    """Blocks, threads and columns a thread of the group that runs the dense kernels.
+    """Return the blocks, threads and columns per thread of the group that runs the dense kernels.
 
     major: of the device's compute capability. Clusters exist from 9.0 on, of 8 blocks;
     data centre chips take 16. Measured on an H200 at n = 16384, us a scan: 16 blocks of 512
@@ -50,10 +49,10 @@ def geometry(n_columns: int, major: int) -> dict[str, int]:
 
 
 class DevicePart:
-    """One device's slab of columns, and what works on it there.
+    """One device's slab of columns, with its kernels and memory.
 
     n_columns: of all slabs. basic: macros that all parts share. shape: of the group, None
-    for the usual one. Device memory beyond the costs: some vectors.
+    for the default. Device memory besides the costs: some vectors.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class DevicePart:
         self.device, self.width = slab.source.device, slab.stop - slab.start
         several = basic["DEVICES"] > 1
         with on(self.device):
-            # Costs may still be on their way on the usual stream.
+            # The default stream may still be copying costs.
             self.stream = cupy.cuda.Stream(non_blocking=True) if several else None
             chip = cupy.cuda.Device(self.device)
             if several:
@@ -91,7 +90,7 @@ class DevicePart:
 
     @contextmanager
     def here(self) -> Iterator[None]:
-        """Within, the part's device and stream are the current ones."""
+        """Make the part's device and stream the current ones."""
         with on(self.device):
             if self.stream is None:
                 yield
@@ -100,17 +99,17 @@ class DevicePart:
                     yield
 
     def columns(self, array: Any) -> Any:
-        """The slab's part of a vector of columns."""
+        """Return the slab's part of a vector of columns."""
         return array[self.start : self.stop]
 
     def kernel(self, name: str, shared_bytes: int = 0) -> Any:
-        """A kernel of the group."""
+        """Return a kernel of the group."""
         wide = self.cluster and self.group > 8
-        with self.here():  # what is allowed to a kernel is allowed on the current device
+        with self.here():  # a kernel's attributes are set on the current device
             return self._dense.get(name, shared_bytes, wide_cluster=wide)
 
     def synchronize(self) -> None:
-        """Wait until all that was asked of the part is done."""
+        """Wait until all work of the part is done."""
         with self.here():
             load_cupy().cuda.get_current_stream().synchronize()
 
@@ -118,7 +117,7 @@ class DevicePart:
 class Exchange:
     """The inboxes of several parts.
 
-    way: ``"device"`` or ``"host"``, where they lie; ``"none"`` with one part.
+    way: their location, ``"device"`` or ``"host"``; ``"none"`` with one part.
     """
 
     def __init__(self, parts: list[DevicePart], way: str | None = None) -> None:
@@ -143,7 +142,7 @@ class Exchange:
         self.way = "host"
 
     def _in_device_memory(self) -> None:
-        # Memory of its own: a pool's may not be open to other devices.
+        # Separate memory: a pool's may not be accessible to other devices.
         cupy = load_cupy()
         self._device = []
         for part in self.parts:
@@ -163,7 +162,7 @@ class Exchange:
         self._address([first + 8 * self._words * k for k in range(len(self.parts))])
 
     def _address(self, inboxes: list[int]) -> None:
-        """Tell each part who it is and where all inboxes are."""
+        """Give each part its index and the addresses of all inboxes."""
         cupy = load_cupy()
         for me, part in enumerate(self.parts):
             with part.here():
@@ -171,7 +170,7 @@ class Exchange:
                 part.post = cupy.asarray(np.array([me, part.start, patience, *inboxes], np.uint64))
 
     def clear(self) -> None:
-        """Empty inboxes: before each launch, when no group runs."""
+        """Empty the inboxes; call it before each launch, while no group runs."""
         if self._seen is not None and not self._device:
             self._seen[:] = 0
         for part, inbox in zip(self.parts, self._device, strict=False):
@@ -179,7 +178,7 @@ class Exchange:
                 inbox[:] = 0
 
     def _greet(self) -> bool:
-        """Whether what one part writes is what the others find."""
+        """Check that the parts receive each other's writes."""
         self.clear()
         for part in self.parts:
             part.synchronize()
@@ -201,14 +200,14 @@ class Exchange:
 
 
 def greetings(me: int, count: int) -> Any:
-    """What ``bigsap_greet`` leaves in the inbox of part ``me``: see kernels_post.cu."""
+    """Return the words that ``bigsap_greet`` leaves in the inbox of part ``me``: see kernels_post.cu."""
     found = np.arange(count, dtype=np.uint64) + np.uint64(GREETING)
     found[me] = 0
     return found
 
 
 def _reachable(devices: set[int]) -> bool:
-    """Open every device's memory to every other; whether that is possible."""
+    """Enable access to every device's memory from every other; return whether that is possible."""
     runtime = load_cupy().cuda.runtime
     for a in devices:
         for b in devices - {a}:

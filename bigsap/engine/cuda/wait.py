@@ -1,4 +1,4 @@
-"""Waiting for kernels that run for long, and the flags by which host and kernels talk."""
+"""Waiting for long-running kernels, and the flags by which host and kernels communicate."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from bigsap.sources.cuda.device_kernels import attributes_of, load_cupy, on
 
 # As in kernels_agree.cu and kernels_post.cu.
 STOP_FLAG, AT_POSITION, AT_SCANS, ABORT_FLAG, HOST_WORDS = range(5)
-#: How often the host looks at its limits.
+#: How often the host checks its limits.
 _TICK_SECONDS = 0.05
-#: A launch of a grid that stays ends after so long, for others to have the device; kHz and
-#: processors of a device that does not tell.
+#: A launch of a persistent grid ends after this time, to let others use the device; kHz and
+#: processors of a device that does not report them.
 _LAUNCH_SECONDS = 0.25
 _USUAL_CLOCK, _USUAL_CHIPS = 2_000_000, 4
 
 
 class Wait:
-    """Waits for a launch, serving the monitor; the host's and the kernel's flags.
+    """Waits for a launch while serving the monitor; holds the flags of the host and the kernel.
 
-    Also ends the kernel: an exception while waiting (a limit, Ctrl-C) raises the flag,
-    waits for the kernel to leave, and goes on.
+    An exception while waiting (a limit, Ctrl-C) raises the stop flag, waits for the kernel to
+    finish, and is returned.
     """
 
     def __init__(self, device: int) -> None:
@@ -37,14 +37,16 @@ class Wait:
         self.address = np.int64(self._memory.ptr)
 
     def mark(self) -> Any:
-        """An event on the current stream."""
+        """Return an event on the current stream."""
         event = self.cupy.cuda.Event(disable_timing=True)
         event.record()
         return event
 
     def until_done(self, serve: Any, events: list[Any] | None = None) -> BaseException | None:
-        """Wait for the events, or the current stream; what ``serve`` raised, after the
-        kernels have left."""
+        """Wait for the events, or the current stream; return the exception of ``serve``, or None.
+
+        Always waits until the kernels have finished.
+        """
         waiting = [self.mark()] if events is None else events
         raised: BaseException | None = None
         clock = served = time.perf_counter()
@@ -71,12 +73,12 @@ def run_in_launches(
     serve: Callable[[], None],
     over: Callable[[], bool],
 ) -> None:
-    """Launch a kernel whose blocks wait for one another until all is done.
+    """Launch a kernel whose blocks wait for one another, repeatedly, until all work is done.
 
-    side: threads of a block, of which every processor has one. args: but for the last two, the
-    clock cycles of a launch and the host's flags. serve: asked now and then, between launches and
-    while one runs; what it raises ends the launch. over: asked after each launch, whether it was
-    the last; prepares the next one.
+    side: threads of a block; every processor runs one block. args: all except the last two, the
+    clock cycles of a launch and the host's flags. serve: called regularly, between launches and
+    while one runs; its exceptions end the launch. over: called after each launch; returns whether
+    it was the last, and prepares the next one.
     """
     wait = Wait(device)
     with on(device):

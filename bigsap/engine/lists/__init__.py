@@ -1,1 +1,1 @@
-"""The engine for compressed rows: lists of each row's best columns."""
+"""Engine for compressed rows: lists of each row's best columns."""

@@ -1,6 +1,6 @@
-"""A search on lists put into effect: prices fall, the path to the sink is flipped.
+"""Augmentation after a search on lists: lower prices and flip the path to the sink.
 
-The virtual rows hold free columns at the cap: which, and how many more lie there, is told anew.
+The virtual rows hold free columns at the cap: the columns and the surplus are computed again.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from bigsap.engine.core.state import GROUPED
 from bigsap.engine.lists.layout import Lists
 from bigsap.engine.lists.workspace import Frontier, Pairs
 
-#: In place of a row: the virtual rows (n_rows < n_columns).
+#: Row index of the virtual rows (n_rows < n_columns).
 VIRTUAL = -2
 
 
 @kernel
 def _lower_cap(old: float, cap: float, n_virtual: int, p: Pairs) -> int:
-    """Bring the free columns from the old cap, or above the new one, down to the new one.
+    """Lower free columns from the old cap, or from above the new one, to the new one.
 
-    Returns how many free columns there are at it beyond those that the virtual rows hold.
+    Returns how many free columns at it exceed those that the virtual rows hold.
     """
     v, open_price, row_of_column = p.v, p.open_price, p.row_of_column
     surplus = -n_virtual
@@ -35,8 +35,10 @@ def _lower_cap(old: float, cap: float, n_virtual: int, p: Pairs) -> int:
 
 @kernel(forceinline=True)
 def _lower_prices(p: Pairs, f: Frontier, epsilon: float) -> None:
-    """Lower the prices of the settled columns, and of the sink. No price rises, since the label
-    is the running maximum."""
+    """Lower the prices of the settled columns and of the sink.
+
+    No price rises, since the label is the running maximum.
+    """
     s, at, v = f.search, f.at, p.v
     for k in range(s.n_settled):
         fall = s.label - f.settled_dist[k]
@@ -54,7 +56,7 @@ def _lower_prices(p: Pairs, f: Frontier, epsilon: float) -> None:
 
 @kernel(forceinline=True)
 def _flip(p: Pairs, f: Frontier, lists: Lists, terms: Terms) -> int:
-    """Flip the path that ends in the sink; the column that virtual rows took, or -1."""
+    """Flip the path that ends in the sink; return the column that virtual rows took, or -1."""
     s, at, took = f.search, f.at, -1
     column_of_row, row_of_column, group = p.column_of_row, p.row_of_column, p.group
     zero = terms.sign - terms.sign
@@ -68,7 +70,7 @@ def _flip(p: Pairs, f: Frontier, lists: Lists, terms: Terms) -> int:
         p.open_price[column] = terms.blocked
     while True:
         if row == VIRTUAL:
-            # They give up the column they were reached by and take this one.
+            # Virtual rows leave the column they were reached by and take this one.
             row_of_column[column] = -1
             took = column
             p.open_price[s.held_by] = terms.blocked
@@ -91,7 +93,7 @@ def _flip(p: Pairs, f: Frontier, lists: Lists, terms: Terms) -> int:
 
 @kernel(forceinline=True)
 def commit(p: Pairs, f: Frontier, lists: Lists, terms: Terms, epsilon: float) -> None:
-    """Put a search into effect: prices fall, the path is flipped."""
+    """Apply a search: lower the prices, flip the path."""
     s, at, v, cap = f.search, f.at, p.v, f.at.cap
     n_virtual = max(0, terms.n_columns - p.column_of_row.size)
     at_cap = s.sink != GROUPED and v[s.sink] == cap
@@ -102,7 +104,7 @@ def commit(p: Pairs, f: Frontier, lists: Lists, terms: Terms, epsilon: float) ->
         at.n_drops += n_virtual
         lower = cap - ((s.label - s.held_at) + epsilon)
         if took >= 0:
-            # The same number but for rounding, by which no price may rise.
+            # Equal except for rounding, by which no price may rise.
             lower = min(lower, v[took])
             p.open_price[took] = v[took]
             v[s.held_by] = lower

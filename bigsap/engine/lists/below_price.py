@@ -1,7 +1,7 @@
-"""All pairs that cost less than leaving their row unassigned, row by row.
+"""Search for all pairs that cost less than leaving their row unassigned, row by row.
 
-Most pairs of a gated problem are not worth it, and need never be looked at again. Bounds
-of blocks of columns (``bounds``) spare the sight of most of them.
+In a problem with optional rows most pairs cost more and never matter again. Bounds of blocks of
+columns (``bounds``) avoid reading most of them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from bigsap.engine.lists.reading import Costs
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import address_of, call, call_fill
 
-#: Costs are compared so many at a time before one of them is looked at.
+#: Costs compared as a batch before single ones are tested.
 _STRETCH = 64
 
 
 class RowReader(NamedTuple):
-    """How kernels read the signed costs of whole rows.
+    """Access of kernels to the signed costs of whole rows.
 
-    costs: where they lie, or what reads them as they are computed. fill_address, fill_context:
-    of the ``Fill`` that computes them, 0 where they lie in memory. sign: of the problem, in
+    costs: location of the costs, or functions that read computed ones. fill_address, fill_context:
+    of the ``Fill`` that computes them, 0 if they are in memory. sign: of the problem, in
     the type of prices. blocks: bounds of ``c`` for blocks of columns, fitted to prices 0, or none.
     """
 
@@ -36,11 +36,11 @@ class RowReader(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What each thread has found: its own room, with a leading axis of threads.
+    """Results of each thread: its own buffers, with a leading axis of threads.
 
     ids: int32 (threads, room), costs: P (threads, room), room for at least one whole row. taken:
-    int64 (threads,) pairs there. done: int64 (threads,) rows of the thread's part that are
-    finished, and pairs: int64 (threads,) those looked at, a bound of a block counting as one.
+    int64 (threads,) pairs stored. done: int64 (threads,) finished rows of the thread's part, and
+    pairs: int64 (threads,) pairs examined; the bound of a block counts as one.
     raw: uint8, near: P (threads, PANEL), bound: float64 (threads, n_all), for one row's costs.
     """
 
@@ -58,8 +58,10 @@ class Found(NamedTuple):
 def _look(
     row: int, column: int, width: int, limit: float, r: RowReader, f: Found, thread: int, used: int
 ) -> int:
-    """Append those of at most PANEL pairs that are below the limit to ``used`` others of the
-    thread; how many then."""
+    """Append the pairs below the limit to the thread's ``used`` others; return the new number.
+
+    width: columns to examine, at most PANEL.
+    """
     near, ids, costs = f.near[thread], f.ids[thread], f.costs[thread]
     near_at, at = address_of(near), r.costs.start + row * r.costs.stride + column * r.costs.item
     if r.fill_address:
@@ -71,7 +73,7 @@ def _look(
         last = min(first + _STRETCH, width)
         below = 0
         for j in range(first, last):
-            # NaN is not at least the limit either: whoever gets it complains.
+            # Includes NaN, which the receiver of the pairs reports.
             below += 0 if r.sign * near[j] >= limit else 1
         if below > 0:
             for j in range(first, last):
@@ -85,7 +87,7 @@ def _look(
 
 @kernel
 def _look_within(row: int, limit: float, r: RowReader, f: Found, thread: int, used: int) -> tuple[int, int]:
-    """As ``_look`` over the whole row, but for the blocks that bounds rule out; pairs looked at."""
+    """Call ``_look`` over the whole row, except blocks excluded by bounds; also return pairs examined."""
     b, bound = r.blocks, f.bound[thread]
     n_groups = b.offset.size - b.n_blocks
     looked = n_groups
@@ -111,8 +113,9 @@ def _look_within(row: int, limit: float, r: RowReader, f: Found, thread: int, us
 def run_below(
     thread: int, n_threads: int, rows: Array, limit: Array, size: Array, r: RowReader, f: Found
 ) -> int:
-    """Find the pairs of ``rows`` that cost less than ``limit``, P (n_rows,), until the thread's
-    room is full. size: int64 (k,), how many each row has. Each thread has a part of its own.
+    """Find the pairs of ``rows`` that cost less than ``limit``, until the thread's buffer is full.
+
+    limit: P (n_rows,). size: int64 (k,), the number of pairs of each row. Each thread has its own part.
     """
     begin, end = rows.size * thread // n_threads, rows.size * (thread + 1) // n_threads
     place, used, m = begin + f.done[thread], 0, r.n_columns

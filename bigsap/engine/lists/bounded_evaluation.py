@@ -1,7 +1,7 @@
-"""Evaluation of the part of a row that can matter, and of many rows by the team.
+"""Evaluation of the relevant part of a row, and of many rows by the team.
 
 Blocks of columns are opened in the order of a lower bound of their ``c - v``: the
-source's own (``bounds``), or what was seen at the last visit (``Lists.low``).
+source's own (``bounds``), or the minimum seen at the last visit (``Lists.low``).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from bigsap.sources.base import Array
 from bigsap.sources.compiled import address_of, call, call_fill
 
 add_item, add_pairs = adding("next_item"), adding("pairs")
-#: The bound of a block of which nothing is known.
+#: Bound of a block about which nothing is known.
 _NOTHING = -1.7e308
-#: With so many groups and a row without a limit, the nearest ones are opened first: all bounds of
-#: all blocks would take longer than the columns that matter. So many at first, then four times
-#: as many.
+#: With this many groups and a row without a limit, the nearest groups are opened first: the bounds
+#: of all blocks would take longer than the relevant columns. Starts with _FIRST_GROUPS, then
+#: four times as many.
 _MANY_GROUPS, _FIRST_GROUPS = 32, 4
-# What ``renew`` returns, besides NO_ROOM and NO_GROWTH.
+# Results of ``renew``, besides NO_ROOM and NO_GROWTH.
 RENEWED, BAD_ROW_COST, UNFINISHED = WIDENED, NO_GROWTH + 1, NO_GROWTH + 2
 
 
@@ -36,15 +36,15 @@ RENEWED, BAD_ROW_COST, UNFINISHED = WIDENED, NO_GROWTH + 1, NO_GROWTH + 2
 def _bounds(
     row: int, cap: float, blocks: Blocks, lists: Lists, infinity: float, left: Array, bound: Array, ids: Array
 ) -> tuple[int, int, float]:
-    """Bounds of the blocks that can hold a ``c - v`` of at most cap, and which they are.
+    """Collect the blocks that can hold a ``c - v`` of at most cap, with their bounds.
 
-    From the source where it has bounds, else from what was seen. Returns how many, the
-    bounds looked at, and a lower bound of all ``c - v`` in the other blocks. left: (n_blocks,)
-    how many columns of each block have prices that are not blocked, or empty.
+    The bounds come from the source if it has any, else from earlier visits. Returns the number of
+    blocks, the number of bounds computed, and a lower bound of all ``c - v`` in the other blocks.
+    left: (n_blocks,) columns of each block whose prices are not blocked; or empty.
     """
     total, looked, outside = 0, 0, infinity
-    # A bound that says nothing (a block never seen, an overflow) must not be -infinity or
-    # NaN: blocks are taken in the order of bounds *above* what was taken before.
+    # An unknown bound (a block never visited, an overflow) must not be -infinity or
+    # NaN: blocks are taken in the order of bounds *above* those taken before.
     if blocks.offset.size == 0:
         low = lists.low[row]
         for block in range(low.size):
@@ -75,7 +75,7 @@ def _bounds(
 
 @kernel(forceinline=True)
 def _n_left(group: int, n_blocks: int, left: Array) -> int:
-    """How many columns of a group have prices that are not blocked; 1 where none has."""
+    """Return how many columns of a group have prices that are not blocked; 1 if ``left`` is empty."""
     if not left.size:
         return 1
     n_left = 0
@@ -88,7 +88,7 @@ def _n_left(group: int, n_blocks: int, left: Array) -> int:
 def _bounds_within(
     row: int, group: int, blocks: Blocks, left: Array, bound: Array, ids: Array, total: int
 ) -> tuple[int, int]:
-    """Append the bounds of a group's blocks to ``total`` others; how many then, and looked at."""
+    """Append the bounds of a group's blocks to ``total`` others; return the new number, and the computed."""
     first, last = group * GROUP, min((group + 1) * GROUP, blocks.n_blocks)
     bound_row(row, blocks, first, last, bound[total:])
     place = total
@@ -105,7 +105,7 @@ def _bounds_within(
 
 @kernel
 def _group_limits(row: int, blocks: Blocks, infinity: float, left: Array, limits: Array) -> int:
-    """Bounds of all groups of blocks; -inf where no column is left that could matter."""
+    """Compute bounds of all groups of blocks; -inf for groups without a relevant column."""
     n_groups = limits.size
     bound_row(row, blocks, blocks.n_blocks, blocks.offset.size, limits)
     for group in range(n_groups):
@@ -129,10 +129,10 @@ def _nearest_groups(
     ids: Array,
     opened: Array,
 ) -> tuple[int, int, float]:
-    """Bounds of the blocks of about ``count`` groups, the nearest with limits above ``beyond``.
+    """Collect the blocks of about ``count`` groups, the nearest with limits above ``beyond``.
 
-    Returns how many blocks, the bounds looked at, and the largest limit taken: infinite when no
-    group is left within the cap.
+    Returns the number of blocks, the number of bounds computed, and the largest limit taken:
+    infinite if no group is left within the cap.
     """
     limits = bound[blocks.n_blocks :]
     n_taken, reached = cheapest_blocks(limits, limits.size, beyond, count, opened)
@@ -148,8 +148,7 @@ def _nearest_groups(
 
 @kernel(forceinline=True)
 def _limit(row: int, k: int, v: Array, infinity: float, lists: Lists) -> float:
-    """A bound of the k-th smallest ``c - v``: by the columns of the row's list, if it is long
-    enough."""
+    """Return an upper bound of the k-th smallest ``c - v`` from the row's list, infinity if that is short."""
     if lists.size[row] < k:
         return infinity
     cap, start = -infinity, lists.start[row]
@@ -162,22 +161,22 @@ def _limit(row: int, k: int, v: Array, infinity: float, lists: Lists) -> float:
 def evaluate_bounded(
     row: int, whole: int, v: Array, open_price: Array, e: Evaluator, lists: Lists, left: Array
 ) -> int:
-    """As ``evaluate``, opening only blocks of columns whose bounds let them matter.
+    """Evaluate a row like ``evaluate``, but open only blocks whose bounds let them matter.
 
     Blocks are opened in the order of their bounds until one lies above the (k+1)-th
     smallest ``c - v`` found so far; the threshold is no larger than the first bound left.
-    Where the present list already limits that value, blocks beyond it are ruled out
-    first; where nothing limits it, blocks of the nearest groups come first. Returns the pairs
-    evaluated; a block's bound counts as one, and so does a group's.
+    If the present list already limits that value, blocks beyond it are excluded first; without
+    a limit, blocks of the nearest groups come first. Returns the pairs evaluated; the bound of a
+    block or a group counts as one.
 
-    left: empty; or (n_blocks,) when some columns have the blocked price for the time being, how
-    many of each block have not. What is seen is no bound for later then.
+    left: empty; or (n_blocks,) the number of unblocked columns of each block, if some columns have
+    the blocked price temporarily. Minima found then are not kept as bounds.
     """
     terms, from_fill, scratch, k = e.terms, e.from_fill, e.scratch, lists.width[row]
     m, infinity, sign = terms.n_columns, terms.infinity, terms.sign
     near, tau, lanes, costs = scratch.near, scratch.tau, scratch.lanes, e.costs
     near_at = address_of(near)
-    # Costs that come as prices need not be copied.
+    # Costs of the price type need no copy.
     raw_at = near_at if costs.plain else address_of(scratch.raw)
     best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
     bound, ids, opened = scratch.bound, scratch.block, scratch.opened
@@ -196,7 +195,7 @@ def evaluate_bounded(
     free_tau, free_cost, free_id = infinity, infinity, -1
     while True:
         if beyond < np.inf:
-            # What lies above the cap is bounded already: by candidates that were given up.
+            # Everything above the cap is bounded already, by candidates that were dropped.
             total, more, beyond = _nearest_groups(
                 row, cap, beyond, n_groups, e.blocks, some, bound, ids, opened
             )
@@ -269,7 +268,7 @@ def evaluate_bounded(
             count *= 2
         if not beyond < np.inf:
             break
-    # Candidates beyond the cap were left out: they are no nearer than the cap.
+    # Candidates beyond the cap were left out: they are not below the cap.
     outside = min(outside, limited)
     store(row, n_best, outside, free_tau, free_cost, free_id, infinity, scratch, lists)
     return pairs
@@ -277,7 +276,7 @@ def evaluate_bounded(
 
 @kernel
 def offset_of(row: int, seed: int, n_columns: int) -> int:
-    """A pseudo-random column to start from, a multiple of a block: a hash of row and seed."""
+    """Return a pseudo-random start column, a multiple of a block: a hash of row and seed."""
     x = np.uint64(row) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
     x ^= x >> np.uint64(29)
     x *= np.uint64(0xBF58476D1CE4E5B9)
@@ -290,7 +289,7 @@ def offset_of(row: int, seed: int, n_columns: int) -> int:
 def evaluate_row(
     row: int, whole: int, v: Array, open_price: Array, e: Evaluator, lists: Lists, left: Array
 ) -> int:
-    """``evaluate_bounded`` where there are bounds, or blocks seen before; else ``evaluate``."""
+    """Call ``evaluate_bounded`` if there are bounds or minima of blocks, else ``evaluate``."""
     seen = lists.low.shape[1] > 0 and lists.theta[row] > -e.terms.infinity
     if e.blocks.offset.size or seen:
         return evaluate_bounded(row, whole, v, open_price, e, lists, left)
@@ -302,11 +301,11 @@ def evaluate_row(
 def renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, most_entries: int) -> int:
     """Evaluate a row, for a search, until its threshold grows.
 
-    Where it does not, the list is full of columns that the search has settled, or of
-    columns that tie at the threshold. The first are left out (``hide``), lest a search that
-    must go far fill lists with all that it has passed; for the others the list is doubled.
-    Returns RENEWED, BAD_ROW_COST, NO_ROOM for a longer list yet, or NO_GROWTH when there
-    will be none; UNFINISHED, to be called again, when the budget is spent between two evaluations.
+    If it does not grow, the list is full of columns that the search has settled, or of columns
+    that tie at the threshold. Settled columns are excluded (``hide``), so that a long search does
+    not fill lists with columns it has passed; for ties the list is doubled.
+    Returns RENEWED, BAD_ROW_COST, NO_ROOM for a longer list at present, or NO_GROWTH if there
+    will be none; UNFINISHED, to be called again, if the budget ends between two evaluations.
     """
     s, counts = f.search, lists.counts
     hidden = f.slack[row] < e.terms.infinity
@@ -354,11 +353,11 @@ def run_evaluations(
     e: Evaluator,
     lists: Lists,
 ) -> int:
-    """Evaluate many rows, each by whichever thread is free; the result is the same.
+    """Evaluate many rows, each on the next free thread; the result does not depend on the thread.
 
-    rows: ID (k,). Row rows[p] is the p-th of ``e.costs`` when ``by_place``, else its own number.
-    e: its scratch has arrays with a leading axis of threads. counts.next_item is the next place to
-    take; returns 0, or 1 with counts.bad_row when a row holds a bad cost.
+    rows: ID (k,). Row rows[p] is the p-th of ``e.costs`` if ``by_place``, else row rows[p].
+    e: its scratch has arrays with a leading axis of threads. counts.next_item is the next index to
+    take. Returns 0, or 1 with counts.bad_row if a row has an invalid cost.
     """
     scratches = e.scratch
     scratch = Scratch(

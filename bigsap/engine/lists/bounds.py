@@ -1,12 +1,12 @@
-"""Lower bounds of ``c - v`` over blocks of columns, without looking at the columns.
+"""Lower bounds of ``c - v`` over blocks of columns, without reading the columns.
 
 A source that is *separable* (see ``sources.base``) gives each column a point of few
 coordinates. Over a block of columns the prices are majorised by an affine function of
 that point, ``v[j] <= offset + slope . y[j]`` (least-squares slope, offset the largest
 residual; it stays valid as prices fall). The smallest ``c - offset - slope . y`` over the
 block's bounding box then has a closed form, coordinate by coordinate, whose error is of
-second order in the size of the box. Subtracting merely the block's largest price would be
-too weak where matched pairs lie far apart: there the slopes of cost and price cancel.
+second order in the size of the box. Subtracting only the block's largest price would be
+too weak if matched pairs lie far apart: there the slopes of cost and price cancel.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from bigsap.engine.core.team import Team
 from bigsap.sources.base import Array, Separable
 from bigsap.sources.convert import read_only
 
-#: Columns per block, and blocks per group of blocks: two levels, so that most blocks are
-#: ruled out without a bound of their own.
+#: Columns per block, and blocks per group: two levels, so that most blocks are excluded without
+#: computing their own bound.
 BLOCK = 128
 GROUP = 16
-#: More coordinates than this, and boxes bound hardly anything (see ``policy.FEW_COORDINATES``).
+#: With more coordinates, boxes are hardly useful as bounds (see ``policy.FEW_COORDINATES``).
 MOST_COORDINATES = 16
 
-#: Points so many times as far from 0 as most are outliers; and where the margin that they ask for
-#: is so many times that of most blocks, these have their own.
+#: A point is an outlier if it is this many times farther from 0 than most; and if its margin is
+#: this many times that of most blocks, the others get margins of their own.
 _FAR, _HEAVY = 100.0, 1000.0
 
 SQUARE, ABSOLUTE, PRODUCT, ROOT, LARGEST = range(5)
@@ -36,13 +36,13 @@ KINDS = {"square": SQUARE, "absolute": ABSOLUTE, "product": PRODUCT, "root": ROO
 
 
 class Blocks(NamedTuple):
-    """Boxes and majorants. Empty arrays when the source has no bounds.
+    """Boxes and majorants. Empty arrays if the source has no bounds.
 
     x: float64 (n_rows, d). low, high: (d, n_all) boxes, of the ``n_blocks`` blocks first, then
     of the groups of GROUP blocks. scale: (d,) of the coordinates. slope: (d, n_all), offset:
-    (n_all,). kind: one of KINDS. margin: float64 (1 + n_all + d,), how much a bound is lowered
-    against rounding: of rows that are far from most in some coordinate; of the others, by block;
-    and how large their coordinates are at most.
+    (n_all,). kind: one of KINDS. margin: float64 (1 + n_all + d,), reductions of a bound against
+    rounding: for outlier rows; for the others, by block; then the largest coordinates of the
+    others.
     """
 
     x: Array
@@ -57,13 +57,13 @@ class Blocks(NamedTuple):
 
 
 def no_blocks() -> Blocks:
-    """Blocks of a source without bounds."""
+    """Return the blocks of a source without bounds."""
     flat, row = np.empty((0, 0)), np.empty(0)
     return Blocks(read_only(flat), flat, flat, read_only(row), flat, row, np.zeros(1), 0, 0)
 
 
 def blocks_of(source: Any) -> Blocks:
-    """The blocks of a separable source, with majorants still to be fitted."""
+    """Return the blocks of a separable source, before their majorants are fitted."""
     if not isinstance(source, Separable):
         return no_blocks()
     terms = source.separable()
@@ -91,7 +91,7 @@ def blocks_of(source: Any) -> Blocks:
 
 
 def separated_columns(source: Separable) -> Array:
-    """The column points (d, m) of a source that has blocks."""
+    """Return the column points (d, m) of a source that has blocks."""
     terms = source.separable()
     return np.empty((0, 0)) if terms is None else terms.y
 
@@ -107,7 +107,7 @@ def fit(blocks: Blocks, y: Array, v: Array, team: Team) -> None:
     limit = usual_size(b.x)
     with np.errstate(over="ignore", invalid="ignore"):
         by_block = _margin(b, reach + limit[:, None], slope, offset)
-    # One far point is no reason to look at all pairs of the others.
+    # A single outlier must not force scans of all pairs of the others.
     heavy = whole > _HEAVY * np.median(by_block)
     b.margin[0] = whole
     b.margin[1 : 1 + offset.size] = by_block if heavy else whole
@@ -115,7 +115,7 @@ def fit(blocks: Blocks, y: Array, v: Array, team: Team) -> None:
 
 
 def _margin(b: Blocks, far: Array, slope: Array, offset: Array) -> Any:
-    """Against the rounding of numbers of these sizes; far, slope: (d,) or (d, blocks)."""
+    """Return the margin against rounding of numbers of these sizes; far, slope: (d,) or (d, blocks)."""
     w = b.scale if far.ndim == 1 else b.scale[:, None]
     if b.kind in (SQUARE, PRODUCT):
         cost = (w * far**2).sum(axis=0)
@@ -129,7 +129,7 @@ def _margin(b: Blocks, far: Array, slope: Array, offset: Array) -> Any:
 
 
 def usual_size(points: Array) -> Array:
-    """(d,): how large coordinates are at most but for a few points far from all others."""
+    """Return (d,) the largest coordinates, ignoring a few outlier points."""
     sizes = np.abs(points)
     place = sizes.shape[0] * 19 // 20
     usual = float(np.partition(sizes.max(axis=1), place)[place])
@@ -142,7 +142,7 @@ def usual_size(points: Array) -> Array:
 def run_fit(
     thread: int, n_threads: int, y: Array, v: Array, slope: Array, offset: Array, kind: int, n_blocks: int
 ) -> int:
-    """Every ``n_threads``-th block and group, so that each thread has its share of both."""
+    """Fit every ``n_threads``-th block and group, so that each thread has its share of both."""
     d, m = y.shape
     normal = np.empty((d, d))
     right = np.empty(d)
@@ -170,7 +170,7 @@ def run_fit(
                     normal[a, b] = 0.0
                     for j in range(start, stop):
                         normal[a, b] += (y[a, j] - mean[a]) * (y[b, j] - mean[b])
-            # A ridge keeps blocks of few distinct points solvable; any slope is valid.
+            # A ridge regularises blocks of few distinct points; any slope is valid.
             ridge = 1e-300
             for a in range(d):
                 ridge += 1e-9 * normal[a, a]
@@ -204,7 +204,7 @@ def run_fit(
 
 @kernel(nrt=True)
 def bound_row(row: int, b: Blocks, first: int, last: int, out: Array) -> None:
-    """out[k] = a lower bound of ``c[row, j] - v[j]`` over the columns of block first + k.
+    """Set out[k] to a lower bound of ``c[row, j] - v[j]`` over the columns of block first + k.
 
     For the blocks (or groups, see ``Blocks``) first to last - 1.
     """

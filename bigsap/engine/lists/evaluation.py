@@ -1,8 +1,8 @@
 """Evaluation of one whole row: its k smallest ``c - v``, without sorting the row.
 
-A panel of the row gives ``c - v`` and the minima of groups of 16 columns; the (k+1)-th
+A panel of the row gives ``c - v`` and the minima of groups of 16 columns. The (k+1)-th
 smallest of those bounds the (k+1)-th smallest of all, so that hardly more than k columns
-are ever looked at one by one.
+are processed individually.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from bigsap.sources.compiled import address_of, call, call_fill
 
 
 class Evaluator(NamedTuple):
-    """How a thread evaluates rows.
+    """Parameters and workspace for the evaluation of rows by a thread.
 
-    costs: where they lie in memory, or, with ``from_fill``, only what reads them. longest: entries
-    of a list that searches can scan. seed: see ``offset_of``.
+    costs: location of the costs in memory or, with ``from_fill``, only functions that read them.
+    longest: entries of a list that searches can scan. seed: see ``offset_of``.
     """
 
     costs: Costs
@@ -40,7 +40,7 @@ class Evaluator(NamedTuple):
 
 @kernel
 def _round_down(x: float, infinity: float) -> np.float32:
-    """A float32 at most x; infinity stays what it is."""
+    """Return a float32 at most x; infinity stays infinity."""
     if x >= infinity:
         return np.float32(np.inf)
     y = min(float(x), 3e38)
@@ -49,7 +49,7 @@ def _round_down(x: float, infinity: float) -> np.float32:
 
 @kernel
 def smallest(values: Array, infinity: float) -> np.float32:
-    """The smallest value, rounded down to float32. Eight minima hide one's latency."""
+    """Return the smallest value, rounded down to float32. Eight running minima hide the latency."""
     a = b = c = d = infinity
     e = f = g = h = infinity
     full = values.size // 8 * 8
@@ -70,13 +70,13 @@ def evaluate(
     """Evaluate one whole row under the prices v into its list of at most its width, k entries.
 
     whole: the address of the row's costs, unless ``from_fill``. open_price: v for free columns, the
-    blocked price for matched ones; the best free column always gets a place.
-    offset: column to start from; ties at the boundary go to the columns met first, so
-    a pseudo-random offset spreads them. Returns the pairs evaluated, -1 on a bad cost (which
-    a row in place may have at any time: whoever owns it may write to it).
+    blocked price for matched ones; the best free column is always in the list.
+    offset: column to start from; ties at the boundary go to the first columns visited, so
+    a pseudo-random offset spreads them. Returns the pairs evaluated, -1 on an invalid cost
+    (possible at any time for a row in place, since its owner may write to it).
 
     The (k+1)-th smallest of the groups' minima bounds the (k+1)-th smallest of all, so
-    that hardly more than k candidates are ever looked at one by one. O(n_columns).
+    that hardly more than k candidates are processed individually. O(n_columns).
     """
     terms, from_fill, scratch, k = e.terms, e.from_fill, e.scratch, lists.width[row]
     m = terms.n_columns
@@ -97,8 +97,8 @@ def evaluate(
     cap = infinity
     outside = infinity
     free_tau, free_cost, free_id = infinity, infinity, -1
-    # A row of one panel is gone through as it is, and only its candidates are gathered
-    # from the offset on.
+    # A row of one panel is read from column 0, and only its candidates are gathered from the
+    # offset on.
     following, turn = (0, offset) if m <= PANEL else (offset, 0)
     left = m
     while left > 0:
@@ -156,7 +156,7 @@ def evaluate(
             for j in range(lane, width, LANES):
                 if tau[at + j] == smallest_free and open_price[column + j] == v[column + j]:
                     free_tau, free_id = smallest_free, column + j
-                    # One place beyond the candidates there is always room.
+                    # There is always room for one entry beyond the candidates.
                     best_id[n_best] = free_id
                     if not copied(origin, n_best, n_best + 1, reference, costs, terms, scratch):
                         return -1
@@ -205,7 +205,7 @@ def store(
 ) -> None:
     """Write the k best candidates, k its width, as the row's list and set its threshold.
 
-    outside: a lower bound on ``c - v`` of all columns that are no candidates.
+    outside: a lower bound on ``c - v`` of all columns that are not candidates.
     """
     best_tau, best_cost, best_id = scratch.best_tau, scratch.best_cost, scratch.best_id
     lanes, k = scratch.lanes, lists.width[row]

@@ -1,4 +1,4 @@
-"""Matchings to begin with, read off lists that were just evaluated under the present prices."""
+"""Initial matchings from lists just evaluated under the present prices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bigsap.sources.base import Array
 
 
 class Entries(NamedTuple):
-    """What is looked at of ``Lists``."""
+    """The arrays of ``Lists`` that initial matchings use."""
 
     ids: Array
     costs: Array
@@ -18,7 +18,7 @@ class Entries(NamedTuple):
 
 
 class FirstPairs(NamedTuple):
-    """A matching, FREE where there is none, and the costs of its pairs by row."""
+    """A matching, FREE if unmatched, and the costs of its pairs by row."""
 
     column_of_row: Array
     row_of_column: Array
@@ -29,10 +29,10 @@ class FirstPairs(NamedTuple):
 def keep_tight(
     lists: Entries, v: Array, wanted: Array, excess: Array, pairs: FirstPairs, infinity: float
 ) -> None:
-    """Match rows to their old columns where these are in the list and nearly its best.
+    """Match rows to their old columns if these are in the list and nearly its best.
 
-    wanted: (n_rows,) old columns, negative = none, no column twice. excess: P (n_rows,) how
-    far above the smallest ``c - v`` a pair may lie. O(entries).
+    wanted: (n_rows,) old columns, negative = none, no column twice. excess: P (n_rows,) allowed
+    distance of a pair above the smallest ``c - v``. O(entries).
     """
     for row in range(lists.start.size):
         wish = wanted[row]
@@ -55,8 +55,10 @@ def keep_tight(
 def pick_tight(
     lists: Entries, v: Array, order: Array, excess: Array, pairs: FirstPairs, infinity: float
 ) -> None:
-    """Match open rows, in order, to the best of the free columns whose ``c - v`` is at most
-    ``excess[row]`` above the row's smallest. O(entries)."""
+    """Match open rows, in order, to their best free column if it is nearly tight.
+
+    Its ``c - v`` may be at most ``excess[row]`` above the row's smallest. O(entries).
+    """
     for p in range(order.size):
         row = order[p]
         if pairs.column_of_row[row] != -1:

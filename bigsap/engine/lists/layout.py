@@ -1,12 +1,12 @@
 """Compressed rows: each row as its k best columns and one threshold.
 
-Prices only fall. So if row i was evaluated at some time and the list L of its k best
-columns was kept with theta, the smallest ``c - v`` outside L at that time, then ever
-after ``c[i,j] - v[j] >= theta`` for every j outside L. The list and the threshold
-stand in for the row until a search reaches the threshold; then the row is evaluated
-anew. The method is exact at every moment.
+Prices only fall. If row i was evaluated at some time, and the list L of its k best columns
+was kept with theta, the smallest ``c - v`` outside L at that time, then from then on
+``c[i,j] - v[j] >= theta`` for every j outside L. The list and the threshold represent the row
+until a search reaches the threshold. Then the row is evaluated again. The method is exact
+at every moment.
 
-This module holds the store; ``evaluation`` and ``opening`` fill it, ``search`` searches.
+This module defines the arrays; ``evaluation`` and ``bounded_evaluation`` fill them, ``search`` searches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bigsap.compile.decorator import kernel
 from bigsap.engine.core.state import LANES
 from bigsap.sources.base import Array
 
-#: Bytes of an entry of a list.
+#: Bytes of a list entry.
 ENTRY_BYTES = 12
 #: Bytes of a price.
 PRICE_BYTES = 8
@@ -25,27 +25,27 @@ PRICE_BYTES = 8
 PANEL = 8192
 #: Columns whose smallest ``c - v`` are kept lane by lane: LANES groups of 16 columns.
 CHUNK = 16 * LANES
-#: Candidates are kept up to this many times k, and a panel, before they are thinned out.
+#: Candidates are kept up to this many times k, plus a panel, before they are reduced.
 _ROOM = 4
 
 
-#: How often a list may be doubled, and once more.
+#: How often a list may be doubled, plus 1.
 FREED_KINDS = 33
 
 
 class ListCounts:
-    """Whole numbers of all rows' lists. Threads that evaluate all add to next_item and pairs."""
+    """Counters of all rows' lists. Threads that evaluate all add to next_item and pairs."""
 
-    pool_used: int  # entries of the pool that belong, or did belong, to some row; <= pool_size
+    pool_used: int  # entries of the pool used by rows now or earlier; <= pool_size
     evaluations: int
     pairs: int
     doubled: int
-    next_item: int  # the place of the next row to be evaluated by a free thread
+    next_item: int  # index of the next row for a free thread
     bad_row: int  # a row with an invalid cost, -1
     pool_size: int  # entries that lists may use; <= pool_limit
-    pool_limit: int  # how large that may become
+    pool_limit: int  # largest allowed pool_size
     refused: int  # how often a list could not be doubled
-    first_width: int  # entries a list starts with
+    first_width: int  # initial entries of a list
 
 
 class Lists(NamedTuple):
@@ -54,14 +54,14 @@ class Lists(NamedTuple):
     ids: int32 (pool,) columns; costs: P (pool,) their signed costs; see ``pool``. Row i owns
     ``start[i] : start[i] + width[i]``, of which the first ``size[i]`` are in use.
     theta: P (n_rows,) no column outside the list has ``c - v`` below it.
-    reference: P (n_rows,) what was subtracted from all costs of the row: its smallest
+    reference: P (n_rows,) subtracted from all costs of the row: its smallest
     cost, so that a row of huge costs does not absorb the prices; 0 for computed rows.
-    low: float32 (n_rows, n_blocks) the smallest ``c - v`` of each block of columns when it
-    was last looked at, rounded down; as prices fall it stays a lower bound. Without
-    columns where it is not kept. order: ID (m,) the column at each place of the blocks;
-    empty: the columns as they are.
-    counts: see ``ListCounts``. freed: int64 (FREED_KINDS,) 1 beyond the first of the places left
-    by lists that were doubled so many times, see ``pool``; 0 where there is none.
+    low: float32 (n_rows, n_blocks) the smallest ``c - v`` of each block of columns at its
+    last visit, rounded down; as prices fall it stays a lower bound. Without
+    columns if not kept. order: ID (m,) the column at each position of the blocks;
+    empty: the natural order.
+    counts: see ``ListCounts``. freed: int64 (FREED_KINDS,) 1 plus the first of the places left
+    by lists that were doubled that often, see ``pool``; 0 if there is none.
     """
 
     ids: Array
@@ -78,14 +78,14 @@ class Lists(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """One thread's room for an evaluation.
+    """One thread's workspace for an evaluation.
 
     raw: uint8, costs of PANEL columns as they are computed. near: P (BLOCK,) costs of a block. tau:
     P (PANEL,) ``c - v``, or of the whole row. free: P (LANES,).
     lanes: P (2 * LANES,), see ``selection.extremes``.
     group_low: P (PANEL / 16,) smallest ``c - v`` of each group.
-    bound: float64 (n_all,), see ``bounds.Blocks``; block: ID (n_blocks,) the blocks that
-    bounds were computed for; opened: ID (n_blocks,) places in them, in order of bound.
+    bound: float64 (n_all,), see ``bounds.Blocks``; block: ID (n_blocks,) the blocks with
+    computed bounds; opened: ID (n_blocks,) indices in them, in order of bound.
     best_tau, best_cost: P (room,), best_id: int32 (room,) candidates.
     """
 
@@ -104,7 +104,7 @@ class Scratch(NamedTuple):
 
 
 def room_for(k: int) -> int:
-    """Candidates a scratch must hold for lists of k entries."""
+    """Return the number of candidates a scratch must hold for lists of k entries."""
     return _ROOM * (k + 1) + CHUNK
 
 
@@ -121,8 +121,9 @@ def run_list_minima(
     out: Array,
     near: Array,
 ) -> int:
-    """out: P (n_rows,) the smallest ``c - v`` of each row's list under the present prices.
-    near: ID (n_rows,) the first column that has it, -1 without one; or empty.
+    """Compute the smallest ``c - v`` of each row's list under the present prices.
+
+    out: P (n_rows,) the minima. near: ID (n_rows,) the first column that has it, -1 without one; or empty.
     """
     n = start.size
     for row in range(n * thread // n_threads, n * (thread + 1) // n_threads):
@@ -152,10 +153,11 @@ def run_greedy(
     lowest: Array,
     near: Array,
 ) -> tuple[float, int]:
-    """Greedy matching on the lists in the given order: its gap, and how many rows got
-    a column. The gap sums ``c - v`` of the pick less the row's smallest; rows whose
+    """Match greedily on the lists in the given order; return the gap and the number of matched rows.
+
+    The gap sums ``c - v`` of the pick minus the row's smallest; rows whose
     whole list is taken count with their threshold. taken: uint8 (n_columns,), zero.
-    lowest, near: see ``run_list_minima``; a row that gets the nearest needs no look at its list.
+    lowest, near: see ``run_list_minima``; if the nearest column is free, the list is not read.
     """
     gap = 0.0
     matched = 0
@@ -186,7 +188,7 @@ def run_greedy(
 def run_transform(
     thread: int, n_threads: int, slots: Array, places: Array, u: Array, sign: float, v: Array
 ) -> int:
-    """``v[j] = min(v[j], sign * slots[places[k], j] - u[k])`` over k, each thread a slab."""
+    """Apply ``v[j] = min(v[j], sign * slots[places[k], j] - u[k])`` over k, each thread a slab."""
     m = v.size
     start, stop = m * thread // n_threads, m * (thread + 1) // n_threads
     for k in range(places.size):

@@ -1,8 +1,8 @@
-"""The engine for compressed rows: matching, phases and searches over the lists.
+"""Engine for compressed rows: matching, phases and searches over the lists.
 
-A search evaluates the rows it needs by itself where kernels can read them. Where rows come
-through Python, roots are set aside whose searches need a fresh row, and all rows
-asked for are then read together, in order.
+If kernels can read the rows, a search evaluates those it needs itself. If rows come through
+Python, roots whose searches need a fresh row are set aside, and all requested rows are then
+read together, in order.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from bigsap.sources.base import Array, Crewed
 from bigsap.sources.offloadable import Beside
 
 _SLICE_SECONDS = 0.1
-#: Of a slice of searches: entries gone through, and pairs evaluated, each of which may be dear.
+#: Of the first slice of searches: entries processed and pairs evaluated. A pair may be expensive.
 _FIRST_ENTRIES, _FIRST_PAIRS = 1 << 18, 1 << 14
 _LEAST_WORK, _MOST_WORK = 1 << 10, 1 << 40
-#: So many slices more has a search in whose midst the solve is stopped.
+#: Additional slices for a search in progress when the solve is stopped.
 _PATIENCE_SLICES = 2
-#: Rows through Python are read this many at a time, at most: the more, the fewer readings;
-#: but each search that waits for one is begun again after it.
+#: Limit of rows read through Python at a time: more rows mean fewer reads, but each search that
+#: waits for one starts again after it.
 MOST_REQUESTS = 32
-#: Majorants are fitted anew after as many evaluations in searches as this share of the rows.
+#: Majorants are fitted again after evaluations in searches of this share of the rows.
 _FIT_SHARE = 16
 _FIT_LEAST = 512
-#: Scans for which a search that waits goes on, for the rows it may ask for next.
+#: Scans for which a waiting search continues, to request rows it may need next.
 _GATHER = 32
 
 
@@ -65,18 +65,18 @@ class ListEngine(ListStore):
         self.frontier = F.frontier(n, m, self.k, price)
         self.slice_seconds = _SLICE_SECONDS
         self._most_entries, self._most_pairs = _FIRST_ENTRIES, _FIRST_PAIRS
-        #: What has ended the solve in the midst of a search, to be raised at the next tick.
+        #: Exceptions that end the solve, raised within a search; to be raised again at the next tick.
         self._left: list[BaseException] = []
-        #: See ``Rules``: worth while where rows are not evaluated one by one.
+        #: See ``Rules``: useful if rows are not evaluated one by one.
         self.gather = 0 if self.immediate else _GATHER
-        #: The rows that this round of the phase's searches is about, empty before the first; and
-        #: how many the phase visits.
+        #: The roots of this round of searches, empty before the first; and the number of rows of the
+        #: phase.
         self.roots = np.empty(0, S.ID)
         self._visited = 0
 
-    #: The prices that workers elsewhere have, where these evaluate rows.
+    #: The prices that workers have, if these evaluate rows.
     _sent: SentPrices | None = None
-    #: Workers for rows that kernels here can read too.
+    #: Workers for rows that kernels here can also read.
     beside: Beside | None = None
 
     def go_through(self, wave: Wave) -> None:
@@ -91,7 +91,7 @@ class ListEngine(ListStore):
             self._tick()
 
     def _share(self, wave: Wave, beside: Beside) -> None:
-        """Begin here; hand over what is left as soon as that pays."""
+        """Start here; hand over the remaining rows as soon as that pays."""
         clock = time.perf_counter()
 
         def pays() -> bool:
@@ -118,11 +118,12 @@ class ListEngine(ListStore):
         wave.rows, wave.before = rows, before
         self._tick()
 
-    #: Pairs evaluated from which on ``ListsExhausted`` is raised; None for no such limit.
+    #: Pairs evaluated at which ``ListsExhausted`` is raised; None for no limit.
     most_pairs: int | None = None
 
-    #: Whether that is only beside scans: an evaluation takes about as long as ``policy.EVALUATION_SCANS``
-    #: scans of the whole row, of which the search would take as many as of lists.
+    #: Whether the limit applies only if evaluations have cost more than scans of whole rows would have:
+    #: an evaluation takes about as long as ``policy.EVALUATION_SCANS`` scans of the whole row, and a
+    #: search would scan as many whole rows as it scans lists.
     weighed = False
 
     def judge_pairs(self) -> None:
@@ -145,7 +146,7 @@ class ListEngine(ListStore):
             self.frontier = self.frontier._replace(reached=np.zeros(n_entries, self.price))
 
     def set_reach(self) -> None:
-        """How far below the real columns the virtual ones (n > m) start; see ``Engine``."""
+        """Set how far below the real columns the virtual ones (n > m) start; see ``Engine``."""
         if not self.group.size:
             return
         m = self.terms.n_columns
@@ -160,11 +161,11 @@ class ListEngine(ListStore):
             self.group_reach = self.price.type(min(reach, 1e300))
 
     def row_duals(self) -> Array:
-        """P (n_rows,) u of each row under the present prices and matching: at the end of a phase
-        with epsilon 0 each row's smallest ``c - v``, of virtual columns too.
+        """Return P (n_rows,) u of each row under the present prices and matching.
 
-        A list alone may not tell it: one that was made in the midst of a search leaves out what
-        that has settled, the row's own column mostly, whose ``c - v`` is the smallest.
+        At the end of a phase with epsilon 0 it is each row's smallest ``c - v``, over virtual columns
+        too. A list alone may lack it: one made during a search excludes the columns settled by then,
+        usually including the row's own column, whose ``c - v`` is the smallest.
         """
         u = self.list_minima()
         column, group_price = self.column_of_row, self.frontier.at.group_price
@@ -173,10 +174,10 @@ class ListEngine(ListStore):
         return np.minimum(u, matched, out=u, where=column != S.FREE)
 
     def begin_phase(self, below: float | None = None) -> None:
-        """Empty the matching; every column is free.
+        """Clear the matching; every column is free.
 
-        below: the virtual columns (n > m) begin so far below the price at which they are
-        as good as real ones for the rows that must have them; None: see ``open_group``.
+        below: how far below their balanced price the virtual columns (n > m) start. At that price they
+        are as good as real ones for the rows that must have them. None: see ``open_group``.
         """
         self.column_of_row[:] = S.FREE
         self.row_of_column[:] = S.FREE
@@ -192,7 +193,7 @@ class ListEngine(ListStore):
         self.open_group(None if below is None else self.parting_price(below))
 
     def lower_to_cap(self, free: Array) -> None:
-        """Virtual rows: no price above that of the columns they hold, the dearest free ones.
+        """Cap all prices at those of the virtual rows' columns, the most expensive free ones.
 
         free: prices of the columns that may be free. Only lowers prices.
         """
@@ -200,14 +201,18 @@ class ListEngine(ListStore):
         np.minimum(self.v, np.partition(free, place)[place], out=self.v)
 
     def hold_at_cap(self) -> None:
-        """Begin a phase: the virtual rows hold free columns at the largest price. Matched
-        ones there are freed as far as they need them."""
+        """Start a phase: the virtual rows hold free columns at the largest price.
+
+        Matched columns at that price are freed if they are needed.
+        """
         at = self.frontier.at
         at.cap, at.surplus = hold_at_cap(self.v, self.column_of_row, self.row_of_column, self.n_virtual)
 
     def parting_price(self, below: float) -> Any:
-        """What parts the rows that virtual columns have room for from the others, as far as
-        lists tell, less ``below``; None where they do not."""
+        """Return the price that separates rows for virtual columns from the others, minus ``below``.
+
+        Virtual columns have room for the former. None if the lists do not show that price.
+        """
         place = self.v.size - 1
         if not self.group.size:
             return None
@@ -215,8 +220,10 @@ class ListEngine(ListStore):
         return None if low >= self.infinity else -low - self.price.type(below)
 
     def open_group(self, price: Any = None, rows: Array | None = None) -> None:
-        """The virtual columns, at this price and held by these rows; by default by none and
-        so cheap that the real columns fill up first."""
+        """Set the price of the virtual columns and the rows that hold them.
+
+        By default no rows, and a price so low that the real columns fill up first.
+        """
         self.group[:] = S.FREE
         at = self.frontier.at
         at.group_size = 0
@@ -234,13 +241,13 @@ class ListEngine(ListStore):
 
     #: See ``Engine.group_reach``.
     group_reach: Any = 0
-    #: Rows matched before the phase at hand.
+    #: Rows matched before the current phase.
     n_kept = 0
 
     def phase(self, order: Array, *, backward: bool, epsilon: float, postpone: float) -> bool:
-        """Match all rows of ``order``; False when one of them cannot be matched.
+        """Match all rows of ``order``; return False if one of them cannot be matched.
 
-        Goes on where a phase was left that ``begin_phase`` began.
+        Continues an interrupted phase that ``begin_phase`` started.
         """
         refuse_wild(self.v, self.infinity)
         if backward:
@@ -249,7 +256,7 @@ class ListEngine(ListStore):
         at = self.frontier.at
         while True:
             if not self.roots.size:
-                # Some may be matched: before a restart.
+                # Some may be matched, from before a restart.
                 self.roots = order[self.column_of_row[order] == S.FREE]
                 if not self.roots.size:
                     return True
@@ -259,7 +266,7 @@ class ListEngine(ListStore):
             else:
                 if not self._drive(epsilon, postpone):
                     return False
-                # A row that only Python can read was missing for some searches.
+                # Some searches need a row that only Python can read.
                 self.evaluate(self.frontier.requests[: at.n_requests], widen=True)
             self.judge_pairs()
             self.torn = True
@@ -273,7 +280,7 @@ class ListEngine(ListStore):
         return self.frontier.abandoned[: self.frontier.at.n_abandoned]
 
     def _drive(self, epsilon: float, postpone: float) -> bool:
-        """Search from the roots that are ahead; False when one cannot be matched."""
+        """Search from the remaining roots; return False if one cannot be matched."""
         while True:
             status = self._search(epsilon, postpone)
             if status == S.POOL_FULL:
@@ -281,8 +288,8 @@ class ListEngine(ListStore):
             elif status == S.INVALID:
                 self.complain(int(self.frontier.at.root))
             elif status == S.REFIT:
-                # By counts, never by the clock: any number of threads hands over here. Before any
-                # checkpoint: a resumed solve fits at the same moments.
+                # By counts, never by the clock, so that any number of threads hands over here. Before any
+                # checkpoint, so that a resumed solve fits at the same moments.
                 self.judge_pairs()
                 self.fit_bounds()
             elif status != S.YIELD:
@@ -290,11 +297,11 @@ class ListEngine(ListStore):
             self._tick()
 
     def _search(self, epsilon: float, postpone: float) -> int:
-        """A slice of searches, and the rest of the last of them, in slices of its own: in its
-        midst the clock is looked at, but nothing is saved.
+        """Run a slice of searches, and the rest of the last search in slices of its own.
 
-        After a stop in its midst it has some slices more: at its end a resumed solve goes on as if
-        nothing had been. Else it is given up.
+        Within a search the clock is checked, but nothing is saved. After a stop within a search, the
+        search gets some more slices: at its end a resumed solve continues unchanged. Otherwise it is
+        abandoned.
         """
         args = self._search_arguments(epsilon, postpone)
         status, search, patience = int(S.YIELD), self.frontier.search, _PATIENCE_SLICES
@@ -315,26 +322,26 @@ class ListEngine(ListStore):
                         self._give_up(args)
                         break
                     patience -= 1
-                # The same rules, or else majorants would be fitted at other moments.
+                # The same rules, so that majorants are fitted at the same moments.
                 pace = {"most_entries": self._most_entries, "most_pairs": self._most_pairs}
                 args = (*args[:-1], args[-1]._replace(**pace))
             if raised is None:
                 return status
             if status not in (S.REFIT, S.PAUSE):
                 raise raised
-            self._left.append(raised)  # to be raised once what is due has been done
+            self._left.append(raised)  # raised after the pending work
             return status
         finally:
-            del raised  # a frame that holds its own error waits for the collector, with all it has
+            del raised  # breaks the cycle frame -> error -> traceback -> frame
 
     def _give_up(self, args: tuple[Any, ...]) -> None:
-        """Leave the search that is under way, with nothing changed but lists."""
+        """Abandon the search in progress; only lists have changed."""
         self.frontier.at.stop = 1
         run_searches(*args)
         self.frontier.at.stop = 0
 
     def _slice(self, args: tuple[Any, ...]) -> int:
-        """One call of the kernel; how much the next one does follows from what it took."""
+        """Call the kernel once; set the next call's budget from the time it took."""
         before, started = self.pairs_evaluated, time.perf_counter()
         status = run_searches(*args)
         if status == S.YIELD:
@@ -342,7 +349,7 @@ class ListEngine(ListStore):
         return status
 
     def _pace(self, seconds: float, n_pairs: int) -> None:
-        """Budgets of the next slice, after one that has ended by its own."""
+        """Set the budgets of the next slice, after one that has used up its own."""
         faster = min(4.0, max(0.05, self.slice_seconds / max(seconds, 1e-6)))
 
         def paced(budget: int) -> int:
@@ -374,15 +381,17 @@ class ListEngine(ListStore):
         return self.roots, pairs, self.frontier, self.lists, evaluator, rules
 
     def _next_fit(self) -> int:
-        """The number of evaluations at which majorants are fitted anew: they loosen as prices
-        fall, most where searches are long. At multiples, so that nothing needs to be kept."""
+        """Return the number of evaluations at which majorants are fitted again.
+
+        They loosen as prices fall, most if searches are long. At multiples, so that no state is needed.
+        """
         if not self.immediate or not (self.blocks.offset.size or self.most_pairs is not None):
             return np.iinfo(np.int64).max
         step = max(_FIT_LEAST, self.column_of_row.size // _FIT_SHARE)
         return int((self.lists.counts.evaluations // step + 1) * step)
 
     def tree(self) -> Array:
-        """Rows of the last, failed search: together they may use too few columns."""
+        """Return the rows of the last, failed search: together they can use too few columns."""
         f = self.frontier
         settled = f.settled[: f.at.n_settled]
         members = self.group[self.group >= 0]

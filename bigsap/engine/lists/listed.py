@@ -1,4 +1,4 @@
-"""What lists hold of the costs of assigned pairs, where rows were read from Python."""
+"""Costs of assigned pairs restored from lists, for rows read from Python."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from bigsap.sources.base import Array
 class Listed:
     """Costs in lists of rows that were read from Python.
 
-    Lists hold costs less their row's reference, which rounds. Hardly ever two costs of the
-    source's dtype lead to the same entry; these entries are noted as they come.
+    Lists hold costs minus their row's reference, which rounds. Two costs of the source's dtype
+    hardly ever lead to the same entry; the costs of such entries are recorded.
     """
 
     def __init__(self, dtype: np.dtype[Any], sign: int) -> None:
@@ -22,12 +22,14 @@ class Listed:
         self._noted: dict[int, tuple[Array, Array]] = {}
 
     def see(self, rows: Array, slots: Array, lists: Lists) -> None:
-        """``rows`` were evaluated from ``slots``, (k, m). O(entries)."""
+        """Record the ambiguous entries of ``rows``, evaluated from ``slots``, (k, m). O(entries)."""
         self.note(rows, *self.doubtful(rows, slots, lists))
 
     def doubtful(self, rows: Array, slots: Array, lists: Lists) -> tuple[Array, Array, Array]:
-        """The entries of which other costs could be the origin: places in ``rows``, columns,
-        costs."""
+        """Return the ambiguous entries, which other costs could also produce.
+
+        Returns indices in ``rows``, columns, costs.
+        """
         if self._dtype.kind != "f":
             return np.empty(0, np.intp), np.empty(0, np.int32), np.empty(0, self._dtype)
         size = lists.size[rows].astype(np.intp)
@@ -40,19 +42,19 @@ class Listed:
         return owner, columns, slots[owner, columns]
 
     def note(self, rows: Array, owner: Array, columns: Array, costs: Array) -> None:
-        """Take note of what is ``doubtful`` of these rows."""
+        """Record the ``doubtful`` entries of these rows."""
         if not owner.size:
             return
         cuts = np.flatnonzero(np.diff(owner)) + 1
         parts = (np.split(part, cuts) for part in (owner, columns, costs))
         for some, ids, values in zip(*parts, strict=True):
             row = int(rows[some[0]])
-            # A pair may be that of an earlier evaluation.
+            # A pair may come from an earlier evaluation.
             old = self._noted.get(row, (ids[:0], values[:0]))
             self._noted[row] = np.concatenate((old[0], ids)), np.concatenate((old[1], values))
 
     def costs(self, column_of_row: Array, match_cost: Array, reference: Array) -> tuple[Array, Array]:
-        """As ``Held.costs``, of a matching whose entries of lists are ``match_cost``. O(n)."""
+        """Return costs like ``Held.costs``, of a matching with the list entries ``match_cost``. O(n)."""
         costs, known = self._restored(match_cost, reference)
         wanted = column_of_row >= 0
         for row in np.flatnonzero(wanted & ~known).tolist():
@@ -63,7 +65,7 @@ class Listed:
         return np.where(wanted, costs, self._dtype.type(0)), wanted & known
 
     def _restored(self, entries: Array, reference: Array) -> tuple[Array, Array]:
-        """The costs that led to these entries, and of which no others can have."""
+        """Return the costs that produced these entries, and which of them are unique."""
         with np.errstate(over="ignore", invalid="ignore"):
             costs = (self._sign * (entries + reference)).astype(self._dtype)
             if self._dtype.kind != "f":
@@ -75,5 +77,5 @@ class Listed:
         return costs, known
 
     def _entry(self, costs: Array, reference: Array) -> Array:
-        """What lists hold of these costs."""
+        """Return the list entries of these costs."""
         return self._sign * costs.astype(reference.dtype) - reference

@@ -1,11 +1,10 @@
-"""Rows evaluated in the middle of a search without the columns that it has settled.
+"""Evaluation of rows during a search without the columns that it has settled.
 
-A search that must go far, to another cluster of points say, settles all columns near its
-rows. Prices stand still until it ends, so that the k best columns of such a row are settled
-ones, and to see past them its list would have to hold them all. Instead the row is
-evaluated as if they had the blocked price. Its list and threshold then speak of the other
-columns only; the *slack* noted before says what the settled ones allow of the threshold
-when the search has ended.
+A long search, say to another cluster of points, settles all columns near its rows. Prices do not
+change until it ends, so the k best columns of such a row are settled ones. To reach others, its
+list would have to hold them all. Instead the row is evaluated as if they had the blocked price. Its
+list and threshold then describe only the other columns. The *slack*, recorded before, bounds the
+settled ones: it gives the valid threshold when the search has ended.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from bigsap.engine.lists.layout import Lists
 from bigsap.engine.lists.workspace import Frontier
 from bigsap.sources.base import Array
 
-#: Roundings between a slack and the ``c - v`` that it bounds, with room.
+#: Bound on the roundings between a slack and the ``c - v`` it bounds.
 _ROUNDINGS = 16
 
 
 @kernel
 def leave_out(column: int, label: float, blocked: float, f: Frontier) -> None:
-    """Show a settled column no more to the evaluations of this search."""
+    """Exclude a settled column from this search's evaluations."""
     f.shown[column] = blocked
     f.label_of[column] = label
     f.left[column // BLOCK] -= 1
@@ -31,13 +30,13 @@ def leave_out(column: int, label: float, blocked: float, f: Frontier) -> None:
 
 @kernel
 def hide(row: int, v: Array, terms: Terms, f: Frontier, lists: Lists) -> bool:
-    """Note that the row is about to be evaluated without the settled columns.
+    """Record that the row will be evaluated without the settled columns.
 
-    False, nothing noted, where less than half of its list is settled, as when columns tie
-    at the threshold; never for a row noted before.
+    Returns False and records nothing if less than half of its list is settled, as when columns tie
+    at the threshold; but a row recorded before always returns True.
 
-    Afterwards ``slack[row] <= (c - v) - label`` for every settled column: by the list for
-    those in it, by the threshold for the rest, from before for those left out before.
+    Afterwards ``slack[row] <= (c - v) - label`` for every settled column: by the list for those
+    in it, by the threshold for the rest, and by the earlier slack for those excluded before.
     """
     at, dist, shown, blocked = f.at, f.dist, f.shown, terms.blocked
     start, size = lists.start[row], lists.size[row]
@@ -71,11 +70,11 @@ def hide(row: int, v: Array, terms: Terms, f: Frontier, lists: Lists) -> bool:
 def reveal(
     n_settled: int, label: float, infinity: float, unit: float, v: Array, f: Frontier, lists: Lists
 ) -> None:
-    """Make the thresholds of the rows of ``hide`` speak of all columns again.
+    """Make the thresholds of the rows of ``hide`` valid for all columns again.
 
-    To be called before the prices of the settled columns fall to ``v - (label - theirs)``
+    Call it before the prices of the settled columns fall to ``v - (label - theirs)``
     or lower, when ``c - v`` of each is at least its row's slack + label. unit: the
-    rounding of P, 0 where its sums are exact.
+    rounding of P, 0 if its sums are exact.
     """
     at = f.at
     largest = abs(label)
@@ -93,7 +92,7 @@ def reveal(
 
 @kernel
 def smallest_label(n_settled: int, f: Frontier) -> float:
-    """Of the settled columns; with it ``reveal`` is right where no price falls at all."""
+    """Return the smallest label of the settled columns: ``reveal`` needs it if no price falls."""
     label = f.settled_dist[0]
     for k in range(1, n_settled):
         label = min(label, f.settled_dist[k])

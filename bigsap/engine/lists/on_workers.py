@@ -1,8 +1,8 @@
-"""Lists of rows that workers of a cluster evaluate: what goes there, what comes back.
+"""Evaluation of lists on the workers of a cluster, and the data exchanged with them.
 
-A list is made by the same kernel there as here, from the row's costs, the prices of the moment and
-the little that the store knows of the row: so it has the same bits. Each worker is sent the prices
-once, and then what changed (``sources.cluster.sharing``).
+The worker runs the same kernel on the row's costs, the current prices and the little that the store
+knows of the row, so the list has the same bits. Each worker receives the prices once, and then
+only changes (``sources.cluster.sharing``).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from bigsap.progress import Monitor
 from bigsap.sources.base import Array, Crewed
 from bigsap.sources.offloadable import read_by_kernels
 
-#: int64: pairs looked at, first bad row's place or -1, entries noted.
+#: int64: pairs evaluated, index of the first invalid row or -1, entries recorded.
 _HEAD = 3
-#: Minima of blocks are kept for all rows at once: up to so many bytes on a worker.
+#: Limit in bytes of the block minima of all rows on a worker.
 _MINIMA_BYTES = 64 << 20
-#: Up to so many columns their numbers take two bytes.
+#: Limit of columns up to which their numbers take two bytes.
 _SHORT_IDS = 1 << 16
 
 
 class SentPrices:
-    """The prices that workers have: their bits, and a bit for each column that is taken.
+    """The prices that workers have: their bits, and a bit for each matched column.
 
     open_price is the price of a free column and blocked for the others.
     """
@@ -42,7 +42,7 @@ class SentPrices:
         self.shared: Any = None
 
     def of(self, v: Array, open_price: Array) -> Any:
-        """The prices of the moment, as ``Crewed.share`` gives them."""
+        """Return the present prices, in the form of ``Crewed.share``."""
         taken = open_price != v
         if not (open_price[taken] == self._blocked).all():
             raise AssertionError("a taken column's open price is the blocked one")
@@ -57,9 +57,9 @@ class SentPrices:
 
 
 def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable[[], None]) -> None:
-    """Have the rows of a wave that are still ahead evaluated, in whatever order they come.
+    """Have the remaining rows of a wave evaluated by workers, in any order.
 
-    tick: called many times a second, whenever the wave is fit for a checkpoint.
+    tick: called many times a second, whenever the wave is consistent for a checkpoint.
     """
     source, lists, price = sent.source, store.lists, store.price
     shared = sent.of(store.v, store.open_price)
@@ -79,7 +79,7 @@ def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable
         return making, opening, _told(lists.width[some], lists.reference[some], never)
 
     def done_first() -> None:
-        """What a checkpoint keeps: the rows that are done come first."""
+        """Reorder for a checkpoint: finished rows come first."""
         order = np.concatenate([np.flatnonzero(finished), np.flatnonzero(~finished)])
         wave.rows = rows[order]
         wave.before = before[order] if before.size else before
@@ -110,9 +110,11 @@ def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable
 
 
 def put_off(store: ListStore, wave: Wave) -> int:
-    """Put those rows of the wave last that workers can evaluate as well as kernels here; where
-    they begin. What earlier lists and minima tell of a row is not sent: only whole rows, or rows
-    that were never evaluated, are made alike."""
+    """Move the rows for workers to the end of the wave; return their first index.
+
+    Earlier lists and minima are not sent: only whole rows, or rows never evaluated before, give the
+    same result there as with kernels here.
+    """
     done = wave.done[0]
     if not store.blocks.offset.size and not store.lists.low.shape[1]:
         return done
@@ -127,8 +129,11 @@ def put_off(store: ListStore, wave: Wave) -> int:
 
 
 def _opening(store: ListStore) -> tuple[Array, ...]:
-    """What opens rows of compiled costs or of a matrix: the bounds' fit, or the order of the
-    columns whose minima are kept; empty for whole rows."""
+    """Return the data that workers need for blocks of columns.
+
+    The fit of the bounds for compiled costs, the order of the columns whose minima are kept for a
+    matrix; empty for whole rows.
+    """
     blocks = store.blocks
     if blocks.offset.size:
         return blocks.slope, blocks.offset, blocks.margin
@@ -136,7 +141,7 @@ def _opening(store: ListStore) -> tuple[Array, ...]:
 
 
 def _put(store: ListStore, rows: Array, body: Array) -> None:
-    """Write a block's lists where the store has room for them."""
+    """Write a block's lists into the store's pool."""
     lists, price = store.lists, store.price
     n_rows = rows.size
     pairs, bad, n_noted = body[: 8 * _HEAD].view(np.int64).tolist()
@@ -171,13 +176,15 @@ def _put(store: ListStore, rows: Array, body: Array) -> None:
 
 
 def _id_type(store: ListStore) -> Any:
-    """How columns' numbers travel."""
+    """Return the dtype in which column numbers are sent."""
     return np.uint16 if store.v.size <= _SHORT_IDS else np.int32
 
 
 def _told(width: Array, reference: Array, fresh: Array) -> Array:
-    """uint8: of each row what is subtracted from its costs, whether it was never evaluated, and
-    the room of its list (int32; once, if all are the same)."""
+    """Encode each row's reference, whether it was never evaluated, and its list width, as uint8.
+
+    Widths are int32; a single one if all are equal.
+    """
     if (width == width[0]).all():
         width = width[:1]
     parts = reference.view(np.uint8), np.packbits(fresh), width.astype(np.int32).view(np.uint8)
@@ -185,7 +192,7 @@ def _told(width: Array, reference: Array, fresh: Array) -> Array:
 
 
 def _heard(told: Array, n_rows: int, price: Any) -> tuple[Array, Array, Array]:
-    """width, reference and fresh of ``_told``, (n_rows,) each."""
+    """Decode ``_told``: width, reference and fresh, (n_rows,) each."""
     first = n_rows * price.itemsize
     second = first + -(-n_rows // 8)
     fresh = np.unpackbits(told[first:second], count=n_rows).astype(bool)
@@ -197,7 +204,7 @@ def _heard(told: Array, n_rows: int, price: Any) -> tuple[Array, Array, Array]:
 
 
 class Making(NamedTuple):
-    """How lists are made: the price type, their length, and whether ``Listed`` notes costs."""
+    """Parameters of lists: the price type, their length, and whether ``Listed`` records costs."""
 
     price: str
     k: int
@@ -207,7 +214,7 @@ class Making(NamedTuple):
 
 
 class _Bench(NamedTuple):
-    """What one thread of a worker evaluates with."""
+    """Workspace of one thread of a worker."""
 
     store: ListStore
     listed: Listed
@@ -216,7 +223,7 @@ class _Bench(NamedTuple):
 def lists_of(
     built: Any, shared: Array, rows: Array, making: Making, opening: tuple[Array, ...], told: Array
 ) -> list[Array]:
-    """Task: the lists of ``rows`` under the shared prices, see ``SentPrices``.
+    """Evaluate, as a task on a worker, the lists of ``rows`` under the shared prices, see ``SentPrices``.
 
     opening: see ``_opening``. told: see ``_told``.
     """
@@ -273,10 +280,10 @@ def lists_of(
 
 def _bench(built: Any, making: Making) -> _Bench:
     source, price = built.source, np.dtype(making.price)
-    # What kernels can read is read by them, as where the solve runs: the bits are those.
+    # Read by kernels if they can, as in the solving process, to get the same bits.
     problem = Problem(source if read_by_kernels(source) else built.rows, making.maximize)
     store = ListStore(problem, Team(1), Monitor(), price, making.k, making.seed)
-    # Rows' places are those of the block at hand.
+    # Row indices are those of the current block.
     store.lists = store.lists._replace(ids=np.empty(0, np.int32), costs=np.empty(0, price))
     return _Bench(store, Listed(problem.source.dtype, problem.sign))
 

@@ -1,4 +1,4 @@
-"""Orders in which near points are near: the leaves of a k-d tree, one after the other."""
+"""Orders that keep nearby points close together: the leaves of a k-d tree in sequence."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from bigsap.compile.decorator import kernel
 from bigsap.sources.base import Array
 from bigsap.sources.convert import read_only
 
-#: Points of a leaf. Every aligned stretch of LEAF * 2**k consecutive points is a node of the tree.
+#: Points per leaf. Every aligned range of LEAF * 2**k consecutive points is a node of the tree.
 LEAF = 4
-#: Numbers gone through between two looks at the clock.
+#: Numbers processed between two polls.
 _SLICE = 1 << 24
 
 
 def compact_order(points: Array, look: Callable[[], None] | None = None) -> Array:
-    """Order points so that aligned stretches of them fill small boxes.
+    """Order points so that aligned ranges of them fill small boxes.
 
-    points: float64 (n, d), finite. Parts the points along their widest extent until LEAF are
-    left; the left part always has LEAF * 2**k of them, so that a stretch of so many that
-    begins at a multiple of its length is one node. Deterministic. Against the Morton curve,
-    whose stretches jump, this halved the pairs that bounded evaluations open.
-    look: called about every tenth of a second; what it raises comes through.
+    points: float64 (n, d), finite. Splits the points along their widest extent until LEAF are
+    left. The left part always has LEAF * 2**k of them, so that a range of that length at a
+    multiple of its length is one node. Deterministic. Compared with the Morton curve, whose
+    ranges jump, this halved the pairs that bounded evaluations open.
+    look: called about every tenth of a second; its exceptions pass through.
     Returns intp (n,). O(n d log n).
     """
     points = np.ascontiguousarray(points, np.float64)
     n, d = points.shape
     order = np.arange(n, dtype=np.intp)
     if n > LEAF and d:
-        # From all points to a leaf the right parts that wait are at most one a level.
+        # At most one right part per level waits on the stack.
         stack, key = np.empty(128, np.intp), np.empty(n)
         stack[:2], n_stack = (0, n), 2
         while n_stack := _part(read_only(points), order, key, stack, n_stack, _SLICE):
@@ -41,8 +41,10 @@ def compact_order(points: Array, look: Callable[[], None] | None = None) -> Arra
 
 @kernel(nrt=True)
 def _part(points: Array, order: Array, key: Array, stack: Array, n_stack: int, budget: int) -> int:
-    """Part the stretches that wait on the stack, two places each; how many places are left when
-    about ``budget`` numbers have been gone through."""
+    """Split the ranges on the stack, two entries each, within a budget of numbers.
+
+    Returns the number of entries left on the stack.
+    """
     d = points.shape[1]
     while n_stack > 0:
         n_stack -= 2
@@ -76,9 +78,9 @@ def _part(points: Array, order: Array, key: Array, stack: Array, n_stack: int, b
 
 @kernel(nrt=True)
 def _select(key: Array, order: Array, low: int, high: int, place: int) -> None:
-    """Hoare's selection: what belongs before ``place`` among low to high comes to lie there."""
+    """Partition low to high around ``place`` (Hoare's selection)."""
     while low < high:
-        # The median of three against sorted keys; equal keys are swapped, which halves runs.
+        # The median of three handles sorted keys; swapping equal keys halves runs.
         middle = (low + high) // 2
         a, b, c = key[low], key[middle], key[high]
         pivot = max(min(a, b), min(max(a, b), c))

@@ -1,10 +1,9 @@
-"""Where lists lie: a pool that grows without copying, and stops at a limit.
+"""Pool of list entries that grows without copying, up to a limit.
 
-The pool is reserved once, as large as it may become. The operating system gives it
-memory page by page as lists are written, so that growing costs no copy and no second
-pool beside the first. Rows begin with lists of k entries side by side; a row whose list
-has to double takes a place of the next size, one that another row left or the next that was
-never used, and leaves its own. Two neighbours' first places make one of the next size.
+The pool is reserved once, at its maximum size. The operating system provides memory page by page as
+lists are written, so growing needs no copy and no second pool. Initially rows have adjacent lists of
+k entries. A row whose list doubles takes a place of the next size, either freed by another row or
+the next unused one, and frees its own. The first places of two neighbours make one of the next size.
 """
 
 from __future__ import annotations
@@ -21,23 +20,26 @@ from bigsap.engine.lists.reading import Costs
 from bigsap.sources.base import Array
 from bigsap.sources.compiled import address_of, call, call_fill
 
-#: Reserved beyond what the first lists take, without a limit, in their sizes.
+#: Reserved beyond the first lists if there is no limit, in multiples of their size.
 _SPARE = 15
 #: No limit, in entries.
 UNLIMITED = 1 << 62
-#: Entries that are copied between two looks at the clock.
+#: Entries copied between two polls.
 COPIED = 1 << 22
-# What ``widen`` returns.
+# Results of ``widen``.
 WIDENED, NO_ROOM, NO_GROWTH = range(3)
 
 
 class ListsExhausted(Exception):
-    """Whole rows are to be scanned from here on: lists may not grow any more and kernels cannot
-    read the rows that need it, or evaluations have cost more than such scans would."""
+    """Raised to switch to scans of whole rows.
+
+    Lists may not grow and kernels cannot read the rows that need it, or evaluations have cost more
+    than such scans would.
+    """
 
 
 def reserve(least: int, wanted: int, price: np.dtype[Any]) -> tuple[Array, Array]:
-    """Columns and costs of up to ``wanted`` entries, of fewer where the machine refuses."""
+    """Reserve columns and costs of up to ``wanted`` entries, fewer if the system refuses."""
     while True:
         try:
             return np.zeros(wanted, np.int32), np.zeros(wanted, price)
@@ -48,9 +50,9 @@ def reserve(least: int, wanted: int, price: np.dtype[Any]) -> tuple[Array, Array
 
 
 def first_pool(lists: Lists, k: int, share: int | None, n_columns: int) -> Lists:
-    """These lists, still empty, in a pool of their own. share: bytes, None as many as it takes.
+    """Move these lists, still empty, into their own pool. share: bytes, None for no limit.
 
-    Under a limit one whole row has room beyond the lists, see ``write_whole``. The
+    Under a limit there is room for one whole row beyond the lists, see ``write_whole``. The
     shortest lists may exceed a share that is too small for them.
     """
     n, counts = lists.start.size, lists.counts
@@ -68,10 +70,10 @@ def first_pool(lists: Lists, k: int, share: int | None, n_columns: int) -> Lists
 
 
 def moved(lists: Lists, size: int, kept: int, beyond: int, look: Callable[[], None]) -> Lists:
-    """The same lists in another pool of so many entries, with the first ``kept`` of the old one.
+    """Return the same lists in another pool of ``size`` entries, with the first ``kept`` of the old one.
 
-    beyond: columns of a row that has room at the end, see ``first_pool``. What ``look`` raises,
-    about every tenth of a second, leaves the lists where they are.
+    beyond: columns of a row that has room at the end, see ``first_pool``. An exception of ``look``,
+    called about every tenth of a second, leaves the lists where they are.
     """
     ids, costs = reserve(size + beyond, size + beyond, lists.costs.dtype)
     for start in range(0, kept, COPIED):
@@ -84,7 +86,7 @@ def moved(lists: Lists, size: int, kept: int, beyond: int, look: Callable[[], No
 
 
 def pool_bytes(lists: Lists, n_columns: int) -> int:
-    """Bytes that lists and minima have taken so far."""
+    """Return the bytes that lists and minima have taken so far."""
     counts = lists.counts
     whole = n_columns if counts.pool_limit < UNLIMITED else 0
     return ENTRY_BYTES * (int(counts.pool_used) + whole) + lists.low.nbytes
@@ -92,19 +94,19 @@ def pool_bytes(lists: Lists, n_columns: int) -> int:
 
 @kernel(nrt=True)
 def _leave(place: int, kind: int, lists: Lists) -> None:
-    """Note a place that was left. Kind: how often its width was doubled."""
+    """Add a freed place to its chain. kind: how often its width was doubled."""
     freed = lists.freed
-    # Places of a kind are a chain; in ``freed`` and in the chain, 0 is its end.
+    # Places of a kind form a chain; in ``freed`` and in the chain, 0 is the end.
     lists.costs[place] = freed[kind]
     freed[kind] = place + 1
 
 
 @kernel(nrt=True)
 def widen(row: int, n_columns: int, longest: int, lists: Lists) -> int:
-    """Give a row room for twice as many entries; those it has go along.
+    """Move a row and its entries to a place for twice as many.
 
     For a list shorter than n_columns. longest: entries that searches can scan. Returns
-    WIDENED; NO_ROOM, nothing changed, when Python may make some; or NO_GROWTH.
+    WIDENED; NO_ROOM, nothing changed, if Python may enlarge the pool; or NO_GROWTH.
     """
     counts, freed, start = lists.counts, lists.freed, lists.start
     width, old = lists.width[row], start[row]
@@ -142,7 +144,7 @@ def widen(row: int, n_columns: int, longest: int, lists: Lists) -> int:
 
 @kernel(nrt=True)
 def write_whole(row: int, from_fill: bool, source: Costs, terms: Terms, raw: Array, lists: Lists) -> bool:
-    """The whole row as a list of all columns, at the pool's end; False on a bad cost.
+    """Write the whole row as a list of all columns at the pool's end; return False on an invalid cost.
 
     For a row whose list may not grow: a search scans all of it. raw: see ``Scratch``.
     """

@@ -1,11 +1,10 @@
-"""Successive shortest paths where each row has a private column besides few listed pairs.
+"""Successive shortest paths with a private column for each row and few listed pairs.
 
-A row may always take its private column, at the price of leaving it unassigned; no other row
-can. So a path may end in the private column of any row that it comes to, and no search goes
-farther than its own row's price. This is Dijkstra on the sparse graph of all pairs
-that are worth it (Volgenant 1996, "Linear and semi-assignment problems: a core oriented
-approach", with a core that is complete), from prices at which each free column costs 0:
-a column that was matched once stays matched.
+A row may always take its private column, at the price of leaving it unassigned; no other row can.
+So a path may end in the private column of any row it reaches, and no search goes farther than its
+root's own price. This is Dijkstra on the sparse graph of all pairs that are cheaper
+(Volgenant 1996, "Linear and semi-assignment problems: a core oriented approach", with a complete
+core), from prices at which each free column costs 0: a column that was matched once stays matched.
 """
 
 from __future__ import annotations
@@ -21,36 +20,36 @@ from bigsap.engine.core.state import FREE, ID
 from bigsap.engine.lists.workspace import clear, compact, pop, push
 from bigsap.sources.base import Array
 
-#: In place of a column: the row's own.
+#: Column index of the row's private column.
 PRIVATE = -2
 
 
 class PrivateStanding:
-    """Where the searches stand, and the one that is under way."""
+    """Progress of the searches, and the search in progress."""
 
-    position: int  # next place in the order
+    position: int  # next index in the order
     scans: int
-    entries: int  # looked at by scans
-    underway: int  # 1: what follows is of a search that goes on
+    entries: int  # processed by scans
+    underway: int  # 1: the following fields belong to a search in progress
     row: int  # scanned next
     n_heap: int
     n_touched: int
     n_settled: int
-    sink: int  # where the shortest path so far ends, by which row, at what cost
+    sink: int  # the end of the shortest path so far, the row before it, the cost of this pair
     sink_row: int
-    h: float  # of ``row``: what its labels are counted from
+    h: float  # of ``row``: the base of its labels
     label: float  # running maximum of the settled labels
     best: float  # the label of the sink
     sink_cost: float
 
 
 class PrivatePairs(NamedTuple):
-    """Costs, prices and matching. P is the price type; costs are signed, less a number a row.
+    """Costs, prices and matching. P is the price type; costs are signed, minus a number per row.
 
     start: int64 (n_rows + 1,) row i has the entries start[i] to start[i + 1] - 1 of ids, int32, and
     costs, P. own: P (n_rows,) the cost of the private column, whose price is 0. v: P
     (n_columns,) <= 0, and 0 where free. column_of_row, row_of_column: ID, inverse of each other;
-    FREE, or PRIVATE. match_cost: P (n_rows,) of the pair, where there is one.
+    FREE, or PRIVATE. match_cost: P (n_rows,) of the pair, if there is one.
     """
 
     start: Array
@@ -78,7 +77,7 @@ class PrivateFrontier(NamedTuple):
 
 
 def private_frontier(n_columns: int, price: np.dtype[Any]) -> PrivateFrontier:
-    """A fresh workspace."""
+    """Allocate a workspace."""
     m, room = n_columns, 2 * n_columns + 16
     return PrivateFrontier(
         dist=np.full(m, S.infinity(price), price),
@@ -111,8 +110,11 @@ def _flip(root: int, row: int, column: int, cost: float, p: PrivatePairs, f: Pri
 def _search(
     root: int, p: PrivatePairs, f: PrivateFrontier, infinity: float, blocked: float, last: int
 ) -> bool:
-    """Augment the row by a shortest path; False where it is under way after ``last`` entries, and
-    nothing has changed. O(entries of the rows scanned, times log)."""
+    """Augment the row by a shortest path; return False if the search needs another call.
+
+    That is, if it is unfinished after ``last`` entries; nothing has changed then. O(entries of the
+    rows scanned, times log).
+    """
     at, dist, v = f.at, f.dist, p.v
     zero = p.own[root] - p.own[root]
     n_heap = n_touched = n_settled = 0
@@ -160,7 +162,7 @@ def _search(
                 row = p.row_of_column[j]
                 h = label - (p.match_cost[row] - v[j])
     clear(n_touched, f.touched, dist, infinity)
-    # The running maximum, lest rounding make a price rise.
+    # The running maximum, so that rounding cannot raise a price.
     label = max(label, best)
     for k in range(n_settled):
         v[f.settled[k]] -= label - f.settled_dist[k]
@@ -173,9 +175,11 @@ def _search(
 def run_private(
     order: Array, p: PrivatePairs, f: PrivateFrontier, infinity: float, blocked: float, budget: int
 ) -> int:
-    """Search from the rows of ``order`` that are still ahead, until as many entries are looked at
-    as the budget says, in the midst of a search too; 1 when none is left. Prices only fall; at
-    each return they are dual feasible with ``min(own, c - v)``, and pairs are tight."""
+    """Search from the remaining rows of ``order``; return 1 if no row is left.
+
+    Returns earlier after ``budget`` entries, possibly within a search. Prices only fall; at each
+    return they are dual feasible with ``min(own, c - v)``, and pairs are tight.
+    """
     at = f.at
     last = at.entries + budget
     while at.position < order.size:
@@ -187,8 +191,10 @@ def run_private(
 
 @kernel
 def take_best(p: PrivatePairs) -> float:
-    """Under prices <= 0, give rows without a pair the column that is best for them, where it has no
-    row, and free columns the price 0; the span of the prices then. O(entries)."""
+    """Match rows to their best columns, set free columns' prices to 0, and return the prices' span.
+
+    Under prices <= 0; only rows without a pair whose best column is free. O(entries).
+    """
     v = p.v
     for row in range(p.own.size):
         if p.column_of_row[row] < 0:
@@ -209,11 +215,11 @@ def take_best(p: PrivatePairs) -> float:
 
 @kernel
 def free_loose(p: PrivatePairs, rounding: float, span: float) -> int:
-    """Give up the pairs that are not tight; how many. O(entries).
+    """Remove the pairs that are not tight; return how many. O(entries).
 
-    The price of a column that is freed rises to 0, which may make other rows' pairs loose: all
-    are tight when none was given up. rounding: how far from tight pairs may be, relative to their
-    numbers and the span of prices.
+    The price of a freed column rises to 0, which may make other rows' pairs loose: all are tight
+    if none was removed. rounding: allowed distance from tightness, relative to the pair's numbers
+    and the span of prices.
     """
     v, freed = p.v, 0
     for row in range(p.own.size):

@@ -1,8 +1,8 @@
-"""What touches costs in their own dtype; all else of an evaluation is in the type of prices.
+"""Functions that read costs in their own dtype; the rest of an evaluation uses the price type.
 
 Three C functions are compiled for each dtype and called by address, for hundreds of columns at
 a time. So the long kernels of evaluations and searches are compiled once for float64 prices
-and once for int64, whatever the costs are.
+and once for int64, whatever the dtype of the costs.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _pointer_i4 = pointer_to(types.int32)
 
 
 class Costs(NamedTuple):
-    """Where costs lie, and what reads them.
+    """Location of the costs, and functions that read them.
 
     judge, reduce, copy: addresses of ``_judge``, ``_reduce_chunk`` and ``_copy`` for their dtype.
-    start: the address of the first row, 0 where rows are computed. stride, item: bytes from one row
+    start: the address of the first row, 0 if rows are computed. stride, item: bytes from one row
     to the next (0 with start) and of a cost. plain: costs are of the type of prices.
     """
 
@@ -45,7 +45,7 @@ class Costs(NamedTuple):
 
 
 def costs_in(slots: Array, price: np.dtype[Any], *, there: bool) -> Costs:
-    """The rows of a matrix, or with ``there`` False rows of its dtype that kernels compute."""
+    """Return access to the rows of a matrix, or with ``there`` False to computed rows of its dtype."""
     judge, reduce, copy = _functions(slots.dtype, price)
     start, stride = (slots.ctypes.data, slots.strides[0]) if there else (0, 0)
     plain = bool(slots.dtype == price)
@@ -57,7 +57,7 @@ _compiling = threading.Lock()
 
 
 def _functions(cost: np.dtype[Any], price: np.dtype[Any]) -> tuple[int, int, int]:
-    """The addresses of the C functions for a dtype of costs and one of prices."""
+    """Return the addresses of the C functions for a dtype of costs and one of prices."""
     with _compiling:
         found = _compiled.get((cost, price))
         if found is None:
@@ -75,7 +75,7 @@ def _functions(cost: np.dtype[Any], price: np.dtype[Any]) -> tuple[int, int, int
 def _judge(
     cost_at: Any, n: int, sign: float, lowest: float, highest: float, infinity: float, low_at: Any
 ) -> int:
-    """How many signed costs are NaN or outside (lowest, highest]; the smallest goes to low[0].
+    """Count the signed costs that are NaN or outside (lowest, highest]; set low[0] to the smallest.
 
     cost: (n,). low: (LANES,).
     """
@@ -117,11 +117,11 @@ def _reduce_chunk(
     low_at: Any,
     free_at: Any,
 ) -> int:
-    """``tau = (sign * cost - reference) - v`` of consecutive columns, all (width,).
+    """Compute ``tau = (sign * cost - reference) - v`` of consecutive columns, all (width,).
 
     low: (LANES,) set to the smallest of each group, which is one lane of the chunk.
-    free: (LANES,) lowered to the smallest over free columns. judged: returns how many signed costs
-    are NaN or outside (lowest, highest], before anything else is done if there are any; else 0.
+    free: (LANES,) lowered to the smallest over free columns. judged: return the number of signed
+    costs that are NaN or outside (lowest, highest], before anything else if there are any; else 0.
     """
     cost, v, open_price = carray(cost_at, width), carray(v_at, width), carray(open_at, width)
     tau, low, free = carray(tau_at, width), carray(low_at, LANES), carray(free_at, LANES)
@@ -182,7 +182,7 @@ def _reduce_chunk(
 
 
 def _copy(cost_at: Any, places: int, n: int, out_at: Any) -> int:
-    """out[k] = cost[places[k]], of n costs; places: an address of ID, or 0 for the first n."""
+    """Copy out[k] = cost[places[k]], of n costs; places: an address of ID, or 0 for the first n."""
     out = carray(out_at, n)
     if places == 0:
         first = carray(cost_at, n)
@@ -199,10 +199,10 @@ def _copy(cost_at: Any, places: int, n: int, out_at: Any) -> int:
 def copied(
     origin: int, first: int, last: int, reference: float, costs: Costs, terms: Terms, scratch: Scratch
 ) -> bool:
-    """Write the costs of the candidates ``first`` to ``last - 1``, whose columns are known.
+    """Copy the costs of the candidates ``first`` to ``last - 1``, whose columns are known.
 
-    origin: the address of column 0. False where a signed cost is outside (lowest, highest]: a row
-    that was judged has been changed since.
+    origin: the address of column 0. Returns False if a signed cost is outside (lowest, highest]: a
+    row has changed since it was checked.
     """
     if first == last:
         return True

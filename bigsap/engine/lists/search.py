@@ -1,13 +1,13 @@
 """Shortest augmenting paths on compressed rows, exact through threshold events.
 
-Dijkstra over the lists. Besides columns, the queue holds *events*: a scanned row whose
-threshold lies below the best free column found so far is queued at the key
-``h + theta``; when it comes to the front, the row is evaluated anew and scanned again.
+Dijkstra over the lists. Besides columns, the queue holds *events*. A scanned row whose
+threshold lies below the best free column found so far is queued at the key ``h + theta``.
+When it reaches the front, the row is evaluated again and scanned again.
 An unlisted column's label is never below its row's event, so no column is settled too
 early: with epsilon 0 this is Dijkstra on the full graph. In phases with epsilon > 0
-events may be postponed by some epsilons, since any prices are a legal start for the next
-phase; labels found late may then lie below settled ones, which is why all that follows
-uses the running maximum of the keys, lest a price rise.
+events may be postponed by some epsilons, since any prices are a valid start for the next
+phase. Labels found late may then lie below settled ones. So all later steps use the running
+maximum of the keys, and no price rises.
 
 One thread searches; evaluations of many rows at once use the whole team.
 """
@@ -30,26 +30,26 @@ from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, write_whole
 from bigsap.engine.lists.workspace import Frontier, Pairs, clear, compact, is_due, pop, push
 from bigsap.sources.base import Array
 
-# The lists of so many rows that may be next are fetched while one is scanned.
+# Lists of this many rows that may be next are prefetched while one is scanned.
 _NEXT = 3
 _MOST_AHEAD = 256
-#: A scan takes about as long as so many entries, however short its list is.
+#: Entries that equal the fixed time of a scan.
 _A_SCAN = 64
-# What ``_next_item`` has come to, besides reasons to return: a row to scan, or nothing nearer than
+# Results of ``_next_item``, besides reasons to return: a row to scan, or nothing nearer than
 # the best free column.
 _ROW, _NOTHING = -1, -2
 
 
 class Rules(NamedTuple):
-    """What holds for all searches of a phase.
+    """Parameters of all searches of a phase.
 
-    postpone: added to the key of every event. immediate: evaluate rows here when an event asks for
-    it; otherwise the row joins the requests and its root the abandoned, with nothing changed, for
-    another run after the evaluations; PAUSE as soon as there are ``most_requests``. gather: scans
-    for which a search goes on that will be abandoned, for the rows it may ask for next; as many
-    again as it made before; 0: none. unit: the rounding of P. refit: evaluations, of all so far, at
-    which to return REFIT between two searches. most_entries, most_pairs: entries of lists and
-    columns gone through, and pairs evaluated, at which to return YIELD, within a search too.
+    postpone: added to the key of every event. immediate: evaluate rows at once at their event.
+    Otherwise the row joins the requests and its root the abandoned, with nothing changed, for
+    another search after the evaluations; PAUSE at ``most_requests``. gather: scans for which such
+    a search continues, to request rows it may need next, and as many again as it made before; 0:
+    none. unit: the rounding of P. refit: total evaluations at which to return REFIT between two
+    searches. most_entries, most_pairs: entries of lists and columns processed, and pairs
+    evaluated, at which to return YIELD, within a search too.
     """
 
     epsilon: float
@@ -65,8 +65,10 @@ class Rules(NamedTuple):
 
 @kernel(forceinline=True)
 def _look_ahead(row_of_column: Array, f: Frontier, lists: Lists) -> None:
-    """Fetch the lists of the rows at the front of the queue: they lie anywhere in the pool,
-    and would be waited for. 3 to 7 % of a phase at 128,000 rows."""
+    """Prefetch the lists of the rows at the front of the queue.
+
+    They lie anywhere in the pool. Saves 3 to 7 % of a phase at 128,000 rows.
+    """
     keys, items, dist = f.heap_key, f.heap_item, f.dist
     ids, costs = lists.ids, lists.costs
     for place in range(min(f.search.n_heap, _NEXT)):
@@ -74,7 +76,7 @@ def _look_ahead(row_of_column: Array, f: Frontier, lists: Lists) -> None:
         if item >= 0 and dist[item] == keys[place]:
             row = row_of_column[item]
             start, size = lists.start[row], min(lists.size[row], _MOST_AHEAD)
-            # An address taken in the loops would cost more than all this gains.
+            # Taking an address inside the loops would cost more than this saves.
             at = ids.ctypes.data + start * ids.itemsize
             for line in range(size * ids.itemsize // LINE + 1):
                 prefetch(at + line * LINE)
@@ -85,7 +87,7 @@ def _look_ahead(row_of_column: Array, f: Frontier, lists: Lists) -> None:
 
 @kernel(forceinline=True)
 def _open(root: int, terms: Terms, f: Frontier) -> None:
-    """Begin a search: nothing is reached but its root."""
+    """Start a search: only its root is reached."""
     s, infinity, zero = f.search, terms.infinity, terms.sign - terms.sign
     s.root = s.row = root
     s.h = s.sink_cost = s.held_cost = zero
@@ -99,7 +101,7 @@ def _open(root: int, terms: Terms, f: Frontier) -> None:
 
 @kernel(forceinline=True)
 def _queue(key: float, item: int, f: Frontier, n_heap: int) -> int:
-    """Queue a column or an event; the new size."""
+    """Queue a column or an event; return the new size."""
     if n_heap == f.heap_key.size:
         n_heap = compact(f.heap_key, f.heap_item, n_heap, f.dist)
     return push(f.heap_key, f.heap_item, n_heap, key, item)
@@ -157,14 +159,14 @@ def _scan(p: Pairs, f: Frontier, lists: Lists, terms: Terms, postpone: float) ->
     if event < best_free:
         event += postpone + f.delay[row]
         if event < best_free or best_free == infinity:
-            event = min(event, infinity - one)  # int64: none may pass for infinity
+            event = min(event, infinity - one)  # int64: must stay below infinity
             n_heap = _queue(event, -1 - row, f, n_heap)
     s.best_free, s.n_heap = best_free, n_heap
 
 
 @kernel
 def _renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> int:
-    """Evaluate a row whose event has come; _ROW, or why that cannot be done now."""
+    """Evaluate a row at its event; return _ROW, or the reason why that is impossible now."""
     s, zero = f.search, e.terms.sign - e.terms.sign
     postpone = rules.postpone
     renewed = renew(row, p, f, lists, e, rules.most_entries)
@@ -182,7 +184,7 @@ def _renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: R
 
 @kernel
 def _request(row: int, f: Frontier, gather: int) -> None:
-    """Ask for a row that only Python can read: the search is abandoned, after some scans more."""
+    """Request a row that only Python can read: the search is abandoned, after some more scans."""
     s, at = f.search, f.at
     if f.requested[row] == 0:
         f.requested[row] = 1
@@ -195,7 +197,7 @@ def _request(row: int, f: Frontier, gather: int) -> None:
 
 @kernel(forceinline=True)
 def _next_item(p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> int:
-    """Settle the next column or serve the next event; the row behind is to be scanned."""
+    """Settle the next column or handle the next event, and set the row to scan."""
     s, at, dist = f.search, f.at, f.dist
     keys, items = f.heap_key, f.heap_item
     blocked = e.terms.blocked
@@ -231,8 +233,10 @@ def _next_item(p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) 
 
 @kernel
 def _settle_virtual_rows(p: Pairs, f: Frontier, terms: Terms) -> None:
-    """Settle all columns that the virtual rows hold, since these are interchangeable, and relax
-    every other column from there."""
+    """Settle all columns that the virtual rows hold, and relax every other column from there.
+
+    All at once, since virtual rows are interchangeable.
+    """
     s, cap, v, dist = f.search, f.at.cap, p.v, f.dist
     zero = terms.sign - terms.sign
     s.entries += terms.n_columns
@@ -256,19 +260,19 @@ def _settle_virtual_rows(p: Pairs, f: Frontier, terms: Terms) -> None:
 
 @kernel
 def _next_member(p: Pairs, f: Frontier, lists: Lists, terms: Terms) -> None:
-    """The next row of the virtual columns, which are settled, is to be scanned."""
+    """Set the row to scan to the next row of the settled virtual columns."""
     s, zero = f.search, terms.sign - terms.sign
     s.row = p.group[s.member]
-    # Its cost there is 0, less its reference.
+    # Its cost there is 0, minus its reference.
     s.h = s.label - ((zero - lists.reference[s.row]) - f.at.group_price)
     s.member += 1
 
 
 @kernel(forceinline=True)
 def _search(p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> int:
-    """Dijkstra from where the search stands: DONE with a sink or abandoned, or why there is none.
+    """Continue Dijkstra from the present state; return DONE with a sink or abandoned, or another reason.
 
-    YIELD where the budget is spent, or to give it up.
+    YIELD if the budget is spent, or to abandon the search.
     """
     s, at = f.search, f.at
     if s.renewing != 0 and at.stop == 0:
@@ -309,15 +313,14 @@ def _search(p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> 
 
 @kernel
 def run_searches(order: Array, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> int:
-    """Augment every row of ``order`` that is still ahead: DONE, or why it returns before.
+    """Augment every remaining row of ``order``: return DONE, or the reason for an earlier return.
 
-    YIELD with ``Search.underway``: in the midst of a search, with which it goes on when called
-    again, or, with at.stop, gives it up. A row whose list may not grow is scanned as a whole for
-    the event.
+    YIELD with ``Search.underway``: within a search, which continues at the next call or, with
+    at.stop, is abandoned. A row whose list may not grow is scanned as a whole at its event.
 
     The virtual rows hold free columns at the cap. While there are more than they need
-    (at.surplus) each of these is a sink; after that a search that comes to one comes
-    to all of them, and from there to every column at the label plus ``cap - v``.
+    (at.surplus), each of these is a sink. After that a search that reaches one reaches
+    all of them, and from there every column at the label plus ``cap - v``.
     """
     s, at, infinity = f.search, f.at, e.terms.infinity
     s.entries, s.pairs_end = 0, lists.counts.pairs + rules.most_pairs
@@ -335,7 +338,7 @@ def run_searches(order: Array, p: Pairs, f: Frontier, lists: Lists, e: Evaluator
             return YIELD
         s.underway = 0
         if at.n_hidden > 0:
-            # A search that is given up changes no price.
+            # An abandoned search changes no price.
             final = s.label if status == DONE else smallest_label(s.n_settled, f)
             reveal(s.n_settled, final, infinity, rules.unit, p.v, f, lists)
         clear(s.n_touched, f.touched, f.dist, infinity)
@@ -348,7 +351,7 @@ def run_searches(order: Array, p: Pairs, f: Frontier, lists: Lists, e: Evaluator
             continue
         f.abandoned[at.n_abandoned] = s.root
         at.n_abandoned += 1
-        # Searches that wait for the same row are likely to have more such company.
+        # Several searches that wait for the same row: more are likely to follow.
         if at.n_requests >= rules.most_requests or at.n_abandoned > at.n_requests + 2:
             return PAUSE
     return DONE

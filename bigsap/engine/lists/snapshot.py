@@ -1,8 +1,8 @@
-"""What a checkpoint keeps of a ``ListEngine``, and an engine continued from it.
+"""Checkpoints of a ``ListEngine``, and engines restored from them.
 
-Prices, matching and lists; of the work at hand, which rows of an evaluation are done and
-which roots are still to be searched. A search changes nothing before its end, so that
-between two slices of work what is kept is always whole.
+Saved are prices, matching and lists; of work in progress, the finished rows of an evaluation and
+the roots still to be searched. A search changes nothing before its end, so the state is always
+consistent between two slices of work.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from bigsap.engine.lists.store import Wave
 from bigsap.errors import CheckpointError
 from bigsap.sources.base import Array
 
-# Of Lists, a value a row.
+# Fields of Lists with a value per row.
 _BY_ROW = ("start", "width", "size", "theta", "reference")
 
 
 def kept(engine: ListEngine) -> dict[str, Any]:
-    """Names to arrays and plain values. The arrays are the engine's own, to be written
-    before it goes on: about 12 bytes an entry of the lists. Empty while it is half changed.
+    """Return the engine's state as names with arrays and plain values.
+
+    The arrays are the engine's own, to be written before it continues: about 12 bytes an entry of the
+    lists. Empty during an update.
     """
     if engine.torn or engine.frontier.search.underway:
         return {}
@@ -43,7 +45,7 @@ def kept(engine: ListEngine) -> dict[str, Any]:
         "ids": lists.ids[:used],
         "costs": lists.costs[:used],
         "counters": np.append(numbers(lists.counts, L.ListCounts)["words"], lists.freed),
-        # Where room ran out, a search begins again: so it must after a restart.
+        # A search that ran out of room starts again, and must do so after a restart.
         "pool": int(lists.counts.pool_size),
         "longest": engine.longest,
         "v": engine.v,
@@ -68,11 +70,11 @@ def kept(engine: ListEngine) -> dict[str, Any]:
 
 
 def continued(engine: ListEngine, saved: dict[str, Any]) -> None:
-    """Make a fresh engine of the same problem the one that was ``kept``.
+    """Restore the state of ``kept`` in a new engine of the same problem.
 
-    Takes the lists out of ``saved``, so that their memory is held once only.
+    Removes the lists from ``saved``, so that their memory is held only once.
     """
-    # What evaluations make use of was settled by a probe.
+    # A probe has already decided which bounds evaluations use.
     if engine.blocks.offset.size and not saved["offset"].size:
         engine.drop_bounds()
     if saved["low"].shape[1]:
@@ -101,7 +103,7 @@ def continued(engine: ListEngine, saved: dict[str, Any]) -> None:
     matched = np.flatnonzero(engine.column_of_row >= 0)
     engine.row_of_column[engine.column_of_row[matched]] = matched
     engine.open_price[:] = np.where(engine.row_of_column < 0, engine.v, engine.blocked)
-    # The limit is the one that the lists began with.
+    # The limit is the original one of the lists.
     engine.move_pool(int(saved["pool"]), 0)
     engine.make_room(0, int(saved["longest"]))
     if engine.limited:
@@ -118,7 +120,7 @@ def continued(engine: ListEngine, saved: dict[str, Any]) -> None:
     f.abandoned[: rows["abandoned"].size] = rows["abandoned"]
     engine.group_reach = engine.price.type(saved["group_reach"][()])
     engine.roots = rows["roots"]
-    if not engine.roots.size:  # no searches are under way
+    if not engine.roots.size:  # no search is in progress
         f.at.position = f.at.n_abandoned = f.at.n_requests = 0
         f.requested[:] = 0
     if saved["wave"]:

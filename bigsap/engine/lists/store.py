@@ -1,8 +1,8 @@
 """All rows' lists of one problem, under one set of prices, and their evaluation.
 
-Sources that kernels can read by themselves (a matrix in place, compiled rows) are
-evaluated by kernels, by the whole team or inside a search. From any other source rows come
-through Python, many at a time and in order.
+Rows that kernels can read themselves (a matrix in place, compiled rows) are evaluated by
+kernels, by the whole team or within a search. Rows of any other source come through Python,
+many at a time and in order.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _NOWHERE = np.empty(0, S.ID)
 
 @dataclass
 class Wave:
-    """An evaluation of many rows that is under way; what continues it.
+    """An evaluation of many rows in progress, and the data to continue it.
 
-    rows: ID (k,) ascending. before: P (k,) their thresholds before, where rows whose
+    rows: ID (k,) ascending. before: P (k,) their previous thresholds, if rows whose
     threshold does not grow are to be widened and evaluated once more; else empty.
-    done: how many rows are evaluated, and how many are just being so.
+    done: the number of rows evaluated; and the number in progress.
     """
 
     rows: Array
@@ -63,12 +63,12 @@ class Wave:
 class ListStore:
     """Every row's list and threshold, under prices v that only fall.
 
-    k: entries a list starts with. open_price: P (n_columns,) v where a column is free.
-    longest: entries of a list that a search can scan. Memory: 12 k bytes a row, and what
-    lists that doubled take.
+    k: initial entries of a list. open_price: P (n_columns,) v where a column is free.
+    longest: entries of a list that a search can scan. Memory: 12 k bytes a row, plus that of
+    doubled lists.
     """
 
-    #: About how long the clock and the user wait at most.
+    #: Approximate time between polls of the clock and the user.
     slice_seconds = 0.1
 
     def __init__(
@@ -127,9 +127,9 @@ class ListStore:
         self._batch = 2 * team.n_threads
         self.seconds_per_row = 0.0
         self.wave: Wave | None = None
-        #: Takes note of what is evaluated through Python, where somebody wants that.
+        #: Records rows evaluated through Python, if requested.
         self.listed: Listed | None = None
-        #: Whether what is about to be kept is half changed: no moment for a checkpoint.
+        #: Whether the state is half updated, and unfit for a checkpoint.
         self.torn = False
 
     def _make_scratch(self, k: int) -> None:
@@ -155,10 +155,10 @@ class ListStore:
         self.scratch = L.Scratch(*(a[0] for a in self.scratches))
 
     def limit_memory(self, share: int) -> None:
-        """Keep the lists within so many bytes; to be called before anything is evaluated.
+        """Limit the memory of the lists in bytes; call it before anything is evaluated.
 
-        A row whose list cannot double then is scanned as a whole by the searches that
-        come to its threshold; where kernels cannot read rows, ``ListsExhausted`` is raised.
+        A row whose list then cannot double is scanned as a whole by the searches that reach its
+        threshold; if kernels cannot read rows, ``ListsExhausted`` is raised.
         """
         m = self.terms.n_columns
         self.lists = first_pool(self.lists, self.k, share, m)
@@ -169,7 +169,7 @@ class ListStore:
         return bool(self.lists.counts.pool_limit < UNLIMITED)
 
     def affords(self, n_bytes: int) -> bool:
-        """Whether that many bytes beside the lists stay within their share."""
+        """Check that this many bytes beside the lists stay within their share."""
         counts = self.lists.counts
         room = int(counts.pool_limit - counts.pool_used)
         return not self.limited or n_bytes <= L.ENTRY_BYTES * room
@@ -180,7 +180,7 @@ class ListStore:
         return pool_bytes(self.lists, self.terms.n_columns)
 
     def _grow(self) -> None:
-        """Room for lists twice as wide, and more in the pool where that ran out."""
+        """Make room for lists twice as wide, and in the pool if it is full."""
         width = 2 * int(self.lists.width.max())
         counts = self.lists.counts
         size, used = int(counts.pool_size), int(counts.pool_used)
@@ -189,31 +189,31 @@ class ListStore:
         self.make_room(size, width)
 
     def make_room(self, pool: int, longest: int) -> None:
-        """Room for ``pool`` entries in all and ``longest`` in a list; never less than there is."""
-        if pool > self.lists.counts.pool_size:  # more than was foreseen
+        """Make room for ``pool`` entries in total and ``longest`` in a list; never shrinks."""
+        if pool > self.lists.counts.pool_size:  # more than was reserved
             self.move_pool(pool, int(self.lists.counts.pool_used))
         if longest > self.longest:
             self.longest = longest
             self._make_scratch(longest)
 
     def move_pool(self, size: int, kept: int) -> None:
-        """Take another pool of so many entries, with the first ``kept`` of this one."""
+        """Move to another pool of ``size`` entries, with the first ``kept`` of this one."""
         beyond = self.terms.n_columns if self.limited else 0
         self.lists = moved(self.lists, size, kept, beyond, self.monitor.look)
 
     def make_reach(self, n_entries: int) -> None:
-        """Searches may have to scan so many entries at a time."""
+        """Prepare searches to scan up to ``n_entries`` at a time."""
 
     def drop_bounds(self) -> None:
-        """Evaluate whole rows from now on; what was evaluated by bounds stays valid."""
+        """Evaluate whole rows from now on; earlier evaluations by bounds stay valid."""
         self.blocks = no_blocks()
         self._make_scratch(self.longest)
 
     def keep_minima(self, order: Array) -> None:
         """Keep each row's smallest ``c - v`` per block of columns, as bounds of later ones.
 
-        order: ID (n_columns,) the columns as they are put into blocks, for a matrix in
-        place only; empty: as they are. Memory: 4 bytes a row and block.
+        order: ID (n_columns,) the order of the columns in the blocks, for a matrix in
+        place only; empty: the natural order. Memory: 4 bytes a row and block.
         """
         n, m = self.problem.shape
         low = np.full((n, -(-m // BLOCK)), -np.inf, np.float32)
@@ -225,7 +225,7 @@ class ListStore:
         self._make_scratch(self.longest)
 
     def fit_bounds(self) -> None:
-        """Fit the blocks' price majorants anew: they loosen as prices fall."""
+        """Fit the blocks' price majorants again: they loosen as prices fall."""
         if self.blocks.offset.size:
             fit(self.blocks, self._y, self.v, self.team)
 
@@ -240,23 +240,23 @@ class ListStore:
             self.finish_wave()
 
     def finish_wave(self) -> None:
-        """Go on with the evaluation that is under way."""
+        """Finish the evaluation in progress."""
         while self.wave is not None:
             self.go_through(self.wave)
             self.wave = self._stuck(self.wave)
 
     def go_through(self, wave: Wave) -> None:
-        """Evaluate the rows of a wave that are still ahead."""
+        """Evaluate the remaining rows of a wave."""
         self.evaluate_here(wave, wave.rows.size)
 
     def evaluate_here(self, wave: Wave, stop: int, leave: Callable[[], bool] = bool) -> None:
-        """Evaluate its rows up to place ``stop``, or until ``leave`` says so between batches."""
+        """Evaluate its rows up to index ``stop``, or until ``leave`` returns True between batches."""
         m = self.terms.n_columns
         most = max(1, _READ_BYTES // max(1, m * self.slots.itemsize))
         while wave.done[0] < stop and not leave():
             start = wave.done[0]
-            # As many rows as were done in a slice's time before, at most twice as many
-            # as last time: a source may be slower than anything seen so far.
+            # As many rows as fitted a slice before, at most twice as many as last time: a source
+            # may be slower than before.
             size = min(self._batch, stop - start)
             size = size if self.immediate else min(size, most)
             clock = time.perf_counter()
@@ -268,7 +268,7 @@ class ListStore:
             self._tick()
 
     def _stuck(self, wave: Wave) -> Wave | None:
-        """The wave that follows: rows whose threshold did not grow, with longer lists."""
+        """Return the next wave: rows whose threshold did not grow, with longer lists."""
         if not wave.before.size:
             return None
         stuck = wave.rows[self.lists.theta[wave.rows] <= wave.before]
@@ -281,7 +281,7 @@ class ListStore:
         return self.wave
 
     def _evaluate_batch(self, wave: Wave, rows: Array) -> int:
-        """Evaluate the wave's next rows; how many they were."""
+        """Evaluate the wave's next rows; return how many."""
         start = wave.done[0]
         self.lists.counts.next_item = 0
         slots, bad = self.read_and_evaluate(rows, lambda: setattr(wave, "done", (start, rows.size)))
@@ -293,9 +293,9 @@ class ListStore:
         return int(rows.size)
 
     def read_and_evaluate(self, rows: Array, begin: Callable[[], None] | None = None) -> tuple[Array, int]:
-        """Evaluate rows; the costs of those that were read for it, and the first bad row or -1.
+        """Evaluate rows; return the costs of those read for it, and the first invalid row or -1.
 
-        begin: called when they are read. Raises for a cost of these that is invalid.
+        begin: called when they are read. Raises for an invalid cost of these rows.
         """
         m = self.terms.n_columns
         slots = self.slots
@@ -320,12 +320,12 @@ class ListStore:
         return rows, not self.immediate, self.v, self.open_price, evaluator, self.lists
 
     def evaluator(self, slots: Array, scratch: L.Scratch) -> Evaluator:
-        """How rows in ``slots`` are evaluated now."""
+        """Return the evaluator of rows in ``slots``."""
         costs = costs_in(slots, self.price, there=not self.from_fill)
         return Evaluator(costs, self.from_fill, self.terms, self.blocks, self.seed, scratch, self.longest)
 
     def check_size(self, row: int, costs: Array, limit: int | None) -> None:
-        """Raise for an integer cost that exact arithmetic cannot take."""
+        """Raise for an integer cost beyond the range of exact arithmetic."""
         if limit is None or not costs.size:
             return
         refuse_large(self.problem, row, costs, limit, usual=self.price.kind == "f")
@@ -339,7 +339,7 @@ class ListStore:
         raise changed(f"row {row} had an invalid cost that it no longer has when read again")
 
     def _widen(self, rows: Array) -> None:
-        """Twice the entries for rows whose threshold did not grow (ties)."""
+        """Double the lists of rows whose threshold did not grow (ties)."""
         copied = 0
         for row in rows.tolist():
             copied += int(self.lists.size[row])
@@ -352,19 +352,19 @@ class ListStore:
                 raise ListsExhausted
 
     def list_minima(self) -> Array:
-        """P (n_rows,) smallest ``c - v`` in each list, infinity for an empty one."""
+        """Return P (n_rows,) the smallest ``c - v`` in each list, infinity for an empty one."""
         lists = self.lists
         return lists.reference + self._relative_minima()
 
     def _relative_minima(self, near: Array = _NOWHERE) -> Array:
-        """near: see ``run_list_minima``."""
+        """Return the minima of the stored costs, less their references. near: see ``run_list_minima``."""
         lists, low = self.lists, np.empty(self.lists.start.size, self.price)
         given = lists.ids, lists.costs, lists.start, lists.size, self.v, self.infinity, low, near
         self.team.share(low.size, L.run_list_minima, *given)
         return low
 
     def list_maxima(self) -> Array:
-        """P (n_rows,) largest ``c - v`` in each list, -infinity for an empty one."""
+        """Return P (n_rows,) the largest ``c - v`` in each list, -infinity for an empty one."""
         lists = self.lists
         high: Array = np.full(lists.start.size, -self.infinity, self.price)
         for k in range(int(lists.size.max(initial=0))):
@@ -374,19 +374,21 @@ class ListStore:
         return lists.reference + high
 
     def list_widths(self) -> Array:
-        """P (n_rows,) how far each threshold lies above the best of the list; infinity for lists
-        of whole rows."""
+        """Return P (n_rows,) the distance of each threshold above the best of the list.
+
+        Infinity for lists of whole rows.
+        """
         theta = self.lists.theta
         best = self._relative_minima()
         widths: Array = np.where(theta < self.infinity, theta - best, self.infinity)
         return widths
 
     def stale_rows(self) -> Array:
-        """Rows whose threshold no longer lies above the best of their list."""
+        """Return the rows whose threshold no longer lies above the best of their list."""
         return np.flatnonzero(self.lists.theta <= self._relative_minima())
 
     def greedy_gap(self, order: Array) -> float:
-        """How much a greedy matching on the lists costs beyond the rows' minima."""
+        """Return the cost of a greedy matching on the lists beyond the rows' minima."""
         lists, taken = self.lists, np.zeros(self.terms.n_columns, np.uint8)
         near = np.empty(lists.start.size, S.ID)
         low = self._relative_minima(near)
@@ -406,7 +408,7 @@ class ListStore:
         return float(gap)
 
     def _tick(self) -> None:
-        """Look at the clock, the limits and the user's wishes."""
+        """Check the clock, limits and user requests."""
         self.monitor.tick()
 
     @property

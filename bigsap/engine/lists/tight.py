@@ -1,8 +1,8 @@
-"""Tight pairs of every row under given prices, and a largest matching on them.
+"""Tight pairs of every row under given prices, and a maximum matching on them.
 
-A pair is *tight* when its ``c - v`` is the smallest of its row. A perfect matching on tight
-pairs is optimal, whatever the prices: those and the rows' minima are duals that prove it. One
-pass over the rows finds the pairs, each row by whichever thread is free, no barrier between.
+A pair is *tight* if its ``c - v`` is the smallest of its row. A perfect matching on tight
+pairs is optimal, whatever the prices: these and the rows' minima are duals that prove it. One
+pass over the rows finds the pairs, each row on the next free thread, without barriers.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from bigsap.engine.core.state import BLOCK, FREE, ID, LANES
 from bigsap.problem import Problem
 from bigsap.sources.base import Array
 
-#: Tight pairs kept of a row, and of one block of its columns: with more ties than that, pairs
-#: from all over the row are worth more than neighbours, which other rows have too.
+#: Limit of tight pairs kept of a row, and of one block of its columns. With more ties, pairs
+#: from all over the row are more useful than neighbours, which other rows have too.
 ROOM = 32
 PER_BLOCK = 8
-#: Rows that a thread takes at a time; neighbours, which the hardware reads ahead.
+#: Rows that a thread claims at a time; adjacent, which suits the hardware prefetcher.
 _CLAIM = 8
 _STEP = 4 * LANES
 #: Marks of a block's columns, eight to a word.
 _WORDS = BLOCK // 8
-#: Open rows that ``match`` allows: so many, and one for so many rows.
+#: Limit of open rows in ``match``: _FEW plus one per _SHARE rows.
 _FEW, _SHARE = 12, 32
-# In ``Matching.seen``: a column from which no free one can be reached, now or later.
+# Value of ``Matching.seen``: no free column can be reached from this one, now or later.
 _DEAD = -1
 
 
 class Tight(NamedTuple):
-    """P is the price type.
+    """Arrays of the pass. P is the price type.
 
-    ids: ID (n_rows, ROOM) columns of tight pairs, the diagonal first; size: ID (n_rows,) how
-    many, -1 for a row with an invalid cost. low: P (n_rows,) the smallest ``c - v``.
+    ids: ID (n_rows, ROOM) columns of tight pairs, the diagonal first; size: ID (n_rows,) their
+    number, -1 for a row with an invalid cost. low: P (n_rows,) the smallest ``c - v``.
     above: P (n_rows,) no column outside the list has ``c - v`` below it. item: int64 (1,)
     the next row to take. lanes, block_min, words, marks: a thread's workspace.
     """
@@ -57,17 +57,20 @@ class Tight(NamedTuple):
 
 
 class MatchingStanding:
-    """Where ``match`` stands: ``Matching.at``."""
+    """Progress of ``match``: ``Matching.at``."""
 
-    n_rows: int  # gone through
-    n_open: int  # of these, left open
+    n_rows: int  # processed
+    n_open: int  # of these, unmatched
     n_searches: int
-    work: int  # columns that searches came by, and rows
+    work: int  # columns visited by searches, and rows
 
 
 class Matching(NamedTuple):
-    """column_of_row, row_of_column: FREE where unmatched. seen: ID (n_columns,) the last search
-    that came by. rows, places, visited: the path of a search and all its columns."""
+    """A matching and its workspace.
+
+    column_of_row, row_of_column: FREE if unmatched. seen: ID (n_columns,) the last search that
+    visited the column. rows, places, visited: the path of a search and all its columns.
+    """
 
     column_of_row: Array
     row_of_column: Array
@@ -79,7 +82,7 @@ class Matching(NamedTuple):
 
 
 def tight_pairs(n: int, m: int, price: np.dtype[Any], n_threads: int) -> Tight:
-    """Room for the tight pairs of n rows. 4 * ROOM bytes a row and two vectors."""
+    """Allocate the tight pairs of n rows. 4 * ROOM bytes a row and two vectors."""
     words = np.zeros((n_threads, _WORDS), np.uint64)
     return Tight(
         ids=np.empty((n, ROOM), ID),
@@ -95,7 +98,7 @@ def tight_pairs(n: int, m: int, price: np.dtype[Any], n_threads: int) -> Tight:
 
 
 def empty_matching(n: int, m: int) -> Matching:
-    """Nothing matched yet."""
+    """Return a matching without pairs."""
     return Matching(
         np.full(n, FREE, ID),
         np.full(m, FREE, ID),
@@ -111,10 +114,10 @@ def empty_matching(n: int, m: int) -> Matching:
 def _minimum(
     cost: Array, sign: float, v: Array, n: int, lanes: Array, block_min: Array, infinity: float
 ) -> tuple[float, bool]:
-    """The smallest ``c - v`` of n columns, each block's in block_min; whether a cost is NaN.
+    """Return the smallest ``c - v`` of n columns, each block's in block_min; and whether a cost is NaN.
 
     NaN shows in the sums of the lanes, at one addition a cost; finite costs beyond 1e307
-    may look like it too.
+    may also look like NaN.
     """
     low, total = lanes[:LANES], lanes[LANES:]
     for k in range(LANES):
@@ -167,7 +170,7 @@ def _minimum(
 def _gather(
     tight: Tight, thread: int, row: int, cost: Array, sign: float, v: Array, low: float, infinity: float
 ) -> tuple[int, float]:
-    """Tight columns of a row, from a pseudo-random one on; how many, and a bound of the rest."""
+    """Collect tight columns of a row from a pseudo-random one on; return how many and a bound of the rest."""
     lanes, block_min = tight.lanes[thread], tight.block_min[thread]
     words, marks, ids = tight.words[thread], tight.marks[thread], tight.ids[row]
     n, size = v.size, 0
@@ -244,8 +247,8 @@ def run_tight(
 ) -> int:
     """Find the tight pairs of ``rows`` (ID (k,)), which lie in ``slots[row]``. O(k m).
 
-    Valid signed costs lie in (lowest, highest]. Returns how many rows had an invalid cost as
-    far as this thread knows.
+    Valid signed costs lie in (lowest, highest]. Returns the number of rows with an invalid cost
+    found by this thread.
     """
     n = v.size
     lanes, block_min = tight.lanes[thread], tight.block_min[thread]
@@ -275,7 +278,7 @@ def run_tight(
 
 @kernel
 def _search(root: int, ids: Array, size: Array, m: Matching) -> bool:
-    """Match a row along an alternating path of tight pairs, depth first; False if none."""
+    """Match a row along an alternating path of tight pairs, depth first; return False if there is none."""
     column_of_row, row_of_column, seen = m.column_of_row, m.row_of_column, m.seen
     rows, places, visited = m.rows, m.places, m.visited
     m.at.n_searches += 1
@@ -321,10 +324,11 @@ def _search(root: int, ids: Array, size: Array, m: Matching) -> bool:
 
 @kernel
 def match(rows: Array, first: int, ids: Array, size: Array, m: Matching, budget: int) -> int:
-    """Match these rows too, from place ``first`` on, as many of all as can be: the place to go on
-    from when the budget is spent or all are done, -1 when too many cannot be matched.
+    """Match as many of these rows as possible, from index ``first`` on.
 
-    Judged row by row, so that the verdict does not depend on how the rows are portioned.
+    Returns the index to continue from when the budget is spent or all are done, -1 if too many
+    cannot be matched. That is decided row by row, so that the result does not depend on the size
+    of the batches.
     """
     at = m.at
     last = at.work + budget
@@ -345,8 +349,8 @@ def raise_prices(
 ) -> None:
     """Raise the price of each of these columns until one of its pairs is tight.
 
-    slots: costs (n_rows, at least k), those of ``columns[p]`` at ``places[p]``. Only where no
-    rounding is: the rows' minima must stay what they are. Lists and bounds are kept valid.
+    slots: costs (n_rows, at least k), those of ``columns[p]`` at ``places[p]``. Only for exact
+    arithmetic: the rows' minima must stay the same. Lists and bounds stay valid.
     O(n_rows) scattered costs a column.
     """
     low, above, ids, size = tight.low, tight.above, tight.ids, tight.size
@@ -354,7 +358,7 @@ def raise_prices(
         j, place = columns[p], places[p]
         least = infinity
         for i in range(low.size):
-            # Never tight where the row was forbidden; its minimum is infinite too.
+            # Never tight for a forbidden row; its minimum is infinite too.
             g = sign * slots[i, place] - v[j]
             g = g - low[i] if g < infinity else infinity
             least = g if g < least else least
@@ -372,8 +376,10 @@ def raise_prices(
 
 @kernel
 def match_open(first: int, ids: Array, size: Array, m: Matching, budget: int) -> int:
-    """Try the open rows once more, with the pairs that have come, from row ``first`` on; the row
-    to go on from when the budget is spent or all are done."""
+    """Try the open rows again, with the new pairs, from row ``first`` on.
+
+    Returns the row to continue from when the budget is spent or all are done.
+    """
     if first == 0:
         for j in range(m.seen.size):
             m.seen[j] = 0
@@ -388,7 +394,7 @@ def match_open(first: int, ids: Array, size: Array, m: Matching, budget: int) ->
 
 
 def valid_costs(problem: Problem, price: np.dtype[Any]) -> tuple[Any, Any]:
-    """Between which numbers valid signed costs lie; see ``fetch.Terms``."""
+    """Return the interval of valid signed costs; see ``row_access.Terms``."""
     limit, usual = largest_cost(problem, price)
     if price.kind == "f" and not usual:
         return -S.infinity(price), S.infinity(price)

@@ -1,4 +1,4 @@
-"""The workspace of searches on lists: labels, queue, and where a phase stands."""
+"""Workspace of searches on lists: labels, queue, and progress of a phase."""
 
 from __future__ import annotations
 
@@ -16,57 +16,58 @@ from bigsap.sources.base import Array
 
 
 class SearchStanding:
-    """Where the searches of a phase stand: ``Frontier.at``. A search changes only what says so
-    before its end."""
+    """Progress of the searches of a phase: ``Frontier.at``.
 
-    position: int  # next place in the order
+    Before its end, a search changes only fields that say so.
+    """
+
+    position: int  # next index in the order
     n_settled: int  # of the last search, if it failed
     scans: int  # counted at once
     n_drops: int
     n_requests: int  # rows waiting for an evaluation that only Python can do; counted at once
     n_abandoned: int  # roots to be searched again after those evaluations
-    root: int  # whose search was given up; the row, with INVALID
+    root: int  # whose search was abandoned; the row, with INVALID
     group_size: int  # virtual columns: places taken
     surplus: int  # virtual rows: free columns at the cap beyond those they hold
-    n_hidden: int  # rows of the current search whose lists leave its settled columns out
-    stop: int  # 1: give the search at hand up, with nothing changed
+    n_hidden: int  # rows of the current search whose lists exclude its settled columns
+    stop: int  # 1: abandon the current search, with nothing changed
     drops: float
     group_price: float
     cap: float  # virtual rows: the price of the free columns they hold, the largest there is
 
 
 class Search:
-    """The search at hand: ``Frontier.search``. Nothing of it outlives the search but ``entries``
-    and ``owed``."""
+    """The current search: ``Frontier.search``. Only ``entries`` and ``owed`` outlive the search."""
 
     root: int
-    row: int  # scanned next, or just being so
+    row: int  # next or currently scanned
     n_heap: int
     n_touched: int  # columns with a label
     n_settled: int
-    sink: int  # the best free column, -1 before there is one; GROUPED, the virtual columns
+    sink: int  # the best free column, -1 if none is known; GROUPED, the virtual columns
     sink_row: int  # by which it was reached
     first_scan: int  # scans made before the search
     abandoned: int  # 1: it waits for a row that only Python can read
-    last_scan: int  # with that, scans at which it ends
+    last_scan: int  # if abandoned, the number of scans at which it ends
     whole: int  # 1: ``row`` lies as a list of all columns at the pool's end
-    underway: int  # 1: the kernel has returned in its midst, to go on from there
-    renewing: int  # 1: in the midst of ``row``'s evaluations
-    entries: int  # of lists and columns, gone through since the kernel was called
-    pairs_end: int  # pairs evaluated, of all so far, at which it returns
-    owed: int  # 1: it has returned in a search, and is to return at the end of that too
+    underway: int  # 1: the kernel has returned within it and will continue
+    renewing: int  # 1: between ``row``'s evaluations
+    entries: int  # of lists and columns, processed since the kernel was called
+    pairs_end: int  # total pairs evaluated at which the kernel returns
+    owed: int  # 1: the kernel has returned within a search, and must return at its end too
     # Virtual columns: the row that reached them; 1 once they are settled; next member to scan.
     group_row: int
     group_settled: int
     member: int
-    # Virtual rows: by what they were reached; 1 once they are settled.
+    # Virtual rows: the row and column by which they were reached; 1 once they are settled.
     held_row: int
     held_by: int
     held_settled: int
     h: float  # of ``row``, see ``Frontier.h``
     before: float  # its threshold before it is renewed
     label: float  # running maximum of the settled labels: never falls
-    best_free: float  # label of the sink; nothing at or beyond it is noted
+    best_free: float  # label of the sink; labels not below it are not recorded
     sink_cost: float
     group_label: float
     group_at: float  # label at which virtual columns were settled
@@ -79,7 +80,7 @@ class Pairs(NamedTuple):
     """Prices and matching. P is the price type.
 
     v: P (n_columns,) prices, which only fall. open_price: P (n_columns,) v where a column is free,
-    else the blocked price. column_of_row, row_of_column: ID, inverse of each other, FREE where
+    else the blocked price. column_of_row, row_of_column: ID, inverse of each other, FREE if
     unmatched (rows of the virtual columns: see ``group`` of ``State``). match_cost:
     P (n_rows,) signed cost of each row's pair. group: ID (n_virtual_columns,) rows that hold the
     virtual columns.
@@ -96,16 +97,16 @@ class Pairs(NamedTuple):
 class Frontier(NamedTuple):
     """Search workspace. P is the price type.
 
-    dist: P (n_columns,) label; infinity where unreached, the blocked price where
+    dist: P (n_columns,) label; infinity if unreached, the blocked price if
     settled. pred, pred_cost: row the label came from and its signed cost there.
     heap_key, heap_item: the queue; item >= 0 a column, < 0 the event of row -1 - item.
     Entries whose key is no longer the column's label are stale and skipped.
-    h: P (n_rows,) for scanned rows, the number to which ``c - v`` adds up to a label.
-    shown, label_of: P (n_columns,), meaningful while at.n_hidden > 0: v, with the
-    blocked price where settled, and the labels of those. hidden: ID (n_rows,) see
-    ``hide``; slack: P (n_rows,) infinity for the other rows; delay: P (n_rows,) by which
-    their events are postponed beyond the usual, 0 for the other rows. left: int32, how many
-    columns of each block of neighbours are not settled, while at.n_hidden > 0.
+    h: P (n_rows,) for scanned rows, the number that makes ``c - v`` a label.
+    shown, label_of: P (n_columns,), valid while at.n_hidden > 0: v, with the
+    blocked price if settled, and the labels of those. hidden: ID (n_rows,) see
+    ``hide``; slack: P (n_rows,) infinity for the other rows; delay: P (n_rows,) additional
+    postponement of their events, 0 for the other rows. left: int32, unsettled columns of each
+    block of neighbours, while at.n_hidden > 0.
     """
 
     dist: Array
@@ -132,7 +133,7 @@ class Frontier(NamedTuple):
 
 
 def frontier(n: int, m: int, k: int, price: np.dtype[Any]) -> Frontier:
-    """A fresh workspace for n rows with lists of k entries, of m columns."""
+    """Allocate a workspace for n rows with lists of k entries, of m columns."""
     capacity = 2 * (m + n) + 16
     return Frontier(
         dist=np.full(m, S.infinity(price), price),
@@ -161,13 +162,13 @@ def frontier(n: int, m: int, k: int, price: np.dtype[Any]) -> Frontier:
 
 @kernel(forceinline=True)
 def is_due(s: Search, lists: Lists, most_entries: int) -> bool:
-    """Whether the kernel has done the work after which Python looks at clock and wishes."""
+    """Check whether the kernel has done its work before the next poll in Python."""
     return s.entries >= most_entries or lists.counts.pairs >= s.pairs_end
 
 
 @kernel
 def push(keys: Array, items: Array, n: int, key: float, item: int) -> int:
-    """Queue an item; among equal keys columns come before events. The new size."""
+    """Queue an item; among equal keys columns come before events. Return the new size."""
     place = n
     while place > 0:
         parent = (place - 1) // 2
@@ -184,7 +185,7 @@ def push(keys: Array, items: Array, n: int, key: float, item: int) -> int:
 
 @kernel
 def pop(keys: Array, items: Array, n: int) -> int:
-    """Drop the first item of a queue of n; the new size."""
+    """Remove the first item of a queue of n; return the new size."""
     n -= 1
     key, item = keys[n], items[n]
     place = 0
@@ -211,7 +212,7 @@ def pop(keys: Array, items: Array, n: int) -> int:
 
 @kernel
 def compact(keys: Array, items: Array, n: int, dist: Array) -> int:
-    """Rebuild the queue without its stale entries; the new size."""
+    """Rebuild the queue without its stale entries; return the new size."""
     kept = 0
     for place in range(n):
         item = items[place]
@@ -222,6 +223,6 @@ def compact(keys: Array, items: Array, n: int, dist: Array) -> int:
 
 @kernel
 def clear(n_touched: int, touched: Array, dist: Array, infinity: float) -> None:
-    """Forget the labels of what was touched."""
+    """Reset the labels of the touched columns."""
     for k in range(n_touched):
         dist[touched[k]] = infinity

@@ -1,1 +1,1 @@
-"""The engine that scans whole rows."""
+"""Engine that scans whole rows."""

@@ -1,4 +1,4 @@
-"""What an augmentation changes: the matching along its path, and prices."""
+"""Augmentation: flip the path of a search, and lower prices."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from bigsap.compile.decorator import kernel
 from bigsap.engine.core.state import FREE, GROUPED, State
 from bigsap.sources.base import Array
 
-#: The sink that is no column: a place in the group of virtual columns.
+#: Sink for a place in the group of virtual columns, instead of a column.
 TO_GROUP = -2
 
 
 @kernel
 def _into_group(st: State, root: int, place: int) -> int:
-    """The row that reached the virtual columns takes ``place``.
+    """Give ``place`` to the row that reached the virtual columns.
 
-    Returns the column it leaves, -1 when it is the root and held none.
+    Returns the column it leaves, -1 if it is the root and held none.
     """
     row = st.at.group_pred
     old = st.column_of_row[row]
@@ -27,8 +27,8 @@ def _into_group(st: State, root: int, place: int) -> int:
 def augment(st: State, root: int, sink: int, virtual_row: int, longest: int) -> bool:
     """Flip the path that ends in ``sink`` (A1015, algorithm 2, lines 23 to 30).
 
-    False when it has more than ``longest`` columns, as no path has: costs that change under the
-    search (64-bit integers past the checked range) could close it to a circle.
+    Returns False if the path has more than ``longest`` columns, the limit of any valid path. Costs
+    that change during the search (64-bit integers past the checked range) could close it to a cycle.
     """
     column = sink
     if sink == TO_GROUP:
@@ -40,8 +40,8 @@ def augment(st: State, root: int, sink: int, virtual_row: int, longest: int) -> 
     for _ in range(longest):
         row = st.pred[column]
         if row == virtual_row:
-            # The virtual rows give up the column by which they were entered and
-            # take this one, which thereby is free, at the cap.
+            # The virtual rows leave the column by which they were entered and take this
+            # one. The former is then free, at the cap.
             st.row_of_column[column] = FREE
             st.at.virtual_took = column
             column = st.at.virtual_by
@@ -71,7 +71,7 @@ def lower_prices(
     start: int,
     stop: int,
 ) -> None:
-    """``v -= (label - dist) + epsilon`` for the settled columns of this slab.
+    """Apply ``v -= (label - dist) + epsilon`` to the settled columns of this slab.
 
     A1015, algorithm 3, line 17; label is the running maximum, so no price rises.
     """
@@ -83,10 +83,10 @@ def lower_prices(
 
 @kernel
 def lower_cap(thread: int, cap: float, blocked: float, st: State) -> int:
-    """Give the columns of the virtual rows their new common price.
+    """Set the new common price of the virtual rows' columns.
 
-    Free columns end at the largest price, so any that rounding or epsilon left above
-    the cap comes down to it. Returns how many free columns of this slab lie at it.
+    The cap is the largest price of free columns, so those that rounding or epsilon left above it
+    are lowered to it. Returns how many free columns of this slab are at the cap.
     """
     at_cap = 0
     took = st.at.virtual_took

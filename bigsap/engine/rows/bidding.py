@@ -13,17 +13,20 @@ from bigsap.sources.base import Array
 
 
 class AuctionStanding:
-    """Where the bidding stands: ``Auction.at``."""
+    """Progress of the bidding: ``Auction.at``."""
 
     head: int  # rows of this round that have bid
-    count: int  # free rows, but for those without a column that is allowed
+    count: int  # free rows, except those without an allowed column
     bids: int
 
 
 class Auction(NamedTuple):
-    """free: ID (n_rows,) at.count free rows. wish, offer: ID, P (n_rows,) of a bid, its column and
-    price. winner: ID (n_columns,) who bids least for a column, FREE without a bid.
-    row_of_column: ID (n_columns,); v: P (n_columns,) prices, which bids lower."""
+    """State of the auction.
+
+    free: ID (n_rows,) at.count free rows. wish, offer: ID, P (n_rows,) of a bid, its column and
+    price. winner: ID (n_columns,) the row with the lowest price offered for a column, FREE without a
+    bid. row_of_column: ID (n_columns,); v: P (n_columns,) prices, which bids lower.
+    """
 
     free: Array
     wish: Array
@@ -35,7 +38,7 @@ class Auction(NamedTuple):
 
 
 def auction(n: int, v: Array) -> Auction:
-    """All of n rows free, at these prices."""
+    """Return an auction with all n rows free, at these prices."""
     at = record(AuctionStanding, v.dtype)
     at.count = n
     winner, row_of_column = np.full((2, v.size), FREE, ID)
@@ -55,14 +58,14 @@ def run_bids(
     budget: int,
     a: Auction,
 ) -> int:
-    """Let free rows bid until none is left (DONE); each bid O(n_columns).
+    """Let free rows bid until none is left (DONE); O(n_columns) a bid.
 
-    YIELD: ``budget`` bids are made; LIMIT: prices would fall below ``floor``, or ``most`` bids.
+    YIELD: ``budget`` bids are made; LIMIT: a price would fall below ``floor``, or ``most`` bids.
 
-    In a round every free row wants its best column, and would lower its price by what the second
-    best is worse, plus epsilon; spread takes the place of that where there is no second. The
-    lowest price wins, of equal ones the smallest row. A round lowers a price by epsilon or
-    more, and of a feasible problem none falls below ``floor``: so it ends.
+    In a round every free row bids for its best column. It would lower the column's price by the
+    difference to its second best, or by ``spread`` if there is no second, plus epsilon. The lowest
+    price wins, of equal ones the smallest row. A round lowers a price by epsilon or more, and in a
+    feasible problem none falls below ``floor``, so the bidding terminates.
     """
     at, v = a.at, a.v
     while at.count > 0:
@@ -100,7 +103,7 @@ def run_bids(
 
 @kernel
 def _settle(a: Auction) -> None:
-    """Give columns to the winners of the round. O(bids)."""
+    """Assign columns to the winners of the round. O(bids)."""
     at = a.at
     bidders, at.count, at.head = at.count, 0, 0
     for p in range(bidders):
@@ -111,9 +114,9 @@ def _settle(a: Auction) -> None:
         at.bids += 1
         loser = row
         if a.winner[j] == row:
-            a.winner[j] = FREE  # whoever else has bid for it still loses
+            a.winner[j] = FREE  # later bidders for it lose
             a.v[j] = a.offer[row]
             loser, a.row_of_column[j] = a.row_of_column[j], row
         if loser != FREE:
-            a.free[at.count] = loser  # a place that has been looked at
+            a.free[at.count] = loser  # overwrites a place already processed
             at.count += 1

@@ -1,7 +1,7 @@
-"""What a checkpoint keeps of an ``Engine`` within a phase, and an engine continued from it.
+"""Checkpoints of an ``Engine`` within a phase, and engines restored from them.
 
-An unfinished search is undone: matching and counts change only at its end, so continuing runs it
-again, bit for bit. The rows themselves are not kept.
+An unfinished search is undone. Matching and counts change only at the end of a search, so the
+restored engine repeats it, bit for bit. The rows themselves are not saved.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bigsap.errors import CheckpointError
 
 
 def kept(engine: Engine) -> dict[str, Any]:
-    """What continues a phase, between two slices of it; copies."""
+    """Return copies of the data needed to continue a phase, between two of its slices."""
     st = engine.state
     at = copy(st.at)
     at.stage = NEXT_ROW
@@ -37,7 +37,7 @@ def kept(engine: Engine) -> dict[str, Any]:
 
 
 def continued(engine: Engine, snapshot: dict[str, Any]) -> None:
-    """Take up a snapshot of a solve of the same problem, with any threads and cache."""
+    """Restore a snapshot of a solve of the same problem, with any threads and cache."""
     st = engine.state
     arrays = ("v", "reference", "column_of_row", "group")
     fixed = {name: getattr(st, name) for name in arrays} | numbers(st.at, S.Standing)
@@ -55,6 +55,6 @@ def continued(engine: Engine, snapshot: dict[str, Any]) -> None:
     st.row_of_column[st.column_of_row[rows]] = rows
     engine.group_reach = engine.price.type(snapshot["group_reach"][()])
     engine.reader.rows_read = int(snapshot["rows_read"])
-    # Not in checkpoints of versions that read all of every row.
+    # Missing in checkpoints of older versions, which read all of every row.
     engine.pairs_skipped = int(snapshot.get("pairs_skipped", 0))
     engine.n_kept = int(snapshot["n_kept"])

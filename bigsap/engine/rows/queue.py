@@ -1,11 +1,11 @@
-"""The front of a search: what it has reached and not settled, a queue for each slab.
+"""Front of a search: columns reached but not settled, one queue per slab.
 
-A queue is a binary heap of columns, ordered by label and then by column, that knows the
-place of each: a column whose label falls moves up, so that a queue never holds more than its
-slab has columns. Between searches no column is reached; a search notes what it touches,
-and forgetting that costs as little as it touched.
+A queue is a binary heap of columns, ordered by label and then by column, which stores the position
+of each: a column whose label falls moves up, so a queue never holds more columns than its slab has.
+Between searches no column is reached. A search records the columns it touches, so resetting costs
+no more than the search.
 
-Free columns are in no queue: of a slab's only the best matters, and nothing beyond it.
+Free columns are in no queue: only the best of a slab matters, and nothing beyond it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from bigsap.compile.decorator import kernel
 from bigsap.engine.core.state import CodeScale, Front, Hint, State
 from bigsap.sources.base import Array
 
-# In ``State.place``: in no queue, and settled.
+# Values of ``State.place``: in no queue, and settled.
 OUTSIDE, SETTLED = -1, -2
 
 
 class Slab(NamedTuple):
-    """What a thread has of a search: its own account and the arrays it works on.
+    """A thread's part of a search: its own record and the arrays it works on.
 
-    It writes labels, predecessors, prices and the rest in its own columns only, ``start`` to
-    ``stop - 1``; found, group_min, lows and runs are its own. width: groups of LANES columns of a
+    It writes labels, predecessors, prices and the rest only in its own columns, ``start`` to
+    ``stop - 1``; found, group_min, lows and runs belong to it. width: groups of LANES columns per
     stretch.
     """
 
@@ -54,7 +54,7 @@ class Slab(NamedTuple):
 
 @kernel(forceinline=True)
 def rounded_up(x: float) -> np.float32:
-    """``x`` as float32 from above; no smaller than -3e38, also where x is."""
+    """Return ``x`` rounded up to float32, and at least -3e38."""
     y = np.float64(x)
     z = y + abs(y) * 2.0**-22 + 1e-44
     return np.float32(z if z > -3e38 else -3e38)
@@ -62,7 +62,7 @@ def rounded_up(x: float) -> np.float32:
 
 @kernel
 def clear_front(st: State, infinity: float) -> None:
-    """Make the front of all slabs empty, before a phase: O(m)."""
+    """Empty the front of all slabs, before a phase. O(m)."""
     for j in range(st.v.size):
         st.dist[j] = infinity
         st.place[j] = OUTSIDE
@@ -75,7 +75,7 @@ def clear_front(st: State, infinity: float) -> None:
 
 @kernel
 def largest_price(v: Array, start: int, stop: int, zero: float) -> float:
-    """The largest magnitude of the slab's prices."""
+    """Return the largest magnitude of the slab's prices."""
     reach = zero
     for j in range(start, stop):
         size = abs(v[j])
@@ -85,7 +85,7 @@ def largest_price(v: Array, start: int, stop: int, zero: float) -> float:
 
 @kernel(forceinline=True)
 def rise(heap: Array, place: Array, dist: Array, start: int, k: int, column: int) -> None:
-    """Put a column at its place, no lower in the queue than ``k``."""
+    """Insert a column into the queue at position ``k`` or above, by its label."""
     key = dist[column]
     while k > 0:
         parent = (k - 1) >> 1
@@ -102,7 +102,7 @@ def rise(heap: Array, place: Array, dist: Array, start: int, k: int, column: int
 
 @kernel(forceinline=True)
 def pop(heap: Array, place: Array, dist: Array, start: int, size: int) -> int:
-    """Drop the first of a queue of ``size`` columns; the new size."""
+    """Remove the first of a queue of ``size`` columns; return the new size."""
     size -= 1
     column = heap[start + size]
     key = dist[column]
@@ -131,10 +131,10 @@ def pop(heap: Array, place: Array, dist: Array, start: int, size: int) -> int:
 
 @kernel(forceinline=True)
 def reach(slab: Slab, j: int, label: float, row: int) -> None:
-    """Column ``j`` of the slab is reached at ``label`` from ``row``: note it where it matters.
+    """Record that ``row`` reaches column ``j`` of the slab at ``label``, if that matters.
 
-    It does where the label is smaller than the column's own and than that of the best free
-    column. A free column also counts at that same label, if it comes before the slab's best.
+    It matters if the label is smaller than the column's own and than that of the best free
+    column. A free column with the same label as the best also counts if it has a lower index.
     """
     own, dist, place = slab.own, slab.dist, slab.place
     old, limit = dist[j], own.known_free
@@ -171,7 +171,7 @@ def reach(slab: Slab, j: int, label: float, row: int) -> None:
 
 @kernel(forceinline=True)
 def set_sieve(slab: Slab, base: float) -> None:
-    """The sieve of what the slab has touched, against a new base: see ``sieve``."""
+    """Update the sieve of the touched columns of the slab to a new base, see ``sieve``."""
     slab.own.sieve_base = base
     for k in range(slab.start, slab.start + slab.own.touched):
         j = slab.touched[k]
@@ -182,7 +182,7 @@ def set_sieve(slab: Slab, base: float) -> None:
 
 @kernel(forceinline=True)
 def forget(slab: Slab) -> None:
-    """Empty the slab's front after a search, the prices being the new ones."""
+    """Reset the slab's front after a search; the prices are already the new ones."""
     own = slab.own
     top = own.top_price
     for k in range(slab.start, slab.start + own.touched):
@@ -199,8 +199,7 @@ def forget(slab: Slab) -> None:
 
 @kernel(forceinline=True)
 def tell_next(slab: Slab, hint: Hint) -> None:
-    """Say which row would be scanned next, as far as this slab knows: the next root where the
-    search would end."""
+    """Publish the row this slab predicts to be scanned next: the next root if the search would end."""
     own = slab.own
     label, row, column = own.known_free, own.next_root, -1
     if own.queued > 0 and slab.dist[slab.heap[slab.start]] < label:
@@ -211,9 +210,9 @@ def tell_next(slab: Slab, hint: Hint) -> None:
 
 @kernel(forceinline=True)
 def hear_next(hints: Array) -> tuple[int, int]:
-    """The row that will probably be scanned next and the column it is entered by, or -1.
+    """Return the row that is probably scanned next and the column it is entered by, or -1.
 
-    Other threads may be writing what is read here: it decides only what is prefetched.
+    Other threads may be writing these values: use them only for prefetching.
     """
     best = hints[0]
     for k in range(1, hints.size):

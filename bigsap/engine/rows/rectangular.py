@@ -1,18 +1,17 @@
 """Search and augmentation in one phase of an unbalanced problem (A1015, algorithms 2, 3).
 
-Square ones have their own (``square``). One kernel, run by every thread of the team on its
-own slab of columns. All threads follow the same control flow on the same values, so they
-take the same decisions and meet at the same barriers: one a scanned row, one more an
-augmentation. The kernel returns when a row is wanted, when its budget is spent, or at the
-end, with all that is needed to continue in the state; it is then simply called again.
+Square problems have their own kernel (``square``). One kernel, run by every thread of the team on
+its own slab of columns. All threads follow the same control flow on the same values, so they make
+the same decisions and wait at the same barriers: one per scanned row, one more per augmentation.
+The kernel returns when a row is missing, when its budget is spent, or at the end. The state then
+holds everything needed to continue with another call.
 
-*Virtual rows* (n < m) are one group: they hold free columns at the common price
-``cap``. While more columns lie at the cap than there are virtual rows (``surplus``),
-those columns are sinks like any free column; afterwards they are held, and
-settling one of them scans the whole group at once.
+*Virtual rows* (n < m) form one group that holds free columns at the common price ``cap``. While
+more columns lie at the cap than there are virtual rows (``surplus``), those columns are sinks like
+any free column. After that they are held, and settling one of them scans the whole group at once.
 
-*Virtual columns* (n > m) are one group with a common price: a sink while places are
-left; once full, settling it scans every member row.
+*Virtual columns* (n > m) form one group with a common price: a sink while it has free places; when
+it is full, settling it scans every member row.
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ from bigsap.sources.base import Array
 
 # Stages (at.stage).
 NEXT_ROW, SCAN = 0, 1
-# Columns of a path that are not settled: its sink, and what virtual rows and columns pass on.
+# Unsettled columns that a path may have: its sink, and those exchanged by virtual rows and columns.
 _DETOURS = 4
-# Steps return one of these, or why the kernel does: a row is to be scanned; the search has a sink.
+# Results of a step, besides reasons to return: a row is to be scanned; the search has a sink.
 _ROW, _SINK = -1, -2
 
 
 @kernel(forceinline=True)
 def _take_up(part: Part, st: State) -> None:
-    """Read where the phase stands; between the barriers at which it does not change."""
+    """Read the progress of the phase; only between barriers at which it does not change."""
     own, at = part.own, st.at
     own.position, own.row, own.root, own.entered_by = at.position, at.row, at.root, at.entered_by
     own.n_settled, own.surplus, own.virtual_by = at.n_settled, at.surplus, at.virtual_by
@@ -59,7 +58,7 @@ def _take_up(part: Part, st: State) -> None:
 
 @kernel(forceinline=True)
 def _put_down(part: Part, st: State, stage: int) -> None:
-    """Write where the phase stands, but for what augmentations have written."""
+    """Write the progress of the phase, except for values that augmentations have written."""
     own, at = part.own, st.at
     at.position, at.stage = own.position, stage
     at.row, at.root, at.entered_by = own.row, own.root, own.entered_by
@@ -72,7 +71,7 @@ def _put_down(part: Part, st: State, stage: int) -> None:
 
 @kernel(forceinline=True)
 def _open(part: Part, order: Array, backward: bool) -> None:
-    """Begin the search from the next root."""
+    """Start the search from the next root."""
     own = part.own
     own.root = order[order.size - 1 - own.position] if backward else order[own.position]
     own.row, own.entered_by = own.root, AT_ROOT
@@ -82,7 +81,7 @@ def _open(part: Part, order: Array, backward: bool) -> None:
 
 @kernel(forceinline=True)
 def _scan(part: Part, st: State, cost: Array, sign: float, told: Told) -> float:
-    """Relax a row's labels; the slab's smallest. Thread 0 tells that of the virtual columns."""
+    """Relax a row's labels; return the slab's minimum. Thread 0 publishes that of the virtual columns."""
     own, zero = part.own, sign - sign
     if own.entered_by == AT_ROOT:
         reference = st.reference[own.row]
@@ -106,8 +105,8 @@ def _scan(part: Part, st: State, cost: Array, sign: float, told: Told) -> float:
 def _reduce(part: Part, turn: int, best: float, price_limit: float, told: Array, barrier: Array) -> int:
     """Agree on the smallest label, free columns first, then the lowest column.
 
-    Returns the place of what its thread has told. There are two sets (turn) of that, so one
-    barrier a reduction is enough.
+    Returns the index of the chosen thread's record. Two sets of records are used in turn, so one
+    barrier per reduction is enough.
     """
     own, n_threads = told[turn * part.n_threads + part.thread], part.n_threads
     own.label = best
@@ -130,11 +129,11 @@ def _reduce(part: Part, turn: int, best: float, price_limit: float, told: Array,
 
 @kernel(forceinline=True)
 def _next_column(part: Part, st: State, told: Told, to_group: float, blocked: float, n_virtual: int) -> int:
-    """The smallest label of all: of virtual rows or columns, or of a column, which is settled.
+    """Settle the smallest label: virtual rows, virtual columns, or a column.
 
-    told: by the thread with the smallest label of a column. to_group: that of the row just scanned
-    to the virtual columns, thread 0's number for all: it rests on a cost that another thread may
-    find changed.
+    told: from the thread with a column of the smallest label. to_group: label of the virtual
+    columns from the row just scanned. All threads use thread 0's value, since it depends on a cost
+    that may have changed by the time another thread reads it.
     """
     own, infinity, n_group = part.own, part.infinity, st.group.size
     if n_group > 0 and own.group_settled == 0 and to_group < own.group_label:
@@ -185,7 +184,7 @@ def _next_column(part: Part, st: State, told: Told, to_group: float, blocked: fl
 
 @kernel(forceinline=True)
 def _commit(part: Part, st: State, epsilon: float, blocked: float, n_virtual: int) -> bool:
-    """Flip the path to the sink and lower the prices; False for a path without end."""
+    """Flip the path to the sink and lower the prices; return False for an endless path."""
     own, at, thread, n_threads = part.own, st.at, part.thread, part.n_threads
     sink, label, n_settled = own.sink, own.label, own.n_settled
     if thread == 0:
@@ -241,13 +240,13 @@ def run_phase(
     n_virtual: int,
     budget: int,
 ) -> int:
-    """Match every row of ``order`` that is still ahead; see the module's docstring.
+    """Match every remaining row of ``order``; see the module's docstring.
 
-    order: ID (k,), visited from the end when ``backward``. n_virtual: virtual rows.
+    order: ID (k,), visited from the end if ``backward``. n_virtual: virtual rows.
     budget: pairs to scan before returning YIELD. Returns DONE, NEED_ROW (at.wanted),
     YIELD, INFEASIBLE (no free column can be reached from at.root; the settled
-    columns are those its tree can use), INVALID (at.wanted has a bad cost) or CHANGED
-    (costs in place are no longer what they were; at.wanted is the row scanned last).
+    columns are those its tree can use), INVALID (at.wanted has an invalid cost) or CHANGED
+    (costs in place have changed; at.wanted is the row scanned last).
     Worst case O(n m) a search, each scan O(m / n_threads) plus a barrier.
     """
     virtual_row = st.column_of_row.size
@@ -269,7 +268,7 @@ def run_phase(
     slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
     _take_up(part, st)
     stage = st.at.stage
-    # Read before the barrier: past it, thread 0 may claim a slot for the row that was missing.
+    # Read before the barrier: after it, thread 0 may claim a slot for the missing row.
     always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     if thread == 0:
         predict_slot(0, st, t)
@@ -327,7 +326,7 @@ def run_phase(
             break
         stage = NEXT_ROW
 
-    # Every thread has left the loop for the same reason before the record changes.
+    # All threads have left the loop for the same reason before the record changes.
     cross(barrier, n_threads)
     if thread == 0:
         if status == CHANGED:

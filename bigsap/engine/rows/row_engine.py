@@ -1,8 +1,7 @@
-"""The engine on the CPU: runs kernels with a team, has rows read for them, counts.
+"""CPU engine: runs kernels on a team, reads rows for them, and counts work.
 
-This is the only place where a running kernel and Python meet. A kernel that wants a
-row, or has used up its slice, has returned; the engine then has it read, reports, and
-calls it again.
+Only here do a running kernel and Python interact. A kernel that needs a row, or has used up its
+slice, returns. The engine then reads the row, reports progress, and calls the kernel again.
 """
 
 from __future__ import annotations
@@ -31,23 +30,23 @@ from bigsap.progress import Monitor
 from bigsap.row_cache import Rows
 from bigsap.sources.base import Array, Fillable
 
-# A kernel's slice: long enough that starting it costs nothing, short enough that
-# an interrupt is served at once.
+# Length of a kernel's slice: long enough to make the start negligible, short enough to handle
+# an interrupt at once.
 _SLICE_SECONDS = 0.1
 _FIRST_SLICE_PAIRS = 1 << 21
-# The same while it is not known whether threads have to wait for their cores.
+# Pairs of a slice while it is unknown whether threads have to wait for cores.
 _UNSURE_PAIRS = 1 << 18
-# The same where a pair may take any time to compute, and the longest slice should every
-# row scanned have to be computed.
+# Pairs of the first slice if a pair may take any time to compute; and the limit of a slice in case
+# every scanned row has to be computed.
 _FIRST_SLICE_FILLED = 1 << 14
 _LONGEST_SLICE_SECONDS = 0.5
 
 
 class Engine:
-    """State, rows and team of one solve on one problem.
+    """State, rows and team of one solve of one problem.
 
     price: float64, or int64 for exact integer arithmetic. Memory: ``state`` (about
-    eight vectors) beyond the rows.
+    eight vectors) besides the rows.
     """
 
     def __init__(
@@ -86,24 +85,24 @@ class Engine:
         self.reader = RowReader(problem, rows, most, usual, infinity, monitor.tick)
         self._budget = _FIRST_SLICE_FILLED if fill else _FIRST_SLICE_PAIRS
         self.known = Incumbent(problem, infinity, active=monitor.can_stop)
-        #: See ``strategies.start.warm.mean_gap``: of the sweep that adopted a warm start.
+        #: Gap of the sweep that adopted a warm start, see ``strategies.start.warm.mean_gap``.
         self.picks_gap = 0.0
         self._count = monitor.counter()
-        #: Rows matched before the phase at hand, not counted by its position.
+        #: Rows matched before the current phase; its position does not count them.
         self.n_kept = 0
-        #: ``rows_scanned`` at which a phase is left; None for no such limit. Whether one was.
+        #: ``rows_scanned`` at which a phase is abandoned (None: no limit); and whether one was.
         self.most_scans: int | None = None
         self.left_open = False
-        #: Pairs of rows scanned that were in stretches not to be read (``stretches``).
+        #: Pairs of scanned rows that were skipped in stretches (``stretches``).
         self.pairs_skipped = 0
         self._order: Array = np.empty(0, S.ID)
-        #: The arrays of the matching hold what a sweep finds.
+        #: Whether a sweep is in progress: the matching's arrays then hold the sweep's results.
         self.sweeping = False
 
-    # -- what the methods ask for ---------------------------------------------------
+    # -- operations for the methods -------------------------------------------------
 
     def sweep(self, survey: Survey, order: Array, *, backward: bool, first: bool) -> None:
-        """One ``run_sweep`` over ``order`` with the current prices."""
+        """Run ``run_sweep`` over ``order`` at the current prices."""
         survey.open_price[:] = self.state.v
         if first:
             survey.least[:] = self.infinity
@@ -117,14 +116,14 @@ class Engine:
         self._report()
 
     def undercut(self, pick: Array, rank_of_column: Array, order: Array) -> None:
-        """One ``run_undercut``: lowers prices."""
+        """Run ``run_undercut``, which lowers prices."""
         self._order, self.sweeping = order[::-1], True
         self.state.at.position = 0
         self._drive(run_undercut, pick, rank_of_column, order)
         self._order = np.empty(0, S.ID)
 
     def adopt(self, column_of_row: Array, v: Array) -> None:
-        """Take over a matching, complete or not, and prices found elsewhere."""
+        """Set a matching, complete or not, and prices from elsewhere."""
         st = self.state
         st.v[:] = v
         st.column_of_row[:] = column_of_row
@@ -133,10 +132,10 @@ class Engine:
         st.row_of_column[column_of_row[rows]] = rows
 
     def begin_phase(self) -> None:
-        """Empty the matching; bring the free columns' prices in order.
+        """Clear the matching; adjust the free columns' prices.
 
         Virtual rows: v is capped at its (m - n)-th largest value, which only lowers
-        prices, and the columns at the cap can serve the virtual rows. Virtual columns:
+        prices; the columns at the cap can serve the virtual rows. Virtual columns:
         their price starts so low that the real columns fill up first.
         """
         st, problem = self.state, self.problem
@@ -159,19 +158,19 @@ class Engine:
             at.group_price = self.group_price_start()
 
     def group_price_start(self) -> Any:
-        """A price of the virtual columns below anything the real columns offer."""
+        """Return a price of the virtual columns below all that the real columns offer."""
         v = self.state.v
         spread = v.max() - v.min() if v.size else self.price.type(0)
         return v.min() - spread - self.group_reach
 
-    #: How far below the real columns the virtual ones start; set from the first sweep
-    #: (the costs' range). Any value is correct, a small one costs extra scans.
+    #: Distance below the real columns at which the virtual ones start; set from the first sweep
+    #: (the costs' range). Any value is correct; a small one costs extra scans.
     group_reach: Any = 0
 
     def phase(self, order: Array, *, backward: bool, epsilon: float) -> bool:
-        """Match all rows of ``order``; False when one of them cannot be matched.
+        """Match all rows of ``order``; return False if one of them cannot be matched.
 
-        Then ``tree()`` tells why. True as well where ``most_scans`` ended it: ``left_open``.
+        ``tree()`` then explains why. Also returns True if ``most_scans`` ended it: see ``left_open``.
         """
         refuse_wild(self.state.v, self.infinity)
         self._order, self.sweeping = (order[::-1] if backward else order), False
@@ -180,7 +179,7 @@ class Engine:
         if not self.problem.is_square:
             status = self._drive(run_phase, order, backward, epsilon, n_virtual)
         else:
-            # A search that was left has no front any more: it begins anew.
+            # An abandoned search has lost its front: it starts again.
             if self.state.at.stage != NEXT_ROW:
                 self.unsettle()
             self._open_front()
@@ -212,30 +211,30 @@ class Engine:
         self.state = self.state._replace(**S.no_front(self.price))
 
     def matching(self) -> Array:
-        """The column of each row so far, FREE where it has none; a copy, intp."""
+        """Return a copy of the column of each row, intp; FREE if it has none."""
         if self.sweeping:
             return np.full(self.problem.shape[0], S.FREE, np.intp)
-        # Places in the group of virtual columns are no columns.
+        # Places in the group of virtual columns count as unassigned.
         return np.maximum(self.state.column_of_row, S.FREE).astype(np.intp)
 
     def release(self) -> None:
-        """Let go of the workspace: the search is over. Prices and counts stay."""
+        """Free the workspace after the search. Prices and counts stay."""
         self.state = S.released(self.state)
         self._order = np.empty(0, S.ID)
         self.reader.release()
 
     def renew(self) -> None:
-        """A fresh workspace for another search, prices 0; counts stay."""
+        """Allocate a new workspace for another search, prices 0; counts stay."""
         n, m = self.problem.shape
         at = self.state.at
         self.state = S.allocate(n, m, self.price, self.crowd.width, self.problem.n_virtual_columns)
         self.state = self.state._replace(at=at)
 
     def prices(self) -> Array:
-        """A copy of v in which the columns settled by an unfinished search have theirs."""
+        """Return a copy of v, with the prices of columns settled by an unfinished search restored."""
         st = self.state
         v = st.v.copy()
-        # In square problems they have them all the time.
+        # In square problems they never change during a search.
         if st.at.stage != NEXT_ROW and not self.problem.is_square:
             n_settled = int(st.at.n_settled)
             v[st.settled[:n_settled]] = st.settled_price[:n_settled]
@@ -248,7 +247,7 @@ class Engine:
         self.state.at.stage = NEXT_ROW
 
     def tree(self) -> Array:
-        """Rows of the last, failed search: together they may use too few columns."""
+        """Return the rows of the last, failed search: together they can use too few columns."""
         st = self.state
         settled = st.settled[: st.at.n_settled]
         members = st.group[st.group >= 0] if st.at.group_settled else st.group[:0]
@@ -276,7 +275,7 @@ class Engine:
             started, filled = time.perf_counter(), int(at.rows_filled)
             used = min(self._budget, _UNSURE_PAIRS) if self.crowd.unsure else self._budget
             if self.most_scans is not None:
-                # To the scan, whatever the clock says of slices.
+                # Exactly up to the limit, whatever the slice length.
                 ahead = max(1, self.most_scans - int(at.rows_scanned))
                 used = min(used, ahead * max(1, self.terms.n_columns))
             width = self.state.bounds.size - 1
@@ -305,8 +304,10 @@ class Engine:
             self.monitor.tick()
 
     def _fit_crowd(self) -> None:
-        """Use as many threads as the crowd advises, where no search is under way: bounds of slabs
-        and what threads know of theirs then change, and nothing else."""
+        """Use as many threads as ``crowd`` advises, once no search is in progress.
+
+        Changes the slabs' bounds and the threads' own data, and nothing else.
+        """
         st, width = self.state, self.crowd.width
         searching = not self.sweeping and st.at.stage != NEXT_ROW
         other = width != st.bounds.size - 1
@@ -314,7 +315,7 @@ class Engine:
         if not other or searching:
             return
         if width < st.bounds.size - 1:
-            # What more threads did in a slice.
+            # The wider team did more per slice.
             share = width / (st.bounds.size - 1)
             self._budget = max(1, int(self._budget * share))
             self.reader.seconds_per_row /= share
@@ -326,10 +327,10 @@ class Engine:
             self._open_front()
 
     def _limit_slice(self, seconds: float, n_filled: int, used: int) -> None:
-        """Keep a slice short even if every row of it is absent and slow to compute.
+        """Keep a slice short even if every row is missing from the cache and slow to compute.
 
-        The budget counts pairs scanned; after a stretch of rows found in the cache it
-        may have grown to what takes minutes to compute.
+        The budget counts scanned pairs. After a stretch of rows found in the cache it may have grown
+        to an amount that takes minutes to compute.
         """
         if not self._fill or not n_filled:
             return

@@ -1,7 +1,7 @@
-"""Rows that kernels cannot compute: read through Python, checked, put into the row cache.
+"""Reading through Python of rows that kernels cannot compute: read, check, cache.
 
-With a row comes what costs nothing more: the other rows of a group that is stored together, and a
-word to the source about the rows that will be asked for next.
+A read also yields free extras: other rows of the same stored group, and a chance to tell the
+source which rows come next.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from bigsap.sources.base import Array, Foreseeing, Grouped, Interruptible, Prefe
 
 
 class RowReader:
-    """Reads rows of ``problem`` into ``rows``.
+    """Reader of the rows of ``problem`` into ``rows``.
 
-    limit: integer costs stay within +-limit, None for no such limit; usual: see ``refuse_large``.
-    infinity: the labels' that is reached by nothing. tick: called while a source is waited for.
+    limit: integer costs stay within +-limit, None for no limit; usual: see ``refuse_large``.
+    infinity: the label of unreached columns. tick: called while waiting for a source.
     """
 
     def __init__(
@@ -38,24 +38,24 @@ class RowReader:
     ) -> None:
         self.problem, self.rows = problem, rows
         self.limit, self.usual, self.infinity, self.tick = limit, usual, infinity, tick
-        # Asked once: what a protocol takes to be looked up, reading a row may take.
+        # Looked up once: a protocol check may take as long as reading a row.
         source = problem.source
         self._grouped = source if isinstance(source, Grouped) else None
         self._foreseeing = source if isinstance(source, Foreseeing) else None
         self._interruptible = isinstance(source, Interruptible)
-        #: The slowest that a row was lately, over one read or slice; 0 while unknown.
+        #: Slowest recent time per row, over one read or slice; 0 if unknown.
         self.seconds_per_row = 0.0
         self.rows_read = 0
-        #: Takes note of the rows that leave the cache, where somebody wants that.
+        #: Records the rows that leave the cache, if requested.
         self.resting: Resting | None = None
         self._block: tuple[int, int, Array] | None = None
         m = problem.shape[1]
         self._one_row = np.empty((0 if rows.policy == "in place" else 1, m), source.dtype)
 
     def fetch(self, row: int, st: S.State, order: Array, *, sweeping: bool) -> None:
-        """Make ``row`` resident, and what comes at no extra cost with it.
+        """Make ``row`` resident, and other rows that come with it at no extra cost.
 
-        order: the rows that are gone through, of which ``st.at.position`` tells the present one.
+        order: the rows being visited; ``st.at.position`` is the position of the present one.
         """
         source = self.problem.source
         table = self.rows.table
@@ -66,7 +66,7 @@ class RowReader:
             ahead = self._foreseeing
             if ahead is not None and ahead.foresees:
                 ahead.predict_slot(self._next_rows(row, ahead.foresees, st, order, sweeping))
-            # Read first: a slot claimed for a row that then fails would hold garbage.
+            # Read first: a slot claimed for a row whose read fails would hold garbage.
             self._read(np.array([row]), self._one_row)
             self._before_claim(st)
             table.slots[claim(table, row, sweeping)] = self._one_row[0]
@@ -78,7 +78,7 @@ class RowReader:
             block = self._block = (start, stop, costs)
             self._prefetch(int(st.at.position), order)
             # A group is decoded once: its other rows fill vacant slots, but evict nothing,
-            # since nobody has asked for them yet.
+            # since none of them was requested yet.
             for other in range(start, stop):
                 vacant = table.head[N_USED] + 1 < table.head[N_SLOTS]
                 if other != row and vacant and table.slot_of_row[other] == ABSENT:
@@ -89,8 +89,10 @@ class RowReader:
         table.slots[slot] = block[2][row - block[0]]
 
     def _next_rows(self, row: int, most: int, st: S.State, order: Array, sweeping: bool) -> Array:
-        """Absent rows that may be asked for after ``row``: in a search those of the columns that it
-        has reached, the nearest first; then the next ones in order."""
+        """Return absent rows that may be needed after ``row``.
+
+        In a search those of the columns it has reached, nearest first; then the next ones in order.
+        """
         absent = self.rows.table.slot_of_row == ABSENT
         found = np.empty(0, np.int64)
         if not sweeping:
@@ -122,7 +124,7 @@ class RowReader:
             self._check(row, costs)
 
     def took(self, seconds: float, n_rows: int) -> None:
-        """So many rows took so long to read or to compute."""
+        """Record the time taken to read or compute rows."""
         self.seconds_per_row = max(0.9 * self.seconds_per_row, seconds / max(1, n_rows))
 
     def _check(self, row: int, costs: Array) -> None:
@@ -131,7 +133,7 @@ class RowReader:
             refuse_large(self.problem, row, costs, self.limit, usual=self.usual)
 
     def _prefetch(self, position: int, order: Array) -> None:
-        """Name the next root rows' group to a source that can read ahead."""
+        """Announce the next root rows' group to a source that can read ahead."""
         source = self.problem.source
         if not isinstance(source, Prefetching) or self._block is None:
             return
@@ -149,5 +151,5 @@ class RowReader:
         raise changed(f"row {row} had an invalid cost that it no longer has when read again")
 
     def release(self) -> None:
-        """Let go of the group read last."""
+        """Drop the reference to the group read last."""
         self._block = None

@@ -1,21 +1,21 @@
-"""Scanning a row in a search of a square problem: skip what cannot matter.
+"""Row scans in square problems that skip columns which cannot matter.
 
-A row scanned after the root improves few labels below that of the nearest free column. With
-``free`` the smallest label of a free column and ``sieve[j] = v[j] + min(dist[j] - base, 0)``,
-where ``base >= free``, a column can matter only if
+A row scanned after the root improves few labels below that of the nearest free column. Let
+``free`` be the smallest label of a free column and ``sieve[j] = v[j] + min(dist[j] - base, 0)``
+with ``base >= free``. A column can then matter only if
 ``c[i,j] - sieve[j] < (entry cost - entry price) - label + base``: two loads and two operations
-for a pair in place of six and ten. Only those columns are looked at singly.
+a pair instead of six and ten. Only those columns are processed individually.
 
-The sieve of a column that the search has not touched is its price: the sieve lives as long as
-the phase, and a search pays for what it touches. Labels at or above that of a free
-column end no search and settle no column, so they are not even noted. ``free`` falls; ``base`` and
-the sieve of what is touched follow before the next row. Too large a sieve lets through too
-much, never too little; so it is float32, rounded up, which halves what competes with the row
-for the caches. Rounding is covered by a margin (``Terms.margin``), and with exact arithmetic
-by one unit, so that equal labels still come through.
+The sieve of an untouched column is its price: the sieve lives as long as the phase, and a search
+updates only the columns it touches. Labels at or above that of a free column end no search and
+settle no column, so they are not recorded. ``free`` falls during a search; ``base`` and the sieve
+of touched columns are updated before the next row. Too large a sieve lets through too many columns,
+never too few. So it is float32, rounded up, which halves its share of the caches. A margin
+(``Terms.margin``) covers rounding; with exact arithmetic it is one unit, so that equal labels
+still pass.
 
-Most searches end at their root. Its labels are therefore only surveyed, and looked at again
-when the search goes on.
+Most searches end at their root. So its labels are only surveyed first, and processed if the search
+goes on.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from bigsap.engine.rows.queue import Slab, hear_next, reach, tell_next
 from bigsap.engine.rows.stretches import code_of, plan, step
 from bigsap.sources.base import Array
 
-# Bytes that a row is asked for ahead of its use, and the next row's beginning before a row's
-# end. Rows of 128 kB out of cache: 3.9 us a row with 4 KiB, 3.4 with 8, 3.2 with 16; 2.5 with
+# Distance in bytes of prefetching within a row, and from a row's end into the next row.
+# Rows of 128 kB out of cache: 3.9 us a row with 4 KiB, 3.4 with 8, 3.2 with 16; 2.5 with
 # 8 and the sieve in float32.
 AHEAD = 8192
 
@@ -41,16 +41,16 @@ AHEAD = 8192
 def survey_root(
     slab: Slab, cost: Array, sign: float, reference: float, following: int
 ) -> tuple[float, float]:
-    """What most searches end with: the smallest labels of the root, all and of free columns.
+    """Return the root's smallest labels, over all and over free columns, with which most searches end.
 
-    group_min: set to the smallest of each LANES columns; where columns are left over, the last
-    is that of the slab's last LANES columns, if it has as many. following: address of the slab's
-    costs in the row that will probably be scanned next, or 0.
+    group_min: set to the minimum of each LANES columns. If columns are left over, the last entry
+    is the minimum of the slab's last LANES columns, if it has as many. following: address of the
+    slab's costs in the row that is probably scanned next, or 0.
     """
     v, row_of_column, group_min = slab.v, slab.row_of_column, slab.group_min
     start, stop, infinity = slab.start, slab.stop, slab.infinity
     end = cost.ctypes.data + stop * cost.itemsize
-    # Past the slab's end lies what another thread writes: not even to be asked for.
+    # Another thread writes beyond the slab's end: do not even prefetch there.
     leap = (following if following != 0 else cost.ctypes.data + start * cost.itemsize) - end
     best, free = infinity, infinity
     full = (stop - start) // LANES
@@ -67,7 +67,7 @@ def survey_root(
     if start + full * LANES < stop:
         low, spare = infinity, infinity
         if full > 0:
-            # Some of these for the second time: of the smallest that makes no difference.
+            # Some of these for the second time, which does not change a minimum.
             low, spare = root_minima(cost, v, row_of_column, stop - LANES, sign, reference, infinity)
         else:
             for j in range(start, stop):
@@ -83,7 +83,7 @@ def survey_root(
 
 @kernel
 def free_at_root(slab: Slab, best: float, cost: Array, sign: float, reference: float) -> int:
-    """The first free column of the slab with the root's label ``best``, or NOWHERE."""
+    """Return the first free column of the slab with the root's label ``best``, or NOWHERE."""
     v, row_of_column, start, stop = slab.v, slab.row_of_column, slab.start, slab.stop
     for group in range((stop - start + LANES - 1) // LANES):
         if slab.group_min[group] == best:
@@ -96,10 +96,10 @@ def free_at_root(slab: Slab, best: float, cost: Array, sign: float, reference: f
 
 @kernel
 def open_root(slab: Slab, cost: Array, sign: float, reference: float) -> None:
-    """Begin a search that goes on: reach what lies nearer to the root than any free column.
+    """Continue a search beyond its root: reach the columns nearer than any free one.
 
-    own.known_free: the smallest root's label of a free column, of all slabs; own.sieve_base: where
-    it is infinite, the sieve is not kept.
+    own.known_free: the root's smallest label of a free column, over all slabs. own.sieve_base: if
+    infinite, there is no sieve.
     """
     v, start, stop, row, known = slab.v, slab.start, slab.stop, slab.own.row, slab.own.known_free
     for group in range((stop - start + LANES - 1) // LANES):
@@ -145,13 +145,12 @@ def relax_sifted(
 ) -> None:
     """Relax one matched row, entered at ``label`` by its column, where it can matter.
 
-    found: room for the groups of columns let through. They are noted without a branch and looked
-    at when the row, all but its end, has been sifted: a wrong guess of the processor's would
-    throw away what it already does for the groups that follow. hints: see
-    ``tell_next``; while the end of the row is sifted, the beginning of the next comes from
-    memory. Before the row at hand every second guess is wrong, at its end hardly one (random
-    costs, n = 16,000). reference: what the survey of the row subtracted; lows, runs: see
-    ``stretches``.
+    found: workspace for the groups of columns that pass. They are recorded without a branch and
+    processed when all of the row except its end has been sifted: a mispredicted branch would
+    discard work already started for later groups. hints: see ``tell_next``. While the end of the
+    row is sifted, the beginning of the next row is loaded; before this row, every second
+    prediction is wrong, at its end hardly any (random costs, n = 16,000). reference: subtracted by
+    the survey of the row; lows, runs: see ``stretches``.
     """
     own, v, sieve, found, runs = slab.own, slab.v, slab.sieve, slab.found, slab.runs
     start, stop, width, lows = slab.start, slab.stop, slab.width, slab.lows
@@ -160,7 +159,7 @@ def relax_sifted(
     below = (((entry_cost - entry_price) - label) + margin) + base
     code = code_of(below - reference, slab.scale.origin)
     limit = np.float64(below)
-    # Costs of 64-bit integers are rounded when they are compared with the sieve.
+    # Costs of 64-bit integers are rounded in the comparison with the sieve.
     limit += abs(limit) * 2.0**-50
     full = (stop - start) // LANES
     rest = stop - start - full * LANES
@@ -172,7 +171,7 @@ def relax_sifted(
         count += runs[k + 1] - runs[k]
     own.skipped += full - count
     turn = max(0, count - lead)
-    # The group at hand and that to be asked for, each with the place of its run.
+    # The current group and the group to prefetch, each with the index of its run.
     group, at = runs[0], 0
     asked_at, left = 0, lead
     while asked_at < own_end and left >= runs[asked_at + 1] - runs[asked_at]:
@@ -195,7 +194,7 @@ def relax_sifted(
             n_found += 2 if hits != 0 else 0
         if part == 1 and rest > 0:
             if full > 0:
-                # The last LANES columns, of which the first have had their turn.
+                # The last LANES columns, of which the first are done already.
                 hits = sifted(cost, sieve, stop - LANES, sign, limit) >> np.uint64(LANES - rest)
             else:
                 hits = np.uint64(0)
@@ -216,15 +215,14 @@ def relax_sifted(
             tell_next(slab, hints[slab.thread])
             following, column = hear_next(hints)
             slot = slot_of_row[following] if following >= 0 else -1
-            # Else this row's beginning: what follows its end is another thread's.
+            # Otherwise prefetch this row's beginning: another thread's slab follows its end.
             runs[own_end], runs[own_end + 1] = 0, full
             end = own_end + 2
             if slot >= 0:
                 address = slots[slot].ctypes.data
                 if column >= 0:
                     prefetch(address + column * cost.itemsize)
-                    # Its limit is not known yet; those of rows scanned one after the other
-                    # are much the same.
+                    # Its limit is unknown yet; consecutive rows have similar limits.
                     end = plan(following, code, full, width, lows, runs, own_end)
                 address += start * cost.itemsize
             asked, asked_at = runs[own_end], own_end

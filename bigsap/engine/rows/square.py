@@ -1,13 +1,13 @@
-"""The search and augmentation of one phase of a square problem (A1015, algorithms 2 and 3).
+"""Search and augmentation of one phase of a square problem (A1015, algorithms 2 and 3).
 
-As ``rectangular.run_phase``, which knows virtual rows and columns, and with the same results, but
-with less to do between two rows: a search keeps a queue of what it has reached (``queue``),
-and rows are sifted by what may matter (``sieve``). One kernel, run by every thread of the team
-on its own slab of columns, with one barrier a scanned row, one more where a search goes on
-beyond its root, and one an augmentation.
+The results are those of ``rectangular.run_phase``, which also handles virtual rows and columns, with
+less work between two rows: a search keeps a queue of reached columns (``queue``) and skips
+irrelevant parts of rows (``sieve``). One kernel, run by every thread of the team on its own slab of
+columns, with one barrier per scanned row, one more if a search continues beyond its root, and
+one per augmentation.
 
-All threads take the same decisions, on the numbers of ``Front`` that they have in common. Its
-steps are inlined by force: a call hands over every array of the slab.
+All threads make the same decisions, from the numbers of ``Front`` that they share. The steps are
+force-inlined: a call would pass every array of the slab.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from bigsap.engine.rows.stretches import note_lows
 from bigsap.row_cache import HITS, N_USED, POLICY, RESIDENT, RowTable
 from bigsap.sources.base import Array
 
-# Steps return this, or why the kernel does.
+# Result of a step, besides reasons to return.
 _ON = -1
 
 
 @kernel(forceinline=True)
 def _first(notes: Array, turn: int, n_threads: int) -> Any:
-    """The note with the smallest label; of equals that of the first slab."""
+    """Return the note with the smallest label; of equals that of the first slab."""
     winner = notes[turn * n_threads]
     for k in range(turn * n_threads + 1, (turn + 1) * n_threads):
         if notes[k].label < winner.label:
@@ -63,7 +63,7 @@ def _first(notes: Array, turn: int, n_threads: int) -> Any:
 
 @kernel(forceinline=True)
 def _first_free(notes: Array, turn: int, n_threads: int) -> Any:
-    """The note with the smallest label of a free column; of equals that of the first slab."""
+    """Return the note with the smallest label of a free column; of equals that of the first slab."""
     winner = notes[turn * n_threads]
     for k in range(turn * n_threads + 1, (turn + 1) * n_threads):
         if notes[k].free_label < winner.free_label:
@@ -73,7 +73,7 @@ def _first_free(notes: Array, turn: int, n_threads: int) -> Any:
 
 @kernel(forceinline=True)
 def _take_up(slab: Slab, st: State, zero: float) -> None:
-    """Read where the phase stands; between the barriers at which it does not change."""
+    """Read the progress of the phase; only between barriers at which it does not change."""
     own, at = slab.own, st.at
     own.position, own.row, own.root, own.entered_by = at.position, at.row, at.root, at.entered_by
     own.n_settled, own.label, own.entry_price = at.n_settled, at.label, at.entry_price
@@ -87,7 +87,7 @@ def _take_up(slab: Slab, st: State, zero: float) -> None:
 
 @kernel(forceinline=True)
 def _put_down(slab: Slab, st: State, stage: int, status: int) -> None:
-    """Write where the phase stands; by thread 0, past a barrier behind which nobody reads it."""
+    """Write the progress of the phase; by thread 0, past a barrier after which nobody reads it."""
     own, at = slab.own, st.at
     if status in (CHANGED, INVALID):
         at.wanted = own.row
@@ -98,7 +98,7 @@ def _put_down(slab: Slab, st: State, stage: int, status: int) -> None:
 
 @kernel(forceinline=True)
 def _open(slab: Slab, order: Array, backward: bool, zero: float) -> None:
-    """Begin the search from the next root."""
+    """Start the search from the next root."""
     own, infinity, position = slab.own, slab.infinity, slab.own.position
     own.root = order[order.size - 1 - position] if backward else order[position]
     own.next_root = -1
@@ -114,7 +114,7 @@ def _open(slab: Slab, order: Array, backward: bool, zero: float) -> None:
 
 @kernel(forceinline=True)
 def _scan_root(slab: Slab, st: State, t: RowTable, terms: Terms, cost: Array) -> int:
-    """Survey the root's labels, with which most searches end; open the search where not."""
+    """Survey the root's labels, with which most searches end; if not, continue the search."""
     own, infinity, sign = slab.own, slab.infinity, terms.sign
     following = 0
     # Read once: thread 0 may be replacing a row.
@@ -183,7 +183,7 @@ def _scan(slab: Slab, st: State, t: RowTable, terms: Terms, cost: Array) -> None
 
 @kernel(forceinline=True)
 def _raise_label(slab: Slab, best: float, zero: float) -> None:
-    """The running maximum of labels, and what prices would fall by if the search ended here."""
+    """Update the running maximum of labels, and the fall of prices if the search ended here."""
     own = slab.own
     if best > own.label:
         own.fall += own.n_settled * (best - own.label) if own.n_settled > 0 else zero
@@ -194,7 +194,7 @@ def _raise_label(slab: Slab, best: float, zero: float) -> None:
 
 @kernel(forceinline=True)
 def _settle(slab: Slab, st: State, first: Note, terms: Terms) -> None:
-    """Settle the first column of all queues; the row behind it is scanned next."""
+    """Settle the first column of all queues; its row is scanned next."""
     own, column = slab.own, first.column
     own.row, own.entered_by = first.row, column
     own.entry_price, own.entry_cost = first.price, first.entry_cost
@@ -210,7 +210,7 @@ def _settle(slab: Slab, st: State, first: Note, terms: Terms) -> None:
 
 @kernel(forceinline=True)
 def _next_column(slab: Slab, st: State, t: RowTable, terms: Terms, always_resident: bool) -> int:
-    """The smallest label of all slabs: of a free column, the sink, or the first of a queue."""
+    """Choose the smallest label of all slabs: a free column (the sink), or the first of a queue."""
     own, infinity, n_threads = slab.own, slab.infinity, slab.n_threads
     begin = own.turn * n_threads
     note = st.notes[begin + slab.thread]
@@ -234,7 +234,7 @@ def _next_column(slab: Slab, st: State, t: RowTable, terms: Terms, always_reside
     if own.at_root < infinity and first.label != own.at_root:
         return CHANGED
     if nearest.free_label == infinity and first.label == infinity:
-        # Labels at those of a free column are not noted, and such a one is known.
+        # If a free column is known, its label should be here: only changed costs can hide it.
         return INFEASIBLE if own.known_free == infinity else CHANGED
     if first.label < nearest.free_label:
         own.entry_known = 1 if always_resident else 0
@@ -246,7 +246,7 @@ def _next_column(slab: Slab, st: State, t: RowTable, terms: Terms, always_reside
 
 @kernel(forceinline=True)
 def _commit(slab: Slab, st: State, epsilon: float, zero: float) -> int:
-    """Flip the path to the sink and lower the prices; O(what the search has touched)."""
+    """Flip the path to the sink and lower the prices. O(columns touched by the search)."""
     own, at, v, sink = slab.own, st.at, slab.v, slab.own.sink
     _raise_label(slab, own.best, zero)
     own.n_settled += 1
@@ -286,14 +286,14 @@ def run_square(
     epsilon: float,
     budget: int,
 ) -> int:
-    """Match every row of ``order`` that is still ahead, after ``clear_front``.
+    """Match every remaining row of ``order``, after ``clear_front``.
 
     Parameters and results as for ``rectangular.run_phase``. Worst case O(m^2) pairs a search, and
     O(log m) for each label that falls below that of the best free column.
     """
     own, zero = st.fronts[thread], terms.sign - terms.sign
     start, stop, lows = st.bounds[thread], st.bounds[thread + 1], st.lows[thread]
-    # Groups of a stretch; all in one where there is no room to tell stretches apart.
+    # Groups per stretch; the whole slab if there is no room for more codes.
     n_codes = max(1, 2 * lows.shape[1])
     width = max(1, ((stop - start) // LANES + n_codes - 1) // n_codes)
     slab = Slab(
@@ -321,7 +321,7 @@ def run_square(
     slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
     _take_up(slab, st, zero)
     stage = st.at.stage
-    # Read before the barrier: past it, thread 0 may claim a slot for the row that was missing.
+    # Read before the barrier: after it, thread 0 may claim a slot for the missing row.
     always_resident = head[POLICY] == RESIDENT and head[N_USED] == slot_of_row.size
     if thread == 0:
         predict_slot(0, st, t)
@@ -381,7 +381,7 @@ def run_square(
             break
         stage = NEXT_ROW
 
-    # Every thread has left the loop for the same reason before the record changes.
+    # All threads have left the loop for the same reason before the record changes.
     cross(st.barrier, n_threads)
     if thread == 0:
         _put_down(slab, st, stage, status)

@@ -1,17 +1,16 @@
-"""Stretches of a row that cannot matter to a search: four bits each.
+"""Stretches of a row that cannot matter to a search, at four bits each.
 
-The survey of a root meets every cost of its row and takes minima of
-``(c[i,j] - reference) - v[j]``. Prices only fall, so for the rest of the phase these stay lower
-bounds; and when the row is entered by a column, what can matter in it lies below a limit that is
-known before any of its costs is read. A stretch of the row whose minimum is not below that limit
-is not read at all (random costs, n = 16,000: two thirds of a row).
+The survey of a root reads every cost of its row and takes minima of ``(c[i,j] - reference) - v[j]``.
+Prices only fall, so these stay lower bounds for the rest of the phase. When the row is entered by a
+column, the relevant costs lie below a limit that is known before any of them is read. A stretch of
+the row whose minimum is not below the limit is skipped (random costs, n = 16,000: two thirds of a
+row).
 
-Of each row up to sixteen stretches are told apart, in eight bytes shared by the threads: the room
-of one vector of prices.
-A minimum is kept as a *code*, its place on a scale of three steps an octave, and compared by code
-with the limit. Neither rounding nor coding turns an order round: at worst a stretch is read in
-vain. The scale serves a slab; its *origin* follows what the surveys find, and where it moves, the
-codes already noted move with it.
+A row has up to sixteen stretches, in eight bytes shared by the threads: the memory of one vector of
+prices. A minimum is stored as a *code*, its position on a scale of three steps per octave, and
+compared with the code of the limit. Rounding and coding preserve the order; the worst case is a
+needless read. A slab has one scale. Its *origin* follows the minima that surveys find; when it moves,
+existing codes move with it.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from bigsap.engine.core.atomics import lowest_bit
 from bigsap.engine.core.state import CODES, CodeScale
 from bigsap.sources.base import Array
 
-# The largest code; steps an octave, for which float32 has 2**23 values.
+# The largest code; steps per octave; bits of an octave: float32 has 2**23 values in each.
 _TOP, _STEPS, _OCTAVE = CODES - 1, 3, 23
-# The scale begins so many octaves below the mean of a row's minima, and follows by so many of
-# float32's values a root at most: one row unlike all others must not move it.
+# The scale starts this many octaves below the mean of a row's minima. Per root it moves by at most
+# _PACE float32 values, so that a single unusual row does not move it.
 _BELOW, _PACE = 3, 1 << 21
 # Masks, of eight bytes.
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
@@ -40,7 +39,7 @@ _EVEN, _FOURTHS = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x1111111111111111)
 
 @intrinsic
 def _bits(typing: Any, x: Any) -> Any:
-    """The bits of ``x`` as float32, as int64: no smaller for larger x, as long as x > 0."""
+    """Return the bits of ``x`` as float32, as int64: monotonic in x for x > 0."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         single = builder.fptrunc(args[0], ir.FloatType())
@@ -51,7 +50,7 @@ def _bits(typing: Any, x: Any) -> Any:
 
 @kernel(forceinline=True)
 def code_of(x: float, origin: int) -> int:
-    """The place of ``x`` on the scale, 0 to CODES - 1: never smaller for larger x."""
+    """Return the position of ``x`` on the scale, 0 to CODES - 1: monotonic in x."""
     if x <= 0:
         return 0
     code = int((_bits(np.float64(x)) - origin) * _STEPS) >> _OCTAVE
@@ -60,14 +59,14 @@ def code_of(x: float, origin: int) -> int:
 
 @kernel
 def move_scale(octaves: int, lows: Array, scale: CodeScale) -> None:
-    """Move the origin up (or down); what codes say of their stretches stays true. O(rows)."""
+    """Move the origin up or down; all codes stay valid. O(rows)."""
     scale.origin += octaves << _OCTAVE
     steps = octaves * _STEPS
     for row in range(lows.shape[0]):
         for k in range(lows.shape[1]):
             pair = int(lows[row, k])
             low, high = pair & _TOP, pair >> 4
-            # Code 0 says nothing, and goes on saying nothing.
+            # Code 0 means unknown and stays 0.
             low = max(0, min(_TOP, low - steps)) if low > 0 else 0
             high = max(0, min(_TOP, high - steps)) if high > 0 else 0
             lows[row, k] = low | high << 4
@@ -83,11 +82,11 @@ def _least(values: Array, first: int, end: int) -> float:
 
 @kernel
 def note_lows(row: int, group_min: Array, full: int, width: int, lows: Array, scale: CodeScale) -> None:
-    """Note the minima of a root's stretches, each of ``width`` groups of LANES columns.
+    """Record the minima of a root's stretches, each of ``width`` groups of LANES columns.
 
     group_min: P, of the slab's ``full`` groups and more. lows: uint8 (n_rows, bytes), the
-    slab's; two codes a byte, 0 where nothing is known; no bytes where there is no room for
-    them. O(full), or O(rows) where the scale has to move.
+    slab's; two codes a byte, 0 if unknown; no bytes if there is no room for them. O(full), or
+    O(rows) if the scale has to move.
     """
     if lows.shape[1] == 0:
         return
@@ -117,14 +116,15 @@ def note_lows(row: int, group_min: Array, full: int, width: int, lows: Array, sc
 
 @kernel(forceinline=True)
 def plan(row: int, code: int, full: int, width: int, lows: Array, runs: Array, at: int) -> int:
-    """What must be read of a row: the runs of groups whose stretches' code is at most ``code``.
+    """List the parts of a row to read: runs of groups whose stretches' code is at most ``code``.
 
-    Written to ``runs`` from place ``at`` on, first group and end of each; returns the end.
+    Writes the first group and the end of each run to ``runs`` from index ``at`` on; returns the
+    end index.
     """
     word = np.uint64(0)
     for k in range(lows.shape[1]):
         word |= np.uint64(lows[row, k]) << np.uint64(8 * k)
-    # Each code in a byte of its own, of which the top bit tells that it exceeds the limit.
+    # One byte per code; its top bit says that the code exceeds the limit.
     room = _ONES * np.uint64(127 - code)
     even = ((word & _EVEN) + room) & _TOPS
     odd = (((word >> np.uint64(4)) & _EVEN) + room) & _TOPS
@@ -149,7 +149,7 @@ def plan(row: int, code: int, full: int, width: int, lows: Array, runs: Array, a
 
 @kernel(forceinline=True)
 def step(group: int, k: int, end: int, runs: Array) -> tuple[int, int]:
-    """From a group in the run at place ``k`` to the next; at the last of all it stays."""
+    """Advance from a group in the run at index ``k`` to the next; stay at the very last group."""
     if group + 1 < runs[k + 1]:
         return group + 1, k
     if k + 2 < end:

@@ -1,7 +1,7 @@
-"""Sweeps over all rows in order: bounds, first prices, greedy picks (A1015, 3.4).
+"""Sweeps over all rows in order: bounds, initial prices, greedy picks (A1015, 3.4).
 
-Run by the whole team like the search kernel, one barrier a row. A sweep claims rows
-in *sweeping* mode, so that it cannot flush the row cache.
+The whole team runs a sweep, with one barrier a row. It claims rows in *sweeping* mode, so that it
+does not flush the row cache.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ STEP = 4 * LANES
 
 
 class Survey(NamedTuple):
-    """What a sweep learns; the column arrays lie in workspace of the search.
+    """Results of a sweep; the column arrays lie in workspace of the search.
 
     low: P (n_rows,) smallest ``c - v`` of the row. second: P (n_rows,) the second
-    smallest, in the first sweep the signed cost at the column that ``probe`` names
-    instead, infinity where it names none. probe: ID (n_rows,), set by the caller; the
+    smallest; in the first sweep instead the signed cost at the column of ``probe``,
+    infinity if that is no column. probe: ID (n_rows,), set by the caller; the
     diagonal by default. pick: ID (n_rows,) the
-    cheapest column not yet taken, FREE when there is none. pick_cost: P (n_rows,)
-    its signed cost, infinity when there is none.
-    open_price: P (n_columns,) v, or the blocked price where the column is taken.
+    cheapest column not yet taken, FREE if there is none. pick_cost: P (n_rows,)
+    its signed cost, infinity if there is none.
+    open_price: P (n_columns,) v, or the blocked price if the column is taken.
     least, runner_up: P (n_columns,) smallest and second smallest ``c - low`` of the
     column (first sweep only).
     """
@@ -46,7 +46,7 @@ class Survey(NamedTuple):
 
 
 def first_survey(st: State) -> Survey:
-    """Room for the first sweep's findings, in the workspace of the search.
+    """Return the arrays of the first sweep, in the workspace of the search.
 
     low shares its memory with the rows' references, pick with the matching, pick_cost with
     the predecessors and the list of settled columns.
@@ -68,8 +68,10 @@ def first_survey(st: State) -> Survey:
 
 
 def later_survey(survey: Survey, st: State) -> Survey:
-    """Room for the findings of the sweeps after the first, whose column minima have had
-    their use; the references keep what the first has found."""
+    """Return the arrays of later sweeps.
+
+    They reuse the column minima; the references keep the results of the first sweep.
+    """
     n, m = st.column_of_row.size, st.v.size
     if n > m:
         return survey._replace(low=np.empty(n, st.v.dtype))
@@ -88,7 +90,7 @@ def _survey_row(
     block_min: Array,
     infinity: float,
 ) -> tuple[float, float, float]:
-    """Smallest and second smallest ``c - v``, and smallest over the columns not taken."""
+    """Return the smallest and second smallest ``c - v``, and the smallest over free columns."""
     low, second, best = lanes[:LANES], lanes[LANES : 2 * LANES], lanes[2 * LANES :]
     for k in range(LANES):
         low[k] = second[k] = best[k] = infinity
@@ -180,7 +182,7 @@ def run_sweep(
     first: bool,
     budget: int,
 ) -> int:
-    """Survey every row of ``order``; in the first sweep also judge each cost.
+    """Survey every row of ``order``; the first sweep also checks each cost.
 
     The caller has set ``survey.open_price`` to v. Picks are greedy in the order of
     the visit. Returns DONE, NEED_ROW, YIELD, INVALID or CHANGED (at.wanted is
@@ -206,8 +208,8 @@ def run_sweep(
         if slot < 0:
             status = INVALID if slot == BAD_COSTS else NEED_ROW
             break
-        # What others need of this slab's costs must be in the records: once past the next
-        # barrier its thread may compute the next row in their place.
+        # Other threads' data from this slab must be in the records by the next barrier: after it,
+        # the slab's thread may overwrite the costs with the next row.
         cost = t.slots[slot]
         low, second, best = _survey_row(
             cost, sign, st.v, survey.open_price, start, stop, lanes, block_min, infinity
@@ -282,13 +284,13 @@ def run_undercut(
     order: Array,
     budget: int,
 ) -> int:
-    """Backwards through the picks, stop earlier picks from undercutting later ones.
+    """Prevent earlier picks from undercutting later ones, from the last pick to the first.
 
     For the rows of ``order`` from the last to the first: lower the price of every
     column picked earlier wherever ``c - v`` there is below that of the row's own pick
     (whose price is final by then: only rows picked later lower it).
-    rank_of_column: ID (n_columns,) place in the order of the row that picked it, -1
-    when nobody did. Returns as ``run_sweep``.
+    rank_of_column: ID (n_columns,) position in the order of the row that picked it, -1
+    if none did. Returns as ``run_sweep``.
     """
     start, stop = st.bounds[thread], st.bounds[thread + 1]
     sign = terms.sign
@@ -313,11 +315,11 @@ def run_undercut(
                 status = INVALID if slot == BAD_COSTS else NEED_ROW
                 break
             cost = t.slots[slot]
-            # The price of the own pick is final here, but its slab's thread may
-            # still be lowering it for the row before.
+            # The price of the row's pick is final here, but its slab's thread may still be
+            # lowering it for the row before.
             cross(st.barrier, n_threads)
             reduced = sign * cost[own] - st.v[own]
-            # Past here that cost and price may change.
+            # After this barrier that cost and price may change.
             cross(st.barrier, n_threads)
             for j in range(start, stop):
                 limit = sign * cost[j] - reduced

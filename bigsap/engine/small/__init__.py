@@ -1,1 +1,1 @@
-"""Small arrays: one call of a kernel on one thread."""
+"""Small matrices: one kernel call on one thread."""

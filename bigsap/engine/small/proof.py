@@ -1,10 +1,9 @@
-"""The proof of a small problem's result: one pass over its costs, from the prices alone.
+"""Proof of a small problem's result: one pass over its costs, using only the prices.
 
-As ``bigsap.proof.certificate``, in whose words everything is told; here it is compiled, so that it
-costs what one look at the costs does. Nothing is taken over from the search but the
-assignment and the prices: the assignment is counted, row duals are exact minima over all costs,
-and the gap is the exact sum of its parts. Where it is more than an optimal result's may be, that is
-told, and prices are corrected elsewhere.
+A compiled counterpart of ``bigsap.proof.certificate`` that returns the same quantities for the
+price of one pass over the costs. It takes only the assignment and the prices from the search: it
+checks the assignment, computes row duals as exact minima over all costs, and sums the gap exactly.
+If the gap exceeds the limit of an optimal result, it says so; prices are corrected elsewhere.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from bigsap.engine.small.vectors import find, item, least, two_least
 from bigsap.proof.scan import two_sum
 from bigsap.sources.base import Array
 
-# Sums of as many numbers as there may be here stay within float64.
+# Sums of all numbers here stay within float64.
 _LARGEST = 1e290
 #: What ``prove_dense`` returns. LOOSE: the gap is larger than that of an optimal result.
 WRONG, LOOSE, PROVED = range(3)
-# An optimal result's gap as a share of the assigned costs' sizes, and of rows times the median
-# margin; ties are closer than so many units. See ``certificate`` and ``row_minima``.
+# Limit of an optimal result's gap, as a share of the assigned costs' magnitudes, and of rows times the
+# median margin; smaller margins, in units of the costs, are ties. See ``certificate``, ``row_minima``.
 _SHARE, _CLEAR, _TIE = 2.0**-50, 1e-12, 2.0**-48
-#: Rows whose margins are looked at.
+#: Rows sampled for margins.
 _SAMPLE = 16
 
 
@@ -45,10 +44,10 @@ def prove_dense(
     facts: Array,
     room: Array,
 ) -> int:
-    """Whether the assignment is optimal: complete, allowed, and tight at these prices.
+    """Check that the assignment is optimal: complete, allowed, and tight at these prices.
 
-    cost, stride, whole: as for ``small_search.solve_dense``, n <= m. v (m,): any prices.
-    seen (m,) int64: room. low, rest, matched (n,), prices (m,), out: the row duals
+    cost, stride, whole: as for ``search.solve_dense``, n <= m. v (m,): any prices.
+    seen (m,) int64: workspace. low, rest, matched (n,), prices (m,), out: the row duals
     ``min_j (cost - prices)`` in two parts, the costs of the pairs, and v shifted so that its
     largest is 0 (n < m: the largest of an assigned column, and the others capped).
     facts, out: [0] the span of v, [3] the total of ``matched``, rounded to nearest, [4] the gap,
@@ -82,7 +81,7 @@ def prove_dense(
         j = column_of_row[i]
         matched[i] = item(row, j)
         low[i] = least(row, at, m)
-        # A forbidden pair, or numbers beyond what can be added.
+        # A forbidden pair, or a number too large to be summed.
         if not (abs(matched[i]) < _LARGEST and abs(low[i]) < _LARGEST):
             return WRONG
         rest[i] = _least_rest(row, at, m, low[i])
@@ -102,7 +101,7 @@ def prove_dense(
     gap, n_gap = rounded_to(room, n_gap, 1.0)
     if not gap >= 0.0:
         return WRONG
-    # The bound: what the pairs cost, less the gap.
+    # The bound: total cost minus the gap.
     for k in range(n_gap):
         room[k] = -room[k]
     n_total = n_gap
@@ -116,7 +115,7 @@ def prove_dense(
     facts[4] = gap
     if gap == 0.0:
         return PROVED
-    # Sums of sizes, too, are rounded.
+    # Sums of magnitudes are rounded too.
     if whole or not gap <= _SHARE * size * (1.0 - 2.0**-20):
         return LOOSE
     margin = _margin(cost, stride, n, m, at, room)
@@ -125,7 +124,7 @@ def prove_dense(
 
 @kernel
 def _least_rest(row: int, prices: int, m: int, low: float) -> float:
-    """Of all columns whose rounded difference is ``low``, the least that rounding took."""
+    """Return the smallest rounding error among columns whose rounded difference is ``low``."""
     found = np.inf
     j = find(row, prices, 0, m, low)
     while j < m:
@@ -137,8 +136,7 @@ def _least_rest(row: int, prices: int, m: int, low: float) -> float:
 
 @kernel
 def _margin(cost: int, stride: int, n: int, m: int, prices: int, room: Array) -> float:
-    """The median, over some rows, of by how much the best column wins, ties left out; 0 if there
-    is none."""
+    """Return the median margin of the best column over sampled rows, ignoring ties; 0 if all are ties."""
     count = min(n, _SAMPLE)
     n_found = 0
     for k in range(count):
@@ -158,8 +156,11 @@ def _margin(cost: int, stride: int, n: int, m: int, prices: int, room: Array) ->
 
 @kernel
 def prove_infeasible(cost: int, stride: int, m: int, rows: Array, n_rows: int, allowed: Array) -> bool:
-    """Whether the first ``n_rows`` of ``rows``, all different, have fewer allowed columns
-    (Hall). allowed (m,) int64, out: 1 for these."""
+    """Check that rows have too few allowed columns for an assignment (Hall's theorem).
+
+    The first ``n_rows`` of ``rows``, all different, must have fewer allowed columns than n_rows.
+    allowed (m,) int64, out: 1 for these columns.
+    """
     for k in range(1, n_rows):
         if rows[k - 1] >= rows[k]:
             return False

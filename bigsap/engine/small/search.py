@@ -1,14 +1,13 @@
-"""Small problems: shortest augmenting paths over a matrix that fits a cache, by one thread.
+"""Small problems: shortest augmenting paths over a matrix that fits a cache, on one thread.
 
-No team, no monitor, no cache of rows: what a call costs beside its searches is what a problem of
-three rows takes. After Jonker and Volgenant (1987) with the rectangular searches of Crouse (2016):
-first prices are the column minima (square problems; else 0), or given ones, at which given pairs
-that are tight stay; rows then bid for columns one after the other (their augmenting row
-reduction), and each row that is left is matched by a Dijkstra search. ``solve_dense`` does all
-of a problem, from the check of its costs to the proof of its result, so that one call from Python
-is enough, or one for a whole batch.
+There is no team, monitor or row cache: the overhead of a call outweighs the work of a problem of
+three rows. The method is that of Jonker and Volgenant (1987) with the rectangular searches of
+Crouse (2016). Initial prices are the column minima (square problems; else 0), or given ones, at
+which given tight pairs are kept. Rows then bid for columns one after the other (augmenting row
+reduction), and a Dijkstra search matches each remaining row. ``solve_dense`` does everything, from
+checking the costs to proving the result, so that one call from Python is enough, or one for a batch.
 
-Costs are signed float64, rows no longer than columns: what else users have is converted before.
+Costs are signed float64, with no more rows than columns; the caller converts other input.
 """
 
 from __future__ import annotations
@@ -24,44 +23,44 @@ from bigsap.engine.small.sums import add
 from bigsap.engine.small.vectors import find, item, judge, least, open_labels, relax_labels, two_least
 from bigsap.sources.base import Array
 
-#: What ``solve_dense`` returns. UNSURE: nothing was proved, of costs so far apart that rounding
-#: or an overflow decided; the general method knows what to do. LOOSE: complete, but its gap is too
-#: large for an optimal result.
+#: Results of ``solve_dense``. UNSURE: nothing was proved, since the costs' range is so wide that
+#: rounding or overflow decided; the general method handles such costs. LOOSE: complete, but the gap is
+#: too large for an optimal result.
 OPTIMAL, INFEASIBLE, INVALID, UNSURE, LOOSE = range(5)
 
-# Problems that take more pairs, some tens of milliseconds, are better solved with epsilon phases.
+# Problems that take more pairs, some tens of milliseconds, are faster with epsilon phases.
 _MOST_PAIRS = 3 << 24
 
-# Rows bid in so many rounds, in which altogether so many bids a row displace another one.
+# Number of bidding rounds, and limit of displacing bids per row over all rounds.
 _ROUNDS, _BIDS = 2, 2
-# So many of the columns that suit a row equally are looked at for one that is free.
+# Limit of equally good columns that are searched for a free one.
 _TIES = 8
 
-#: Numbers beside ``low``, ``matched`` and ``prices`` that are kept of a solve.
+#: Numbers kept of a solve besides ``low``, ``matched`` and ``prices``.
 FACTS = 6
-# Exact sums take so many numbers beside two a row.
+# Numbers that exact sums need besides two a row.
 SPARE = 64
 
 
 def sizes(n: int, m: int) -> tuple[int, int, int]:
-    """How many float64 ``solve_dense`` keeps, and how many float64 and int64 it works with."""
+    """Return the float64 values ``solve_dense`` keeps, and the float64 and int64 workspace it needs."""
     return kept_of(n, m), 6 * m + 2 * n + SPARE, 2 * m + 2 * n
 
 
 def kept_of(n: Any, m: Any) -> Any:
-    """How many float64 are kept of a problem."""
+    """Return the number of float64 values kept of a problem."""
     return 3 * n + m + FACTS
 
 
 class Task(NamedTuple):
-    """A problem and what its searches work with.
+    """A problem and the workspace of its searches.
 
-    v (m,): prices. height (n,): a reference of each row, what labels are counted from.
-    column_of_row (n,), row_of_column (m,): -1 where there is none. free (n,): rows without a
+    v (m,): prices. height (n,): a reference of each row, subtracted from its labels.
+    column_of_row (n,), row_of_column (m,): -1 if unassigned. free (n,): rows without a
     column. facts: see ``solve_dense``.
-    Of one search: label, tree (m,): distances and the rows they come from; 0 in ``nothing``;
-    spare (m,): 0 for a free column, else -inf; settled, reached, held (m,): the columns taken
-    so far, their distances, and their prices, for which ``v`` has -inf meanwhile.
+    Of one search: label, tree (m,): distances and the rows they come from; nothing: zeros;
+    spare (m,): 0 for a free column, else -inf; settled, reached, held (m,): the columns settled
+    so far, their distances, and their prices, while ``v`` has -inf.
     """
 
     cost: int
@@ -94,22 +93,21 @@ def solve_dense(
     real: Array,
     whole: Array,
 ) -> int:
-    """Solve one problem, n <= m, and prove what is returned.
+    """Solve one problem, n <= m, and prove the result.
 
-    cost: address of the signed costs, float64, of which rows are ``stride`` items apart.
+    cost: address of the signed costs, float64, with rows ``stride`` items apart.
     integers: the costs are integers and all sums of them exact.
-    warm: begin from the prices in ``real[:m]`` and the pairs in ``column_of_row`` (-1: none), no
-    column twice; only for n == m, where any prices will do.
-    column_of_row (n,) int64: the assignment; INFEASIBLE: the first ``facts[2]`` are rows, in
-    order, whose allowed columns are too few, and ``prices`` is 1 for these columns, else 0.
-    kept: one after the other, low (n,), matched (n,), prices (m,): row duals, costs of the
-    pairs and normalised prices, as ``certificate.certify`` has them.
-    And facts (FACTS,): the span of the prices before that; rows scanned; see above; and, of
-    ``small_proof.prove_dense``, the total of the costs, the gap and the bound. And low parts of
-    the row duals (n,).
-    real, whole: room to work in, see ``sizes``.
+    warm: start from the prices in ``real[:m]`` and the pairs in ``column_of_row`` (-1: none), no
+    column twice; only for n == m, where any prices are valid.
+    column_of_row (n,) int64: the assignment. If INFEASIBLE, the first ``facts[2]`` entries are
+    rows, in order, with too few allowed columns, and ``prices`` is 1 for these columns, else 0.
+    kept: in sequence, low (n,), matched (n,), prices (m,): row duals, costs of the pairs and
+    normalised prices, as in ``certificate.certify``. Then facts (FACTS,): the span of the prices
+    before normalisation; rows scanned; the row count above; and, from ``proof.prove_dense``, the
+    total of the costs, the gap and the bound. Then the low parts of the row duals (n,).
+    real, whole: workspace, see ``sizes``.
 
-    O(n^2 m) at worst; nothing is allocated.
+    O(n^2 m) at worst; allocates nothing.
     """
     low, matched = kept[:n], kept[n : 2 * n]
     prices, facts = kept[2 * n : 2 * n + m], kept[2 * n + m : 2 * n + m + FACTS]
@@ -161,8 +159,10 @@ def solve_dense(
 
 @kernel
 def _first_prices(t: Task) -> int:
-    """Column minima (0 where n < m), and nothing matched; how many rows are free, -1: a cost is NaN
-    or -inf."""
+    """Set prices to the column minima (0 if n < m) and match nothing.
+
+    Returns the number of free rows, or -1 if a cost is NaN or -inf.
+    """
     n, m = t.free.size, t.v.size
     prices_at = np.int64(t.v.ctypes.data)
     for j in range(m):
@@ -179,7 +179,7 @@ def _first_prices(t: Task) -> int:
     if wrong > 0.0 or smallest == -np.inf:
         return -1
     for j in range(m):
-        # A column without allowed pairs has inf: the searches will tell.
+        # A column without allowed pairs has inf; the searches detect it.
         if n < m or t.v[j] == np.inf:
             t.v[j] = 0.0
     return n
@@ -187,17 +187,16 @@ def _first_prices(t: Task) -> int:
 
 @kernel
 def _given_prices(t: Task, exact: bool) -> int:
-    """The prices that ``v`` has, and those of the pairs that are tight at them; returns as
-    ``_first_prices``.
+    """Keep the prices in ``v`` and the pairs that are tight at them; return as ``_first_prices``.
 
-    exact: without rounding. Else a pair may be as far from tight as prices and the two differences
-    that are compared are rounded, which the proof judges with all the rest.
+    exact: arithmetic without rounding. Otherwise a pair may miss tightness by the rounding of
+    prices and of the two differences compared; the proof judges the result anyway.
     """
     n, m = t.free.size, t.v.size
     prices_at, label_at = np.int64(t.v.ctypes.data), np.int64(t.label.ctypes.data)
     largest = 0.0
     for j in range(m):
-        t.label[j] = np.inf  # ``judge`` wants column minima somewhere
+        t.label[j] = np.inf  # ``judge`` needs an array for column minima
         t.row_of_column[j] = -1
         t.nothing[j] = 0.0
         largest = max(largest, abs(t.v[j]))
@@ -222,7 +221,7 @@ def _given_prices(t: Task, exact: bool) -> int:
 
 @kernel
 def _bid(t: Task, n_free: int) -> tuple[int, int]:
-    """Rounds of bids (augmenting row reduction): OPTIMAL, and how many rows are still free."""
+    """Run rounds of bids (augmenting row reduction); return OPTIMAL and the number of free rows."""
     m = t.v.size
     n_scans, bids = 0, _BIDS * n_free
     prices_at = np.int64(t.v.ctypes.data)
@@ -237,7 +236,7 @@ def _bid(t: Task, n_free: int) -> tuple[int, int]:
             t.facts[1] = n_scans
             t.height[row] = first
             if first == np.inf:
-                # No allowed pair, or none that float64 can tell from one.
+                # No allowed pair, or costs too large for float64 to distinguish from that.
                 t.column_of_row[0] = row
                 t.facts[2] = 1
                 return INFEASIBLE, 0
@@ -273,7 +272,7 @@ def _bid(t: Task, n_free: int) -> tuple[int, int]:
 
 @kernel
 def _other(t: Task, at: int, taken: int, first: float) -> tuple[int, int]:
-    """A free column that suits the row at ``at`` as well as ``taken`` does, and its owner."""
+    """Return a free column that suits the row at ``at`` as well as ``taken``, and its owner."""
     m, j = t.v.size, taken
     for _ in range(_TIES):
         j = find(at, np.int64(t.v.ctypes.data), j + 1, m, first)
@@ -286,7 +285,7 @@ def _other(t: Task, at: int, taken: int, first: float) -> tuple[int, int]:
 
 @kernel
 def _search(t: Task, n_free: int) -> int:
-    """A Dijkstra search from each of the first ``n_free`` rows of ``free``."""
+    """Run a Dijkstra search from each of the first ``n_free`` rows of ``free``."""
     n, m = t.free.size, t.v.size
     n_scans, most_scans = np.int64(t.facts[1]), n + _MOST_PAIRS // m
     prices_at, label_at = np.int64(t.v.ctypes.data), np.int64(t.label.ctypes.data)
@@ -316,7 +315,7 @@ def _search(t: Task, n_free: int) -> int:
             n_scans += 1
         t.facts[1] = n_scans
         if best_free == np.inf:
-            # The rows of the tree have no other columns than those that were settled.
+            # The rows of the tree have no allowed columns except the settled ones.
             t.facts[2] = n_settled + 1
             t.column_of_row[0] = root
             for s in range(n_settled):
@@ -335,7 +334,7 @@ def _search(t: Task, n_free: int) -> int:
 
 @kernel
 def _augment(t: Task, root: int, sink: int) -> None:
-    """Exchange the pairs along the path from ``root`` to ``sink``."""
+    """Flip the pairs along the path from ``root`` to ``sink``."""
     j = sink
     while True:
         row = t.tree[j]
@@ -356,11 +355,11 @@ def solve_some(
     real: Array,
     whole: Array,
 ) -> None:
-    """Problems ``first`` to ``last - 1`` of a batch, one after the other.
+    """Solve problems ``first`` to ``last - 1`` of a batch in sequence.
 
-    problems (k, 7) int64: of each the address, stride, n, m of ``solve_dense``, where its part
-    of ``columns`` and of ``kept`` begins, and 1 for integers. statuses (k,), out: how each
-    of them ended.
+    problems (k, 7) int64: the address, stride, n, m of ``solve_dense``, the first positions of the
+    problem's parts of ``columns`` and ``kept``, and 1 for integers. statuses (k,), out: the
+    results of ``solve_dense``.
     """
     for k in range(first, last):
         p = problems[k]
@@ -381,7 +380,7 @@ def solve_some(
 
 @kernel
 def _insert(numbers: Array, count: int, number: int) -> None:
-    """Into the first ``count``, which are in order."""
+    """Insert into the first ``count`` numbers, which are sorted."""
     k = count
     while k > 0 and numbers[k - 1] > number:
         numbers[k] = numbers[k - 1]
@@ -391,9 +390,9 @@ def _insert(numbers: Array, count: int, number: int) -> None:
 
 @kernel
 def _identity_is_as_good(cost: int, stride: int, n: int, column_of_row: Array, partials: Array) -> bool:
-    """Whether the pairs in order cost no more, all sums taken without rounding.
+    """Check whether the identity assignment costs no more, all sums taken without rounding.
 
-    partials: room for 2 n numbers. Most often the rounded sum tells.
+    partials: workspace of 2 n numbers. Usually the rounded sums decide.
     """
     more = size = 0.0
     for i in range(n):
@@ -401,7 +400,7 @@ def _identity_is_as_good(cost: int, stride: int, n: int, column_of_row: Array, p
         mine, other = item(row, column_of_row[i]), item(row, i)
         more += other - mine
         size += abs(other) + abs(mine)
-    # An infinite cost, too, fails here: it is never below itself.
+    # Fails for an infinite cost too: inf is not below itself.
     if not more <= 1e-14 * n * size or not size < np.inf:
         return False
     count = 0

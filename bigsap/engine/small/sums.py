@@ -1,4 +1,4 @@
-"""Sums of floats that are rounded once, as ``math.fsum`` gives them (Shewchuk 1997)."""
+"""Sums of floats that are rounded once, like ``math.fsum`` (Shewchuk 1997)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from bigsap.sources.base import Array
 
 @kernel
 def add(partials: Array, count: int, x: float) -> int:
-    """Add a number to a sum that is kept as ``count`` numbers without common digits, largest
-    last; how many they are now, at most one more."""
+    """Add a number to a sum; return the new count of its parts, at most one more.
+
+    The sum is stored as ``count`` numbers without common digits, largest last.
+    """
     kept = 0
     for k in range(count):
         y = partials[k]
@@ -29,7 +31,7 @@ def add(partials: Array, count: int, x: float) -> int:
 
 @kernel
 def rounded(partials: Array, count: int) -> float:
-    """The float nearest to such a sum; of two the even one."""
+    """Return the float nearest to such a sum, ties to even."""
     if count == 0:
         return 0.0
     k = count - 1
@@ -41,7 +43,7 @@ def rounded(partials: Array, count: int) -> float:
         low = y - (high - x)
         if low != 0.0:
             break
-    # Half way between two floats: what comes after decides.
+    # Halfway between two floats: the remaining digits decide.
     if k > 0 and ((low < 0.0) == (partials[k - 1] < 0.0)) and low != 0.0:
         y = low * 2.0
         x = high + y
@@ -52,7 +54,7 @@ def rounded(partials: Array, count: int) -> float:
 
 @kernel
 def rounded_to(partials: Array, count: int, side: float) -> tuple[float, int]:
-    """Such a sum rounded down (side -1.0) or up (1.0), and how many numbers it has then."""
+    """Return such a sum rounded down (side -1.0) or up (1.0), and its new count of numbers."""
     total = rounded(partials, count)
     count = add(partials, count, -total)
     left = 0.0

@@ -1,9 +1,9 @@
-"""Passes over one row of costs for the dense kernel, whole loops in vector instructions.
+"""Vectorised passes over one row of costs, for the dense kernel.
 
-Arrays are given by the addresses of their first items, all of them float64 but ``tree``, int64:
-a kernel is then compiled once, whatever owns the memory, however its rows are spaced. Minima are
-kept over independent lanes, in widths of 32 and 8 items and one by one at the end; an ordered
-``<`` never takes a NaN, and nothing is assumed of infinities.
+Arrays are given by the addresses of their first items, all float64 except ``tree``, int64. A kernel
+is then compiled once, whatever owns the memory or spaces the rows. Minima are kept over independent
+lanes, in widths of 32 and 8 items, and singly at the end. An ordered ``<`` never selects a NaN,
+and nothing is assumed about infinities.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import lowest_bit
 
-# Items that are taken at a time, widest first.
+# Items processed at a time, widest first.
 _WIDTHS = (32, 8, 1)
 _DOUBLE, _LONG, _WORD = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _INFINITY = ir.Constant(_DOUBLE, math.inf)
@@ -32,7 +32,7 @@ def _vector(item: Any, width: int) -> Any:
 
 
 def _spread(builder: Any, item: Any, width: int) -> Any:
-    """An item in every lane."""
+    """Broadcast an item to all lanes."""
     nothing = ir.Constant(_vector(item.type, width), ir.Undefined)
     one = builder.insert_element(nothing, item, _WORD(0))
     lanes = ir.Constant(_vector(_WORD, width), [0] * width)
@@ -40,7 +40,7 @@ def _spread(builder: Any, item: Any, width: int) -> Any:
 
 
 def _place(builder: Any, address: Any, index: Any, kind: Any) -> Any:
-    """A pointer to ``kind`` at item ``index``, of 8 bytes each."""
+    """Return a pointer to ``kind`` at item ``index``, of 8 bytes each."""
     at = builder.add(address, builder.shl(index, _LONG(3)))
     return builder.inttoptr(at, kind.as_pointer())
 
@@ -56,7 +56,7 @@ def _store(builder: Any, items: Any, address: Any, index: Any) -> None:
 
 
 def _smaller(builder: Any, a: Any, b: Any) -> Any:
-    """Lane by lane; b where a is NaN."""
+    """Return the smaller item of each lane; b where a is NaN."""
     return builder.select(builder.fcmp_ordered("<", a, b), a, b)
 
 
@@ -79,14 +79,14 @@ def _item(builder: Any, items: Any) -> Any:
 
 
 def _least(builder: Any, items: Any) -> Any:
-    """The smallest item of a vector."""
+    """Return the smallest item of a vector."""
     while items.type.count > 1:
         items = _smaller(builder, *_halves(builder, items))
     return _item(builder, items)
 
 
 def _two_least(builder: Any, first: Any, second: Any) -> tuple[Any, Any]:
-    """The smallest of ``first``, and the next of both together."""
+    """Return the smallest of ``first``, and the next smallest of both vectors together."""
     while first.type.count > 1:
         (a, b), (c, d) = _halves(builder, first), _halves(builder, second)
         first = _smaller(builder, a, b)
@@ -95,7 +95,7 @@ def _two_least(builder: Any, first: Any, second: Any) -> tuple[Any, Any]:
 
 
 class _Minimum:
-    """A running minimum for each width, in registers once LLVM has seen it."""
+    """A running minimum for each width; LLVM keeps it in registers."""
 
     def __init__(self, builder: Any) -> None:
         self.rooms = {w: cgutils.alloca_once(builder, _vector(_DOUBLE, w)) for w in _WIDTHS}
@@ -117,7 +117,7 @@ class _Minimum:
 
 
 def _sweep(builder: Any, count: Any, body: Callable[[Any, int], None]) -> None:
-    """``body(first, width)`` for all of ``count`` items."""
+    """Emit ``body(first, width)`` over all ``count`` items."""
     start: Any = _LONG(0)
     for width in _WIDTHS:
         stop = builder.and_(count, _LONG(-width))
@@ -128,7 +128,7 @@ def _sweep(builder: Any, count: Any, body: Callable[[Any, int], None]) -> None:
 
 @intrinsic
 def item(typing: Any, address: Any, index: Any) -> Any:
-    """The float64 at ``index``."""
+    """Return the float64 at ``index``."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load(_place(builder, args[0], args[1], _DOUBLE))
@@ -138,7 +138,7 @@ def item(typing: Any, address: Any, index: Any) -> Any:
 
 @intrinsic
 def judge(typing: Any, cost: Any, lows: Any, count: Any) -> Any:
-    """The smallest cost of a row, and 1.0 if one of them is NaN; lowers ``lows`` to the costs."""
+    """Return the smallest cost of a row, and 1.0 if a cost is NaN; lower ``lows`` to the costs."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         least, wrong = _Minimum(builder), cgutils.alloca_once_value(builder, ir.Constant(_LONG, 0))
@@ -163,7 +163,7 @@ def judge(typing: Any, cost: Any, lows: Any, count: Any) -> Any:
 
 @intrinsic
 def least(typing: Any, cost: Any, price: Any, count: Any) -> Any:
-    """The smallest ``cost - price``."""
+    """Return the smallest ``cost - price``."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         found = _Minimum(builder)
@@ -180,7 +180,7 @@ def least(typing: Any, cost: Any, price: Any, count: Any) -> Any:
 
 @intrinsic
 def two_least(typing: Any, cost: Any, price: Any, count: Any) -> Any:
-    """The smallest ``cost - price``, and the next, which may be as small."""
+    """Return the smallest ``cost - price`` and the next, which may be equal."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         low, next_low = _Minimum(builder), _Minimum(builder)
@@ -257,7 +257,7 @@ relax_labels = _relaxing(False)
 
 @intrinsic
 def _places(typing: Any, a: Any, b: Any, first: Any, value: Any) -> Any:
-    """Which of 32 items have ``a - b == value``, as bits."""
+    """Compare ``a - b == value`` for 32 items; return the bits."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         width = _WIDTHS[0]
@@ -271,7 +271,7 @@ def _places(typing: Any, a: Any, b: Any, first: Any, value: Any) -> Any:
 
 @kernel
 def find(a: int, b: int, start: int, count: int, value: float) -> int:
-    """The first place from ``start`` on where ``a - b == value``; ``count`` if there is none."""
+    """Return the first position from ``start`` on where ``a - b == value``, else ``count``."""
     j = start
     while j + 32 <= count:
         bits = _places(a, b, j, value)

@@ -1,1 +1,1 @@
-"""The Hungarian method: alternating trees under a clock, and rows' zeros as bits."""
+"""Hungarian method: alternating trees with a clock for dual updates, and zeros as bits."""

@@ -1,4 +1,4 @@
-"""What trees that a device has grown come to."""
+"""Results of trees grown on a device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from bigsap.sources.base import Array
 
-#: Entries of a list on a device: a lane of a warp each.
+#: Entries of a list on a device: one for each lane of a warp.
 KEEP = 32
 # Why a device has stopped. EVENT: a list has ended. LIMIT: too many levels for too few matches.
 # BROKEN: a path without end, which only costs that change lead to. TOO_FAR: times beyond 31 bits.
@@ -20,8 +20,11 @@ DONE, YIELD, EVENT, INFEASIBLE, LIMIT, BROKEN, TOO_FAR, BETWEEN, BAD = range(9)
 
 @dataclass(frozen=True)
 class KeptLists:
-    """Rows' lists. ids, costs: int32 (n_rows, KEEP), sizes, theta: int32 (n_rows,); theta
-    2**31 - 1: the list has every column. low: int64 (n_rows,) what costs are relative to."""
+    """Lists of the rows.
+
+    ids, costs: int32 (n_rows, KEEP), sizes, theta: int32 (n_rows,); theta 2**31 - 1: the list has
+    every column. low: int64 (n_rows,) the base of a row's costs.
+    """
 
     ids: Array
     costs: Array
@@ -32,11 +35,11 @@ class KeptLists:
 
 @dataclass(frozen=True)
 class Grown:
-    """What a device has come to.
+    """State in which a device stopped.
 
-    status: why it ended. v: int64 (n_columns,) prices; column_of_row: ID (n_rows,). counts: see
-    ``strategies.trees.COUNTS``. lists: None when all rows are matched. Prices and costs count
-    in units of 2.0**-shift.
+    status: reason. v: int64 (n_columns,) prices; column_of_row: ID (n_rows,). counts: see
+    ``strategies.trees.COUNTS``. lists: None if all rows are matched. Prices and costs are in
+    units of 2.0**-shift.
     """
 
     status: int
@@ -47,12 +50,12 @@ class Grown:
     shift: int
 
     def real(self, units: Array, price: np.dtype[Any]) -> Array:
-        """Costs of so many units, exactly: they have no more than the 53 bits of float64."""
+        """Convert units to costs, exactly: they fit the 53 bits of float64."""
         return np.ldexp(units.astype(price), -self.shift) if self.shift else units.astype(price)
 
 
 class Grower(Protocol):
-    """A device that grows trees; see ``cuda.device_forest.DeviceForest``."""
+    """Device that grows trees; see ``engine.cuda.device_forest.DeviceForest``."""
 
     def grow(
         self, enough: int, tick: Callable[[], None], assigned: Callable[[int], None]
@@ -60,7 +63,7 @@ class Grower(Protocol):
 
 
 class Classical(Protocol):
-    """A device that solves by zeros as bits; see ``cuda.device_classical.DeviceClassical``."""
+    """Device that solves by zeros as bits; see ``engine.cuda.device_classical.DeviceClassical``."""
 
     counts: dict[str, int]
 

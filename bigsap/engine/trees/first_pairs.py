@@ -1,6 +1,6 @@
-"""First stars: pairs of free rows and free columns at the rows' smallest ``c - v``.
+"""Initial pairs: free rows and free columns at the rows' smallest ``c - v``.
 
-They are tight before any tree grows; the rows that they leave are the roots.
+These pairs are tight before any tree grows; the rows left over become the roots.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from bigsap.engine.lists.layout import Lists
 from bigsap.engine.trees.zeros import Zeros
 from bigsap.sources.base import Array
 
-#: Entries gone through between two looks at the clock, about.
+#: Entries processed between two polls, about.
 _SLICE = 1 << 25
-# Where ``_stars`` stands: rows that wait, whether only those with a single choice offer
-# themselves now, and rows matched.
+# Indices of ``at`` in ``run_stars``: waiting rows, whether only those with a single choice bid now, and
+# rows matched.
 _WAITING, _SINGLE, _MATCHED = range(3)
 
 
@@ -32,13 +32,13 @@ def star(
     infinity: float,
     look: Callable[[], None],
 ) -> int:
-    """Match free rows to free columns of their lists' smallest ``c - v``; how many.
+    """Match free rows to free columns of their lists' smallest ``c - v``; return how many.
 
-    In rounds: every free row offers itself to its first such column, from a column on that
-    its number decides, and a column takes the smallest row (Lopes et al. 2019, algorithm
-    1, where the first to come is taken). Rows with a single choice go first (Karp and Sipser
-    1981). Ends since each round but the last matches a row. look: called about every tenth of a
-    second; what it raises comes through, with some rows matched.
+    Works in rounds. Every free row proposes to its first such column, starting from a column that
+    depends on its number, and a column takes the smallest row (Lopes et al. 2019, algorithm 1,
+    where the first to come is taken). Rows with a single choice go first (Karp and Sipser 1981).
+    Terminates, since each round but the last matches a row. look: called about every tenth of a
+    second; its exceptions pass through, with some rows matched.
     """
     n, m = column_of_row.size, row_of_column.size
     offer, low, at = np.full(m, n, ID), np.empty(n, v.dtype), np.zeros(3, np.int64)
@@ -55,7 +55,7 @@ def star(
 def _nearest(
     lists: Lists, v: Array, column_of_row: Array, low: Array, waiting: Array, infinity: float
 ) -> int:
-    """The smallest ``c - v`` of free rows' lists, and the rows that know theirs; how many."""
+    """Store the smallest ``c - v`` of free rows' lists; collect the rows that have one; return how many."""
     n_waiting = 0
     for row in range(column_of_row.size):
         if column_of_row[row] >= 0:
@@ -84,7 +84,7 @@ def run_stars(
     at: Array,
     budget: int,
 ) -> bool:
-    """Rounds until no row has a choice left, True, or the budget is spent."""
+    """Run rounds until no row has a choice left (True) or the budget is spent (False)."""
     n, m = column_of_row.size, row_of_column.size
     n_waiting, matched, single = at[_WAITING], at[_MATCHED], at[_SINGLE] != 0
     while budget > 0:
@@ -144,7 +144,7 @@ def run_stars(
 
 @kernel
 def free_rows(column_of_row: Array, z: Zeros) -> int:
-    """The rows that ``star_bits`` begins with; how many."""
+    """Collect the rows with which ``star_bits`` starts; return how many."""
     count = 0
     for row in range(column_of_row.size):
         if column_of_row[row] == FREE:
@@ -155,13 +155,13 @@ def free_rows(column_of_row: Array, z: Zeros) -> int:
 
 @kernel
 def star_bits(column_of_row: Array, row_of_column: Array, z: Zeros, at: Array, budget: int) -> bool:
-    """First stars (Lopes et al. 2019, algorithm 1), in rounds, a column takes the smallest row.
+    """Match initial pairs in rounds, a column to its smallest row (Lopes et al. 2019, algorithm 1).
 
-    A row offers itself to its first free zero from a word on that its number decides: from place
-    0 on all rows of a constant matrix would bid for one column. Every round matches a row.
+    A row proposes to its first free zero, starting from a word that depends on its number. From
+    word 0, all rows of a constant matrix would bid for one column. Every round matches a row.
 
-    at: int64 (3,) the rows that are left, how many of them have offered themselves in this round,
-    and to how many of these there is a choice. False when the budget of zeros and words is spent.
+    at: int64 (3,) the rows left, how many of them have proposed in this round, and how many of
+    these have a choice. Returns False when the budget of zeros and words is spent.
     """
     n, width = z.bits.shape
     count = at[0]

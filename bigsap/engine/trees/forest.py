@@ -3,18 +3,17 @@
 The alternating-tree variant of the Hungarian method (Date and Nagi 2016, section 2.3 and
 algorithms 4 to 9) with three changes:
 
-* *A clock in place of dual updates.* ``key[j]`` is the time at which column j becomes tight, and
-  the row that makes it so. In the forest duals are implied by the clock D: a row's is
+* *A clock instead of dual updates.* ``key[j]`` is the time at which column j becomes tight;
+  the row that makes it tight is stored too. In the forest the clock D implies the duals: a row's is
   ``u + (D - since)``, a column's price ``v - (D - entered)``. Stored duals change when a column
-  leaves the forest, and no vector is gone through at a dual update but the keys.
-* *Grafting.* After an augmentation the trees that were not part of it stay as they are: their
-  slacks are untouched. The clock never goes back, so it never exceeds what one root's dual
-  rises in all.
-* *Lists.* A row is its cheapest columns and a threshold (``engine.lists.layout``): prices only
-  fall, so that no other column can become tight before ``ends[i]``. Then the row is evaluated anew.
+  leaves the forest. A dual update scans only the keys.
+* *Grafting.* After an augmentation the trees without a path stay: their slacks are unchanged. The
+  clock never goes back, so it never exceeds the total rise of one root's dual.
+* *Lists.* A row consists of its cheapest columns and a threshold (``engine.lists.layout``). Prices
+  only fall, so no other column can become tight before ``ends[i]``. Then the row is evaluated again.
 
-Here is what the forest is, how it begins on lists and ends, and the prices that it implies;
-``growing`` is how it grows.
+This module defines the forest, its start on lists, its end, and the implied prices; ``grow`` has
+the growth.
 """
 
 from __future__ import annotations
@@ -32,24 +31,23 @@ from bigsap.engine.lists.layout import Lists
 from bigsap.errors import CheckpointError
 from bigsap.sources.base import Array
 
-#: Where a list that was sorted may be left, and where all of it was gone through.
+#: Positions up to which a sorted list may be scanned, before all of it is.
 CUTS = np.array([6, 16, 64])
 WHOLE = 4
-# Lists up to this long are sorted by insertion.
+# Lists up to this length are sorted by insertion.
 _INSERTED = 128
-#: Entries of lists that are sorted between two looks at the clock.
+#: List entries sorted between two polls.
 _ARRANGED = 1 << 22
 
-# Of a column: untouched, waiting for its time, tight now, in the forest.
+# State of a column: untouched, waiting for its time, tight now, in the forest.
 FAR, WAITING, TIGHT, REACHED = range(4)
 
-# Steps of ``run_forest``.
-# AMIDST: to advance, after which the kernel has returned in the midst of that.
+# Steps of ``run_forest``. AMIDST: ADVANCE, after the kernel has returned in the middle of it.
 EXPAND, TAKE, ADVANCE, EVALUATE, AMIDST = range(5)
 
 
 class ForestStanding:
-    """Where the forest stands: ``Forest.at``; what ``Result.stats["trees"]`` counts too."""
+    """Progress of the forest: ``Forest.at``; includes the counts of ``Result.stats["trees"]``."""
 
     step: int
     position: int  # in the frontier
@@ -60,13 +58,13 @@ class ForestStanding:
     n_frontier: int
     n_leaves: int
     left: int  # free rows
-    stages: int  # augmentations made together
-    paths: int  # and one by one
+    stages: int  # joint augmentations
+    paths: int  # single augmentations
     levels: int  # breadth-first
     clock_steps: int
     expansions: int  # of rows
-    list_events: int  # lists that ended
-    work: int  # entries and keys gone through
+    list_events: int  # exhausted lists
+    work: int  # entries and keys processed
     roots: int  # free rows at the beginning
     mark: int  # work when ``left`` was ``mark_left``
     mark_left: int
@@ -74,16 +72,16 @@ class ForestStanding:
 
 
 class Forest(NamedTuple):
-    """P is the price type, see ``State``.
+    """Arrays of the forest. P is the price type, see ``State``.
 
-    key: P (n_columns,) when a column outside the forest becomes tight, infinity if unknown; pred,
-    pred_cost: the row that makes it so, and what the pair costs there. kind: uint8 (n_columns,).
-    entered: P (n_columns,) the clock when it was reached. u, since, ends: P (n_rows,) a forest
-    row's dual when it was reached, the clock then, and when what was not gone through of its
-    list, or of all columns, can become tight. place: uint8 (n_rows,) parts of the list gone
-    through, WHOLE for all; bounds: P (n_rows, CUTS), see ``arrange``. root: ID (n_rows,).
-    leaf: ID (n_rows,) smallest free column of the root's tree, n_columns while there is none.
-    rows, columns: the forest's; touched: columns with a key; tight: those to take next;
+    key: P (n_columns,) the time at which a column outside the forest becomes tight, infinity if
+    unknown; pred, pred_cost: the row that makes it tight, and the cost of the pair. kind: uint8
+    (n_columns,). entered: P (n_columns,) the clock when it was reached. u, since, ends: P (n_rows,)
+    a forest row's dual when it was reached, the clock then, and the time at which the rest of its
+    list, or of all columns, can become tight. place: uint8 (n_rows,) parts of the list processed,
+    WHOLE for all; bounds: P (n_rows, CUTS), see ``arrange``. root: ID (n_rows,).
+    leaf: ID (n_rows,) smallest free column of the root's tree, n_columns if there is none.
+    rows, columns: members of the forest; touched: columns with a key; tight: those to take next;
     frontier: rows to expand next; roots: those with a leaf.
     """
 
@@ -109,7 +107,7 @@ class Forest(NamedTuple):
 
 
 def forest(n: int, m: int, price: np.dtype[Any]) -> Forest:
-    """No trees yet. Fourteen vectors."""
+    """Allocate a forest without trees. Fourteen vectors."""
     return Forest(
         key=np.full(m, S.infinity(price), price),
         pred=np.zeros(m, ID),
@@ -134,14 +132,14 @@ def forest(n: int, m: int, price: np.dtype[Any]) -> Forest:
 
 
 def kept(f: Forest) -> dict[str, Array]:
-    """What continues the forest: its own arrays, and copies of its numbers."""
+    """Return the data to continue the forest later: its own arrays, and copies of its numbers."""
     told = numbers(f.at, ForestStanding)
     arrays = {name: array for name, array in f._asdict().items() if name not in ("at", "entered")}
     return arrays | {"at": f.entered, "words": told["words"], "clock": told["values"]}
 
 
 def continued(f: Forest, saved: dict[str, Array]) -> None:
-    """Go on from what was ``kept``. Raises CheckpointError if it is of another problem."""
+    """Restore the data of ``kept``. Raises CheckpointError if it belongs to another problem."""
     for name, here in kept(f).items():
         there = saved[name]
         if there.dtype != here.dtype or there.shape != here.shape:
@@ -154,8 +152,8 @@ def continued(f: Forest, saved: dict[str, Array]) -> None:
 def arrange(lists: Lists, rows: Array, v: Array, f: Forest, infinity: float) -> None:
     """Sort the lists of ``rows``, just evaluated under the prices v, by ``c - v``.
 
-    As prices fall these numbers only grow: what lies behind a cut cannot become tight before
-    the cut's bound does, and need not be looked at till then. O(entries log(entries)).
+    As prices fall, these numbers only grow. Entries behind a cut cannot become tight before the
+    cut's bound does, and need no scan until then. O(entries log(entries)).
     """
     longest = 1
     for p in range(rows.size):
@@ -203,7 +201,7 @@ def arrange_all(lists: Lists, v: Array, f: Forest, infinity: Any, look: Callable
 
 @kernel
 def plant(lists: Lists, v: Array, column_of_row: Array, f: Forest, infinity: float) -> None:
-    """Make every free row a root, at the clock 0. O(entries)."""
+    """Make every free row a root, at time 0. O(entries)."""
     at = f.at
     count = 0
     for row in range(column_of_row.size):
@@ -212,7 +210,7 @@ def plant(lists: Lists, v: Array, column_of_row: Array, f: Forest, infinity: flo
         low = infinity
         for k in range(lists.start[row], lists.start[row] + lists.size[row]):
             low = min(low, lists.costs[k] - v[lists.ids[k]])
-        # Where ties fill a list, or all is forbidden, the threshold is as low.
+        # If ties fill a list, or all pairs are forbidden, the threshold may be the minimum.
         low = min(low, lists.theta[row])
         f.u[row] = low if low < infinity else 0
         f.since[row] = 0
@@ -227,7 +225,7 @@ def plant(lists: Lists, v: Array, column_of_row: Array, f: Forest, infinity: flo
 
 @kernel
 def judge(lists: Lists, f: Forest, infinity: float) -> int:
-    """How many of the frontier's lists end now; their rows come first. O(frontier)."""
+    """Count the lists of the frontier that are exhausted now; move their rows first. O(frontier)."""
     ended = 0
     for p in range(f.at.n_frontier):
         row = f.frontier[p]
@@ -244,7 +242,7 @@ def judge(lists: Lists, f: Forest, infinity: float) -> int:
 
 
 def true_prices(v: Array, f: Forest) -> Array:
-    """A copy of the prices with those of the forest as the clock implies them. O(n_columns)."""
+    """Return a copy of the prices, with the implied prices of the forest. O(n_columns)."""
     prices: Array = v.copy()
     columns = f.columns[: f.at.n_columns]
     prices[columns] -= f.at.clock - f.entered[columns]
@@ -253,9 +251,9 @@ def true_prices(v: Array, f: Forest) -> Array:
 
 @kernel
 def rebase(v: Array, f: Forest) -> None:
-    """Write down what the clock implies: all is as it was, with ``true_prices`` in v.
+    """Store the implied duals: nothing changes, and v equals ``true_prices``.
 
-    Never by the clock on the wall: of reals the sums would be rounded at other moments.
+    Must never depend on elapsed time: real sums would be rounded at other moments.
     """
     now = f.at.clock
     for p in range(f.at.n_rows):
@@ -270,7 +268,7 @@ def rebase(v: Array, f: Forest) -> None:
 
 @kernel
 def uproot(v: Array, f: Forest, infinity: float) -> None:
-    """Give the forest up: true prices in v, no trees. O(forest, touched)."""
+    """Discard the forest: store the true prices in v, without trees. O(forest, touched)."""
     rebase(v, f)
     at = f.at
     for p in range(at.n_columns):

@@ -1,10 +1,10 @@
-"""Growing the forest: rows are expanded, tight columns taken, paths flipped, trees grafted.
+"""Growth of the forest: expand rows, take tight columns, flip paths, graft trees.
 
-Claims are by minimum (time, then row), free columns by minimum a tree: the forest does not depend
-on the order in which a level's rows are gone through.
+Ties are broken by minimum: a column goes to the minimum (time, then row), a tree takes the smallest
+free column. So the forest does not depend on the order in which a level's rows are processed.
 
-A pair is tight because its time was taken or because it is matched, never because a difference
-is zero: times that rounding puts before the clock count as now.
+A pair is tight because its time has come or because it is matched, never because a difference is
+zero: a time that rounding puts before the clock counts as now.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from bigsap.engine.trees.forest import (
 )
 from bigsap.sources.base import Array
 
-#: One in so many of the first roots, see ``run_forest``.
+#: One in this many of the first roots, see ``run_forest``.
 SHARE = 64
 
 
 @kernel
 def _flip(column_of_row: Array, row_of_column: Array, match_cost: Array, f: Forest) -> bool:
-    """Augment along the path of every tree that has a free column; False for one without end."""
+    """Augment along the path of every tree that has a free column; return False for an endless path."""
     n = column_of_row.size
     for p in range(f.at.n_leaves):
         root = f.roots[p]
@@ -51,14 +51,14 @@ def _flip(column_of_row: Array, row_of_column: Array, match_cost: Array, f: Fore
                 break
             j = before
             steps += 1
-            if steps > n or j < 0:  # a path has no more rows than there are
+            if steps > n or j < 0:  # longer than any path
                 return False
     return True
 
 
 @kernel
 def _graft(v: Array, f: Forest, n_columns: int, infinity: float) -> None:
-    """Dismiss the trees that flipped; what lives is to be expanded again. O(forest, touched)."""
+    """Remove the trees that flipped; the others are to be expanded again. O(forest, touched)."""
     at, now = f.at, f.at.clock
     kept = 0
     for p in range(at.n_columns):
@@ -96,13 +96,13 @@ def _graft(v: Array, f: Forest, n_columns: int, infinity: float) -> None:
 def _take(
     v: Array, row_of_column: Array, match_cost: Array, f: Forest, n_columns: int, infinity: float
 ) -> None:
-    """Take what is tight into the forest; the rows behind are the next frontier."""
+    """Add the tight columns to the forest; their rows are the next frontier."""
     at, now = f.at, f.at.clock
     n_next, n_rows, reached = 0, at.n_rows, at.n_columns
     for p in range(at.n_tight):
         j = f.tight[p]
         f.kind[j] = REACHED
-        f.key[j] = -infinity  # no time is smaller
+        f.key[j] = -infinity  # no time can be smaller
         f.entered[j] = now
         f.columns[reached] = j
         reached += 1
@@ -130,8 +130,10 @@ def _take(
 
 @kernel
 def _expand_row(row: int, lists: Lists, v: Array, f: Forest, infinity: float) -> int:
-    """Give the columns of a row's list their times, from its place on as far as it can matter
-    now; how many entries that were."""
+    """Update the keys of a row's list; return the number of entries read.
+
+    Reads from the row's position up to the first cut that cannot matter now.
+    """
     at, now = f.at, f.at.clock
     key, pred = f.key, f.pred
     touched, tight = at.n_touched, at.n_tight
@@ -181,9 +183,9 @@ def _expand_row(row: int, lists: Lists, v: Array, f: Forest, infinity: float) ->
 
 @kernel
 def _expand(lists: Lists, v: Array, f: Forest, infinity: float, budget: int) -> int:
-    """Expand the frontier's rows, within a budget; the entries gone through.
+    """Expand the frontier's rows, within a budget; return the number of entries processed.
 
-    Trees that have a free column grow no further: they are dismissed at the end of the stage.
+    Trees that have a free column grow no further: the end of the stage removes them.
     """
     at = f.at
     none = f.kind.size
@@ -200,9 +202,9 @@ def _expand(lists: Lists, v: Array, f: Forest, infinity: float, budget: int) -> 
 
 @kernel
 def _advance(lists: Lists, v: Array, f: Forest, infinity: float, budget: int) -> int:
-    """The next moment at which something happens; what it is. O(touched, forest's rows) a turn.
+    """Advance the clock to the next event and return it. O(touched, forest's rows) per step.
 
-    YIELD: columns are tight, or the budget is spent: see the step.
+    YIELD: columns are tight, or the budget is spent, see the step.
     """
     at = f.at
     done = 0
@@ -258,7 +260,7 @@ def _advance(lists: Lists, v: Array, f: Forest, infinity: float, budget: int) ->
 
 @kernel
 def _hopeless(at: ForestStanding, enough: int) -> bool:
-    """Whether more than ``enough`` work was done without a share of the roots being matched."""
+    """Check whether more than ``enough`` work was done without matching a share of the roots."""
     if (at.mark_left - at.left) * SHARE >= at.roots:
         at.mark, at.mark_left = at.work, at.left
     return at.work - at.mark > enough
@@ -276,12 +278,12 @@ def run_forest(
     enough: int,
     budget: int,
 ) -> int:
-    """Grow, flip and graft until every row is matched, or another reason to return.
+    """Grow, flip and graft until every row is matched, or for another reason to return.
 
-    enough: work without one in SHARE of the first roots being matched at which LIMIT is
-    returned. budget: work before YIELD, about. Between calls ``true_prices`` are dual feasible,
-    and matched pairs tight under them. O(entries) a level, O(touched columns) a step of
-    the clock; a level or a step either reaches a column or ends a list, so both are bounded.
+    enough: the work after which LIMIT is returned unless one in SHARE of the first roots was
+    matched. budget: approximate work before YIELD. Between calls ``true_prices`` are dual
+    feasible, and matched pairs tight under them. O(entries) a level, O(touched columns) a step of
+    the clock. A level or a step either reaches a column or ends a list, so both are bounded.
     """
     m = row_of_column.size
     at = f.at

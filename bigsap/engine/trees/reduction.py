@@ -1,7 +1,7 @@
-"""First prices of the columns: the least of what each costs beyond the rows' minima.
+"""Initial column prices: the minimum of each column after subtracting the rows' minima.
 
-The initial reduction of the Hungarian method (Date and Nagi 2016, algorithm 1) with the costs
-as they are: one reading, each row twice while it is in the near caches.
+The initial reduction of the Hungarian method (Date and Nagi 2016, algorithm 1) without changing
+the costs: they are read once; each row is used twice while it is in the near caches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bigsap.problem import Problem
 from bigsap.sources.base import Array, Resident
 from bigsap.sources.cuda.placed import OnDevice
 
-#: Rows that a thread takes at a time, and pairs of the first slice; seconds of later ones.
+#: Rows that a thread claims at a time, and pairs of the first slice; seconds of later ones.
 _CLAIM = 4
 _FIRST_PAIRS = 1 << 22
 _SLICE_SECONDS = 0.1
@@ -41,9 +41,9 @@ def run_reduction(
     prices: Array,
     item: Array,
 ) -> int:
-    """Lower ``prices[thread]`` (n_columns,) to ``c - min c`` of the rows that this thread takes.
+    """Lower ``prices[thread]`` (n_columns,) to ``c - min c`` of the rows claimed by this thread.
 
-    lanes: P (n_threads, LANES). Rows without a finite smallest cost say nothing.
+    lanes: P (n_threads, LANES). Rows without a finite minimum are skipped.
     """
     low, v = lanes[thread], prices[thread]
     m = v.size
@@ -79,11 +79,11 @@ def run_reduction(
 def column_minima(
     problem: Problem, team: Team, price: np.dtype[Any], reached: Callable[[int], None]
 ) -> Array | None:
-    """P (n_columns,): ``v[j] = min over rows of c[i, j] - min_k c[i, k]``, 0 for a column
-    that is forbidden to all rows. None where the costs are no matrix in memory.
+    """Return P (n_columns,): ``v[j] = min over rows of c[i, j] - min_k c[i, k]``.
 
-    ``reached`` hears, after each slice, how many rows it was about. The same for any number of
-    threads, since minima are. Costs are not judged.
+    The value is 0 for a column that is forbidden to all rows. Returns None if the costs are not a
+    matrix in memory. ``reached`` is called after each slice with its number of rows. The result
+    does not depend on the number of threads, since minima do not. Costs are not checked.
     """
     n, m = problem.shape
     source = problem.source

@@ -1,10 +1,9 @@
-"""Rows' zeros as bits, and the kernels of the classical Hungarian method on them.
+"""Zeros of the rows as bits, and the kernels of the classical Hungarian method on them.
 
-A *zero* is a pair that was the smallest ``(c - v) - u`` of its row when it was looked at, told
-by comparing it with that minimum, so that rounding cannot hide it. Bit j & 63 of
-``bits[i, j >> 6]`` is set while both duals have moved alike since. Costs are never written (Date
-and Nagi 2016, algorithms 1 and 7, keep duals as vectors as well; Lopes et al. 2019 rewrite the
-matrix).
+A *zero* is a pair that had its row's smallest ``(c - v) - u`` when it was scanned. It is found by
+comparison with that minimum, so rounding cannot hide it. Bit j & 63 of ``bits[i, j >> 6]`` stays
+set while both duals move alike. Costs are never written (Date and Nagi 2016, algorithms 1 and 7,
+also keep duals as vectors; Lopes et al. 2019 rewrite the matrix).
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from bigsap.sources.base import Array
 
 
 class ZerosStanding:
-    """Where the method stands: ``Zeros.at``."""
+    """Progress of the method: ``Zeros.at``."""
 
-    next_item: int  # the place of the next row for a free thread
+    next_item: int  # position of the next row for a free thread
     bad_row: int  # a row with an invalid cost, -1
     n_rows: int  # of the forest
     n_frontier: int
@@ -36,18 +35,18 @@ class ZerosStanding:
     levels: int
     clock_steps: int  # dual updates
     expansions: int
-    passes: int  # rows gone through for a dual update
+    passes: int  # rows scanned for a dual update
 
 
 add_item = adding("next_item")
 
 
 class Zeros(NamedTuple):
-    """P is the price type.
+    """Arrays of the method. P is the price type.
 
     bits: uint64 (n_rows, words). u: P (n_rows,), v: P (n_columns,) the duals. low, arg: P, ID
-    (n_rows,) a forest row's least slack over columns not reached, and its column; -1 where that
-    is to be found anew. reached: uint64 (words,) bits. pred, claim: ID (n_columns,). root,
+    (n_rows,) a forest row's least slack over columns not reached, and its column; -1 if it has to
+    be computed again. reached: uint64 (words,) bits. pred, claim: ID (n_columns,). root,
     leaf, rows, frontier, roots: ID (n_rows,), columns, found: ID (n_columns,), see ``forest``.
     lanes: P (n_threads, LANES).
     """
@@ -73,7 +72,7 @@ class Zeros(NamedTuple):
 
 
 def zeros(n: int, m: int, price: np.dtype[Any], n_threads: int) -> Zeros:
-    """No zeros yet, all duals 0. n * m / 8 bytes and twelve vectors."""
+    """Allocate without zeros, all duals 0. n * m / 8 bytes and twelve vectors."""
     width = -(-m // 64)
     return Zeros(
         bits=np.zeros((n, width), np.uint64),
@@ -111,10 +110,10 @@ def run_zeros(
     judge: bool,
     z: Zeros,
 ) -> int:
-    """Find rows' smallest ``c - v``, which become their duals, and the zeros. O(k n_columns).
+    """Compute the rows' smallest ``c - v`` as their duals, and find the zeros. O(k n_columns).
 
-    rows: ID (k,), in ``slots[row]``, or ``slots[place]`` when ``by_place``. judge: whether costs
-    are looked at for the first time; at.bad_row then names a row with an invalid one.
+    rows: ID (k,), in ``slots[row]``, or ``slots[place]`` if ``by_place``. judge: check the
+    costs, which are read for the first time; at.bad_row is then a row with an invalid cost.
     """
     v = z.v
     m = v.size
@@ -156,7 +155,7 @@ def run_slacks(
     infinity: float,
     z: Zeros,
 ) -> int:
-    """Least slack of rows of the forest over columns not reached, and its first column."""
+    """Compute the least slack of forest rows over columns not reached, and its first column."""
     v, reached = z.v, z.reached
     m = v.size
     while True:
@@ -181,10 +180,10 @@ def run_slacks(
 def run_tight(
     thread: int, n_threads: int, rows: Array, by_place: bool, slots: Array, sign: float, z: Zeros
 ) -> int:
-    """Note as zeros the columns not reached that have these rows' least slack.
+    """Add as zeros the columns not reached that have these rows' least slack.
 
-    The column by which a row has it always: its slack may come out otherwise by rounding, when
-    duals have moved since it was found.
+    Always includes the column recorded with the slack: its slack may differ by rounding if duals
+    have moved since.
     """
     v, reached = z.v, z.reached
     m = v.size
@@ -208,7 +207,7 @@ def run_tight(
 
 @kernel
 def run_forget(thread: int, n_threads: int, z: Zeros) -> int:
-    """Rows outside the forest lose their zeros in reached columns, whose prices fall."""
+    """Clear the zeros of rows outside the forest in reached columns, whose prices fall."""
     n, width = z.bits.shape
     for row in range(n * thread // n_threads, n * (thread + 1) // n_threads):
         if z.inside[row] == 0:
@@ -220,7 +219,7 @@ def run_forget(thread: int, n_threads: int, z: Zeros) -> int:
 
 @kernel
 def plant_bits(column_of_row: Array, z: Zeros) -> int:
-    """Forget the forest; every free row is a root. How many there are."""
+    """Clear the forest and make every free row a root; return the number of roots."""
     at = z.at
     count = 0
     for row in range(column_of_row.size):
@@ -241,11 +240,11 @@ def plant_bits(column_of_row: Array, z: Zeros) -> int:
 
 @kernel
 def grow_bits(row_of_column: Array, z: Zeros, place: Array, budget: int) -> bool:
-    """Grow all trees breadth first along zeros until there are none to columns not reached.
+    """Grow all trees breadth first along zeros until no zero leads to a new column.
 
-    A column is claimed by the smallest row of the level that reaches it first. O(words and zeros)
-    a row. place: int64 (1,) that of the next row in the frontier; False when the budget of zeros
-    and words is spent, in the midst of a level.
+    A column goes to the smallest row of the level that reaches it first. O(words and zeros)
+    a row. place: int64 (1,) the position of the next row in the frontier. Returns False when the
+    budget of zeros and words is spent, within a level.
     """
     at = z.at
     n, width = z.bits.shape
@@ -263,7 +262,7 @@ def grow_bits(row_of_column: Array, z: Zeros, place: Array, budget: int) -> bool
                 return False
             row = z.frontier[p]
             if z.leaf[z.root[row]] < m:
-                continue  # this tree is to flip
+                continue  # this tree will flip
             at.expansions += 1
             for word in range(width):
                 bits = z.bits[row, word] & ~z.reached[word]
@@ -305,7 +304,7 @@ def grow_bits(row_of_column: Array, z: Zeros, place: Array, budget: int) -> bool
 
 @kernel
 def flip_bits(column_of_row: Array, row_of_column: Array, match_cost: Array, z: Zeros) -> bool:
-    """Augment along a path of every tree with a free column; False for a path without end."""
+    """Augment along a path of every tree with a free column; return False for an endless path."""
     at = z.at
     n, m = column_of_row.size, row_of_column.size
     for p in range(at.n_leaves):
@@ -323,7 +322,7 @@ def flip_bits(column_of_row: Array, row_of_column: Array, match_cost: Array, z: 
                 break
             j = before
             steps += 1
-            if steps > n or j < 0:  # a path has no more rows than there are
+            if steps > n or j < 0:  # longer than any path
                 return False
     at.stages += 1
     at.paths += at.n_leaves
@@ -333,8 +332,10 @@ def flip_bits(column_of_row: Array, row_of_column: Array, match_cost: Array, z: 
 
 @kernel
 def stale_rows(z: Zeros) -> int:
-    """Rows of the forest whose least slack is to be found: new ones, and those whose column
-    was reached. They are the first of the frontier; how many."""
+    """Collect the forest rows whose least slack has to be computed; return how many.
+
+    New rows, and those whose column was reached. They come first in the frontier.
+    """
     count = 0
     for p in range(z.at.n_rows):
         row = z.rows[p]
@@ -347,7 +348,7 @@ def stale_rows(z: Zeros) -> int:
 
 @kernel
 def tight_rows(infinity: float, z: Zeros) -> int:
-    """The rows of the least slack of all, as the frontier; how many, 0 when it is infinite."""
+    """Make the rows of the least slack the frontier; return how many, 0 if it is infinite."""
     theta = infinity
     for p in range(z.at.n_rows):
         theta = min(theta, z.low[z.rows[p]])
@@ -366,7 +367,7 @@ def tight_rows(infinity: float, z: Zeros) -> int:
 def update_duals(z: Zeros) -> None:
     """Move the duals of the forest by the least slack. O(forest).
 
-    What rounding makes negative counts as 0: prices never rise.
+    Negative values from rounding count as 0: prices never rise.
     """
     theta = z.low[z.frontier[0]]
     theta = max(theta, theta - theta)
