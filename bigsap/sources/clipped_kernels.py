@@ -1,8 +1,8 @@
-"""Compiled fillers that clip what another filler writes: see ``bigsap.sources.clipped``.
+"""Compiled fillers that clip the costs of another filler: see ``bigsap.sources.clipped``.
 
-One function for each pair of dtypes, named by both: ``f4_f8`` reads float32 costs as
-float64. They stand at module level, one by one, because numba keeps on disk only what
-captures no other compiled function.
+One function for each pair of dtypes, named by both: ``f4_f8`` reads float32 costs as float64. Each
+is defined at module level, because numba keeps on disk only functions that capture no other
+compiled function.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _pointer_i4 = pointer_to(numba.types.int32)
 
 
 def gate_fill(inner: Fill, item: np.dtype[Any], cap: Array, n_columns: int, maximize: bool) -> Fill:
-    """A filler that writes ``min(cost, cap[row])`` (max under ``maximize``).
+    """Return a filler that writes ``min(cost, cap[row])`` (max under ``maximize``).
 
-    inner: writes costs of dtype ``item``, which is no wider than ``cap.dtype``, the
-    dtype of what is written. Columns from ``n_columns`` on get ``cap[row]``.
+    inner: writes costs of dtype ``item``, which is no wider than ``cap.dtype``, the output dtype.
+    Columns from ``n_columns`` on get ``cap[row]``.
     """
     kernel = _filler(f"{item.str[1:]}_{cap.dtype.str[1:]}")
     words = (inner.address, inner.context, cap, n_columns, int(maximize))
@@ -54,11 +54,11 @@ def _filler(name: str) -> Any:
 def _begin(
     context: int, row: int, start: int, stop: int, out: int, size: int, full: int
 ) -> tuple[int, int, int, bool]:
-    """Have the costs written; how many, at which address, the cap's address, the sense.
+    """Call the inner filler; return number and address of costs, the cap's address, the sense.
 
-    Context words: the inner filler's address and context, caps, columns, maximize.
-    Narrow costs (size bytes) go to the end of the space of wide ones (full bytes) and are
-    widened from the left: a wide item ends before the narrow one after its own begins.
+    Context words: the inner filler's address and context, caps, columns, maximize. Narrow costs
+    (size bytes) go to the end of the space of wide ones (full bytes) and are widened from the left:
+    a wide item ends before the narrow one after its own begins.
     """
     words = carray(pointer_i8(context), 5)
     n = max(0, min(stop, words[3]) - start)
@@ -70,7 +70,7 @@ def _begin(
 
 @kernel(nrt=True)
 def _clip(given: Array, costs: Array, cap: Any, maximize: bool) -> None:
-    """Both comparisons are false for NaN, which has to survive."""
+    """Clip costs; both comparisons are false for NaN, which must survive."""
     n = given.size
     if maximize:
         for k in range(n):

@@ -1,9 +1,9 @@
 """Compiled fillers of the computed sources: metrics, low rank, tables.
 
-Each public function here is the body of one ``Fill``, compiled when first asked for and
-kept on disk (``filler``). Costs are summed over the dimensions in order, one column at
-a time in effect, so a part of a row has the same bits as the row; columns go through
-in tiles that stay in the first-level cache and vectorise. No fast-math anywhere.
+Each public function here is the body of one ``Fill``, compiled at first use and kept on disk
+(``filler``). Costs are summed over the dimensions in order, separately for each column, so a part
+of a row has the same bits as the row; columns are processed in tiles that stay in the first-level
+cache and vectorise. No fast-math anywhere.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TILE = 512
 
 @kernel(nrt=True)
 def _points(context: int, row: int) -> Any:
-    """What a metric works on: x[row] (d,), y (d, m), weights (d,), its parameter.
+    """Return the data of a metric: x[row] (d,), y (d, m), weights (d,), its parameter.
 
     Context words: addresses of x (n, d), y, weights; d, m; the parameter's bits.
     """
@@ -49,7 +49,7 @@ def _points(context: int, row: int) -> Any:
 
 @kernel(nrt=True)
 def _squares(x: Array, y: Array, weights: Array, first: int, part: Array) -> None:
-    """part[t] = sum over k of weights[k] * (x[k] - y[k, first + t])**2.
+    """Compute part[t] = sum over k of weights[k] * (x[k] - y[k, first + t])**2.
 
     The direct formula: the expansion into dot products would cancel.
     """
@@ -225,5 +225,5 @@ def table(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 @cache
 def filler(name: str) -> Any:
-    """The compiled filler of that name; ``.address`` goes into a ``Fill``."""
+    """Return the compiled filler of that name; ``.address`` goes into a ``Fill``."""
     return compile_fill(globals()[name])
