@@ -91,26 +91,28 @@ class ExpressionSource:
         return f"expression({code!r}, {n} x {m}{', transposed' if self.swapped else ''})"
 
     def cost_range(self) -> tuple[float, float]:
-        """By interval arithmetic over the arrays' smallest and largest numbers."""
+        """Return the range by interval arithmetic over the arrays' smallest and largest numbers."""
         return expression_range(self.expression, self.arrays)
 
     def sample(self, rows: Ids, columns: Ids) -> Array:
-        """``cost[rows[k], columns[k]]`` by numpy, k pairs, without compiling anything; the last
-        bits may differ. O(k) times the operations of the formula."""
+        """Return ``cost[rows[k], columns[k]]`` computed by numpy, k pairs, without compiling.
+
+        The last bits may differ. O(k) times the operations of the formula.
+        """
         from bigsap.sources.expression.sample import sampled
 
         i, j = (columns, rows) if self.swapped else (rows, columns)
         return sampled(self.expression, self.arrays, i, j)
 
     def why_infinite(self) -> str | None:
-        """What makes costs infinite where neither formula nor arrays say inf; None if one does."""
+        """Return the reason for infinite costs if neither formula nor arrays contain inf, else None."""
         said = any(isinstance(e, Number) and e.value == np.inf for e in walk(self.expression.root))
         if said or any(np.isinf(values).any() for values in self.arrays):
             return None
         return "the expression says inf nowhere, so these exceed float64 (about 1.8e308) or divide by 0"
 
     def fill(self) -> Fill:
-        """The compiled filler (compiled at first use, kept for equal formulas)."""
+        """Return the compiled filler (compiled at first use, kept for equal formulas)."""
         if self._fill is None:
             from bigsap.sources.compiled import make_fill
             from bigsap.sources.expression.numba_code import filler
@@ -132,32 +134,32 @@ class ExpressionSource:
         self._waiting.check = check
 
     def transposed(self) -> ExpressionSource:
-        """The same formula by columns, bit for bit."""
+        """Return the same formula by columns, bit for bit."""
         return ExpressionSource(self.expression, self.arrays, self.code, swapped=not self.swapped)
 
     def fingerprint(self) -> str:
-        """Over the formula (not its spelling) and the arrays, all of them."""
+        """Return a digest of the formula (not its spelling) and of whole arrays."""
         return digest(repr((self.shape, self.swapped, self.c_source())), self.arrays)
 
     def c_source(self) -> str:
-        """The formula as C99: ``double cost(long long i, long long j, n, m, a0, a1, ...)``.
+        """Return the formula as C99: ``double cost(long long i, long long j, n, m, a0, a1, ...)``.
 
-        n, m: long long. a0, a1, ...: the declared names in their order, ``const double *``
-        to the items of an array in C order, ``double`` for a number. Needs math.h; compile
-        with -ffp-contract=off. The cost is that of the formula's i and j, transposed or not.
+        n, m: long long. a0, a1, ...: the declared names in their order, ``const double *`` to the
+        items of an array in C order, ``double`` for a number. Needs math.h; compile with
+        -ffp-contract=off. The cost is that of the formula's i and j, transposed or not.
         """
         return c_source(self.expression)
 
     def cuda_source(self) -> str:
-        """The formula as CUDA C++: ``__device__ double cost(...)`` with the same parameters.
+        """Return the formula as CUDA C++: ``__device__ double cost(...)`` with the same parameters.
 
-        Rounded by intrinsics that are never contracted, whatever ``-fmad`` says.
+        Rounded by intrinsics that are never contracted, whatever ``-fmad`` is set to.
         """
         return cuda_source(self.expression)
 
 
 def _arrays(arrays: Mapping[str, Any]) -> dict[str, Array]:
-    """The declared arrays as read-only float64 copies."""
+    """Return the declared arrays as read-only float64 copies."""
     if len(arrays) > MAX_ARRAYS:
         raise ExpressionError(f"{len(arrays)} arrays are declared; at most {MAX_ARRAYS} can be")
     found = {}
