@@ -1,4 +1,4 @@
-"""Costs from a user's function: compiled where possible, else called from Python."""
+"""Costs from a user's function: compiled if possible, else called from Python."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def from_function(
 class FunctionSource(PythonCalls):
     """Costs computed by a user's function. See ``from_function``.
 
-    function, args, kind: as given or found. swapped: this is the transpose, and the
-    function's arguments are exchanged; messages name them in the function's own order.
+    function, args, kind: as given or inferred. swapped: this is the transpose, and the function's
+    arguments are exchanged; messages name them in the function's own order.
     """
 
     def __init__(
@@ -126,12 +126,12 @@ class FunctionSource(PythonCalls):
         self._declared = dtype is not None
         self._compiled = compiled
         self._decided = compiled is False
-        # What Python calls: the function, or what it was compiled from (see translate).
+        # The function that Python calls: the given one, or the Python original of a compiled one.
         self._python = function
         self._begin()
 
     def _begin(self) -> None:
-        """What no other source shares, and no pickle holds (``carried.LOCAL``)."""
+        """Set the fields that are not shared or pickled (``carried.LOCAL``)."""
         self._translation: Translation | None = None
         self._lock = threading.Lock()
         self._waiting = Waiting()
@@ -164,9 +164,9 @@ class FunctionSource(PythonCalls):
 
     @property
     def evaluated_by(self) -> str | None:
-        """Who computes the costs: ``"expression"``, ``"numba"`` or ``"python"``.
+        """How the costs are computed: ``"expression"``, ``"numba"`` or ``"python"``.
 
-        None as long as that is not decided: until the first row is asked for.
+        None until that is decided, when the first row is read.
         """
         if not self._decided:
             return None
@@ -174,7 +174,7 @@ class FunctionSource(PythonCalls):
             return "python"
         return "numba" if self._translation.expression is None else "expression"
 
-    # -- what a source can do ---------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
@@ -199,15 +199,17 @@ class FunctionSource(PythonCalls):
             raise error
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
-        """Have ``check`` called between the rows of a read of this thread, and within long
-        rows of single values."""
+        """Have ``check`` called between rows, and within long rows of single values.
+
+        It applies to reads of this thread.
+        """
         self._waiting.check = check
 
     def fill(self) -> Fill | None:
-        """The compiled filler, None if there is none.
+        """Return the compiled filler, None if there is none.
 
-        Where ``f`` raises it writes NaN, and ``read`` of that row says why. Integers have
-        no NaN: they are computed by ``read`` alone, which uses the compiled code too.
+        If ``f`` raises it writes NaN, and ``read`` of that row raises the error. Integers have no
+        NaN: they are computed by ``read`` alone, which uses the compiled code too.
         """
         if self.dtype.kind != "f" or 0 in self.shape:
             return None
@@ -215,7 +217,7 @@ class FunctionSource(PythonCalls):
         return None if translation is None else translation.fill
 
     def transposed(self) -> FunctionSource | None:
-        """The same function with its two ids exchanged; None unless it gives values."""
+        """Return the same function with its two ids exchanged; None unless it returns values."""
         if self.kind != "value":
             return None
         return FunctionSource(
@@ -231,7 +233,7 @@ class FunctionSource(PythonCalls):
     # -- compiling --------------------------------------------------------------------
 
     def translation(self) -> Translation | None:
-        """The compiled function, made when first asked for; None if called from Python."""
+        """Return the compiled function, compiled at first use; None if called from Python."""
         if self._decided:
             return self._translation
         with self._lock:
@@ -268,6 +270,6 @@ def _empty() -> FunctionSource:
 
 
 def function_again(state: dict[str, Any], text: tuple[str, list[str]] | None) -> FunctionSource:
-    """The source of a pickle: see ``carried``."""
+    """Return the source of a pickle: see ``carried``."""
     found: FunctionSource = filled(_empty(), state, text)
     return found
