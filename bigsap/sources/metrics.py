@@ -27,21 +27,21 @@ def points(
     w: Any = None,
     radius: float | None = None,
 ) -> PointSource:
-    """``cost[i, j]`` = distance from ``x[i]`` to ``y[j]``, never stored.
+    """Return costs ``cost[i, j]`` = distance from ``x[i]`` to ``y[j]``, never stored.
 
     x, y: (n, d) and (m, d), real numbers (1-D means d = 1); copied, computed in float64.
-    metric: with ``w`` (d,), weights >= 0, all 1 when not given:
+    metric: with ``w`` (d,), weights >= 0, all 1 if not given:
 
     ============= ====================================================================
     sqeuclidean   sum of w (x - y)^2, the direct formula: nothing cancels
     euclidean     root of that
     cityblock     sum of w abs(x - y)
     chebyshev     largest abs(x - y) over the dimensions with w > 0
-    minkowski     (sum of w abs(x - y)^p)^(1/p), 1 <= p < inf, 2 when not given
+    minkowski     (sum of w abs(x - y)^p)^(1/p), 1 <= p < inf, 2 if not given
     cosine        1 - x.y / (abs(x) abs(y)), products weighted by w; computed as half
                   the squared distance of the unit vectors, exact for equal vectors
     haversine     great-circle distance; d = 2, (latitude, longitude) in radians;
-                  ``radius`` (1 when not given) sets the unit; takes no ``w``
+                  ``radius`` (1 if not given) sets the unit; takes no ``w``
     ============= ====================================================================
 
     The first six are those of ``scipy.spatial.distance.cdist``, the last that of

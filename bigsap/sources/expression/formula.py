@@ -19,13 +19,13 @@ from bigsap.sources.metrics import digest, real_array
 
 
 def expression(code: str, shape: Any, **arrays: Any) -> ExpressionSource:
-    """``cost[i, j]`` by a formula: ``expression("(x[i] - y[j])**2", (n, m), x=x, y=y)``.
+    """Return costs by a formula: ``expression("(x[i] - y[j])**2", (n, m), x=x, y=y)``.
 
     shape: (n_rows, n_columns). arrays: up to 8 arrays of real numbers, (n,), (n, d), (m,)
     or (m, d), and single numbers, all copied as float64 (integers beyond 2**53 round).
     Costs are float64; an infinity forbids its pair, NaN is an error when solved.
 
-    The language is a small part of Python's and cannot reach anything else:
+    The language is a small part of Python's, without access to anything else:
 
     ================ ===================================================================
     values           numbers, ``inf``, row ``i``, column ``j``, their numbers ``n``, ``m``
@@ -43,20 +43,20 @@ def expression(code: str, shape: Any, **arrays: Any) -> ExpressionSource:
 
     At most 4,096 characters, 500 nodes, 32 levels, 16 sums.
 
-    Everything is computed in float64, in the written order, by IEEE 754: nothing
-    raises. x / 0 is infinite or NaN. // and % are Python's for floats (floor; the
-    remainder takes the divisor's sign); x // 0 is x / 0 and x % 0 NaN. ** is C's pow, of
-    NaN for fractions of negative numbers; a constant exponent 2, 3 or 4 multiplies: x*x,
+    Everything is computed in float64, in the written order, by IEEE 754; there are no
+    exceptions. x / 0 is infinite or NaN. // and % are Python's for floats (floor; the
+    remainder takes the divisor's sign); x // 0 is x / 0 and x % 0 NaN. ** is C's pow,
+    NaN for fractional powers of negative numbers; a constant exponent 2, 3 or 4 multiplies: x*x,
     (x*x)*x, (x*x)*(x*x). Comparisons, and, or, not give 1 or 0 (``2 and 3`` is 1); NaN
     counts as true and equals nothing. min and max are NaN if an argument is, and of
     equal arguments take the first. A sum starts at 0 and adds in order.
 
-    CPU code, C text (without contraction) and CUDA text agree bit for bit in all of
-    that, within 2 ulp in exp, log, sin, cos, atan2, hypot and other powers.
+    CPU code, C text (without contraction) and CUDA text agree bit for bit in these
+    operations, and within 2 ulp in exp, log, sin, cos, atan2, hypot and other powers.
 
     Raises ExpressionError with the offending column, ShapeError, DtypeError. Compiling
-    takes some tenths of a second, seconds for the longest, once a formula; memory O(size of
-    the arrays).
+    takes some tenths of a second, seconds for the longest formulas, once for each formula;
+    memory O(size of the arrays).
     """
     sizes = cost_shape(shape, "shape=")
     values = _arrays(arrays)

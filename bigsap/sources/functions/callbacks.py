@@ -31,11 +31,11 @@ def from_function(
     *,
     compiled: bool | None = None,
 ) -> FunctionSource:
-    """Costs that a function computes when they are asked for.
+    """Return costs that a function computes on demand.
 
     shape: (n_rows, n_columns). args: further arguments of ``f``, after the ids.
-    kind: how ``f`` is called; found out by its number of parameters and a probe call
-    on row 0 when None:
+    kind: how ``f`` is called; None: inferred from its number of parameters and a probe call
+    on row 0:
 
     ========= ================================== =======================================
     "value"   ``f(i, j, *args)``                 -> the cost, one real number
@@ -45,38 +45,37 @@ def from_function(
                                                  (k,), out (k, n_columns), NaN before
     ========= ================================== =======================================
 
-    dtype: one of ``SCANNABLE``. None means that of the array returned for row 0, and
+    dtype: one of ``SCANNABLE``. None: that of the array returned for row 0, and
     float64 for values, lists and blocks (a later value may be a fraction even if the first
     ones are integers). Costs that the dtype cannot hold are errors; floats may round.
 
-    ``f`` must give the same costs whenever it is asked, in any order and from any thread.
-    What it reads is best passed in ``args``: numbers, numpy arrays, tuples of them.
-    Arrays, captured ones included, are never copied: a change in place is seen.
-    Masked arrays may hold no masked values; a masked value, None or NA that ``f`` returns, or
+    ``f`` must return the same costs at every call, in any order and from any thread.
+    Pass its data in ``args``: numbers, numpy arrays, tuples of them.
+    Arrays, captured ones included, are never copied: a change in place takes effect.
+    Masked arrays must not hold masked values; a masked value, None or NA that ``f`` returns, or
     writes to ``out``, is an error.
     Captured numbers are read once, when ``f`` is compiled.
 
-    compiled: None compiles ``f`` with numba where that works and gives what Python gives
-    on sampled pairs, but not below 16,384 pairs; otherwise calls it from Python (a
-    ``PerformanceWarning``, once, says so if that is once a pair). True insists
-    (OptionError with the reason), False never compiles. Compiled code checks indices,
-    divisions and integers as Python does. Whatever it cannot do (an exception, a NaN, a row of
-    another length, an integer that leaves 64 bits, or numpy's width of small ones, a number
-    that ``dtype`` cannot hold) is done again in Python, whose answer counts; where that would
-    be most pairs, nothing is compiled. Rounding may differ from Python's in the last digits.
-    Helpers that ``f`` calls are compiled along with it.
+    compiled: None compiles ``f`` with numba if that succeeds and the results agree with Python's
+    on sampled pairs, but not below 16,384 pairs; otherwise ``f`` is called from Python (with
+    one ``PerformanceWarning`` if that is a call for each pair). True requires compilation
+    (OptionError with the reason if it fails), False never compiles. Compiled code checks indices,
+    divisions and integers as Python does. Pairs that it cannot compute (an exception, a NaN, a
+    row of another length, an integer that leaves 64 bits, or numpy's width of small ones, a
+    number that ``dtype`` cannot hold) are computed again in Python, whose result counts; if that
+    would be most pairs, nothing is compiled. Rounding may differ from Python's in the last
+    digits. Helpers that ``f`` calls are compiled too.
 
-    A lambda of one value that lies inside the language of ``bigsap.expression`` (arithmetic
+    A lambda that returns one value, lies inside the language of ``bigsap.expression`` (arithmetic
     on ``i``, ``j``, numbers and float64 arrays by ``x[i]``, ``x[j, k]``, conditions, sums,
-    functions of ``math`` and numpy), with costs of float64, goes through the same
-    translator; numba compiles what lies outside. The rule is the same: wherever Python
-    would raise, leave the real numbers, or hold an integer beyond 2**53, the pair is
-    computed in Python. ``evaluated_by`` of the source, and of ``Result.stats``, tells
-    which it was.
+    functions of ``math`` and numpy) and has float64 costs is compiled as an expression;
+    numba compiles all other functions. The same rule holds: if Python would raise, leave the
+    real numbers, or hold an integer beyond 2**53, the pair is computed in Python.
+    ``evaluated_by`` of the source, and of ``Result.stats``, records how costs were computed.
 
     Raises, here or when a row is read: CallbackError (``f`` raised; names row and column,
     chained), ShapeError, DtypeError, OptionError, InvalidCostError. A KeyboardInterrupt
-    passes through. Compiling takes 0.1 to some seconds; a compiled value takes about a
+    is passed on. Compiling takes 0.1 to some seconds; a compiled value takes about a
     nanosecond plus its arithmetic, one called from Python 100 to 300.
     """
     if not callable(f):
