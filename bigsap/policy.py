@@ -21,10 +21,10 @@ MOST_FAR_POINTS = 64
 
 # -- shapes -----------------------------------------------------------------------------
 
-#: If one side is so many times as long as the other, rows hardly compete for columns: neither first
+#: If one side is SKINNY times as long as the other, rows hardly compete for columns: neither first
 #: prices nor phases are needed.
 SKINNY = 2
-#: The same on lists with more rows than columns.
+#: The same ratio on lists with more rows than columns.
 TALL_ON_LISTS = 4
 
 # -- small arrays and batches -----------------------------------------------------------
@@ -34,9 +34,9 @@ MOST_SMALL_COSTS = 1 << 20
 #: The same if rows may stay unassigned. In larger arrays many clipped costs tie, and searches of
 #: the pairs below their row's price are faster.
 MOST_SMALL_GATED_COSTS = 1 << 17
-#: Least number of a batch's costs that are solved by one call from Python.
+#: Least number of a batch's costs that one call from Python solves.
 BATCH_COSTS_PER_CALL = 1 << 16
-#: Number of a batch's costs that are processed together; copies of them may take as much.
+#: Most costs of a batch that are prepared together: copies of them may take as much memory.
 BATCH_COSTS_AT_ONCE = 1 << 24
 #: Problems taken from an iterable ahead of the oldest unfinished one, for each thread: enough to
 #: keep the threads busy, few enough to keep a generator's arrays out of memory.
@@ -47,7 +47,7 @@ BATCH_AHEAD = 4
 #: With fewer columns a thread, one thread alone is faster: a barrier costs as much as about a
 #: thousand pairs.
 COLUMNS_PER_THREAD = 2048
-#: With fewer pairs, the thread team does not pay for rows that may stay unassigned.
+#: With fewer pairs below their row's price, waking the thread team does not pay.
 TEAM_PAIRS = 1 << 20
 
 # -- functions --------------------------------------------------------------------------
@@ -79,21 +79,23 @@ METHOD_SAMPLE, METHOD_SAMPLE_COLUMNS, METHOD_GLANCE_COLUMNS = 16, 1 << 16, 1 << 
 #: Trees: in most rows, at most DIFFERENT_COSTS of the SMALLEST_COSTS smallest costs are different.
 #: Of i.i.d. whole numbers up to n/2, n, 2n, 10n there are 14, 20, 25, 30 different ones among 32.
 SMALLEST_COSTS, DIFFERENT_COSTS = 32, 31
-#: Trees on a device: for whole numbers in a range of at most so many times the columns. I.i.d. up
-#: to 100 n took 1/2.4 of the time of lists on an H100, up to 1,000 n 1/1.3, up to 10,000 n as much.
+#: Trees on a device take whole numbers whose range is at most this multiple of the number of
+#: columns. I.i.d. up to 100 n took 1/2.4 of the time of lists on an H100, up to 1,000 n 1/1.3, up
+#: to 10,000 n as much.
 SHORT_RANGE_PER_COLUMN = 300
-#: Trees on a device, for all other costs: so many columns for each value. Of 200 values at n =
-#: 2,048 to 8,192 trees took 3.3 to 4.7 ms, lists 6.6 to 20.
+#: Trees on a device also take other whole numbers with at least this number of columns for each
+#: value. Of 200 values at n = 2,048 to 8,192 trees took 3.3 to 4.7 ms, lists 6.6 to 20.
 COLUMNS_PER_VALUE = 8
-#: Lists on a device: whole numbers of at most so many values a column.
+#: Lists on a device take whole numbers of at most this number of values a column.
 VALUES_PER_COLUMN = 4
-#: Lists on a device: also unrelated rows, if fewer than this: hardly a row is evaluated twice, and
-#: a scan of a list takes half as long as one on the device.
+#: Lists on a device also take unrelated rows, if there are fewer than this: hardly a row is
+#: evaluated twice, and a scan of a list takes half as long as one on the device.
 UNRELATED_ROWS = 20_000
-#: Rows are unrelated if they correlate by less than so many / sqrt(m). Rows of m unrelated costs
-#: correlate by 0.8 / sqrt(m) on average.
+#: Rows are unrelated if the mean size of their correlations is below this / sqrt(m). It is 0.8 /
+#: sqrt(m) for unrelated costs.
 UNRELATED_CORRELATION = 2.0
-#: Not for columns between so many times the rows: whole rows are scanned on the CPU too.
+#: Unrelated rows are not given to lists if there are between 1.2 and 2 times as many columns as
+#: rows: whole rows would be scanned on the CPU too.
 SOMEWHAT_WIDE = (1.2, 2.0)
 #: Least rows for which lists beat a device's whole rows, if the source gives bounds.
 MANY_ROWS = 50_000
@@ -109,33 +111,35 @@ TREES_IN_VAIN = 0.5
 QUICK_PAIRS = 1 << 16
 #: Number of pairs of a row that are timed.
 TIMED_PAIRS = 4096
-#: The first sample is one in TIMED_FIRST_SHARE of them; timing ends after about TIMING_SECONDS.
+#: The first sample is one in TIMED_FIRST_SHARE of these pairs; timing takes about TIMING_SECONDS at
+#: most.
 TIMED_FIRST_SHARE, TIMING_SECONDS = 64, 0.05
-#: Compiled costs that take so many seconds a pair are cached: some fifty times a memory access, so
-#: that timing errors do not decide between similar costs.
+#: Compiled costs that take this time a pair are cached: some fifty times a memory access, so that
+#: timing errors do not decide between similar costs.
 DEAR_SECONDS = 5e-8
-#: Compiled costs of at most so many bytes in all are always cached: small problems have no levels,
-#: and without levels lists would compute the costs three to eight times.
+#: Compiled costs of at most this total size are always cached: small problems have no levels, and
+#: without levels lists would compute the costs three to eight times.
 KEPT_BYTES = 64 << 20
 
 # -- workers beside kernels -------------------------------------------------------------
 
 #: Bytes a second that arrive from all workers together: an assumption.
 WORKERS_BYTES_A_SECOND = 5e8
-#: Rows that take less time here are not sent to workers; nor are rows for a gain of less than a fifth.
+#: Rows that take less time here are not sent to workers, nor rows of which workers would save less
+#: than a fifth of the time.
 WORKERS_LEAST_SECONDS = 1.0
 WORKERS_WORTH = 0.8
-#: Least seconds to hand a wave to workers.
+#: Fixed time of handing a wave to workers.
 WORKERS_WAVE_SECONDS = 0.1
 #: Rows that are read here to estimate the time of all rows.
 WORKERS_TIMED_ROWS = 3
-#: Matrices in memory that are part of the costs, such as the mask of a function's, are sent along
-#: up to so many bytes.
+#: Matrices in memory that are part of the costs, such as the mask of a function's costs, are sent
+#: along up to this size in bytes.
 MOST_SENT = 256 << 20
 
 # -- kernels compiled ahead -------------------------------------------------------------
 
-#: Least rows at which kernels of whole rows are compiled ahead too: coarse levels end in a matrix,
+#: Least rows and columns for compiling the kernels of levels ahead: coarse levels end in a matrix,
 #: which is solved by whole rows.
 AHEAD_WITH_LEVELS = 4096
 
@@ -156,22 +160,22 @@ OPTIONAL_SAMPLE = 64
 #: OPTIONAL_MANY nor less than OPTIONAL_FEW. With more, epsilon phases on the clipped problem are
 #: faster.
 OPTIONAL_SHARE, OPTIONAL_FEW, OPTIONAL_MANY = 8, 16, 1024
-#: Collection ends at so many times the pairs that the sample predicted.
+#: The collection of pairs ends at this multiple of the number that the sample predicted.
 OPTIONAL_SURPRISE = 4
-#: The search ends after so many times all pairs, as entries of lists: it has then taken longer than
-#: a reading of the costs, and the method that follows takes some readings.
+#: The search ends when its lists have had this multiple of all pairs as entries: it has then taken
+#: longer than a reading of the costs, and the method that follows takes some readings.
 OPTIONAL_PATIENCE = 4
 #: Rounds for the pairs of a warm start; after that the search starts afresh.
 OPTIONAL_WARM_ROUNDS = 64
 
 # -- tight pairs ------------------------------------------------------------------------
 
-#: The first rows of a pass are so many times sqrt(n), from all over the matrix. If rows prefer
+#: The first pass takes this multiple of sqrt(n) rows, from all over the matrix. If rows prefer
 #: random columns, some two of them already compete.
 TIGHT_FIRST = 2
 #: Number of rows whose costs make the second guess.
 TIGHT_SAMPLE = 16
-#: A guess is wrong if more than one in so many columns is likely to have no tight pair.
+#: A guess is wrong if more than one in TIGHT_LONELY columns is likely to have no tight pair.
 TIGHT_LONELY = 64
 #: One in TIGHT_LEFT rows, or TIGHT_FEW, may be left to the search; with more, other first prices
 #: are better.
@@ -179,27 +183,27 @@ TIGHT_LEFT, TIGHT_FEW = 200, 8
 
 # -- first prices: none, the estimator's or those of levels -----------------------------
 
-#: Rows of the sample that decides whether levels pay. It has at most LONGEST_SAMPLE times as many
-#: rows, or columns, as its shorter side should.
+#: Rows of the sample that decides whether levels pay. Its longer side is at most LONGEST_SAMPLE
+#: times the intended length of the shorter one.
 SAMPLE_ROWS = 512
 LONGEST_SAMPLE = 4
-#: Rows and columns of the two trials of the estimator: it may end few of them by chance. The last
-#: is for rows that only Python delivers, where two sweeps may solve all.
+#: Rows and columns of the first and second trial of the estimator, which may solve a small sample
+#: by chance; and the number of rows that only Python delivers, for which two sweeps may solve all.
 ESTIMATOR_TRIED, ESTIMATOR_TRIED_AGAIN = 256, 512
 ESTIMATOR_TRIED_BY_PYTHON = 32
-#: If the nugget of the trial is at least NUGGET_UNRELATED, nothing else is read, unless it falls by
-#: more than NUGGET_STEADY with twice the rows. PLACING_ROWS rows, and columns, give the order of
-#: the others.
+#: Costs whose nugget in the trial is above NUGGET_UNRELATED are not read further, unless the nugget
+#: falls below NUGGET_STEADY of its value with twice the rows. PLACING_ROWS rows, and columns, give
+#: the order of the others.
 NUGGET_UNRELATED, NUGGET_STEADY = 0.9, 0.95
 PLACING_ROWS = 8
 #: Largest share of rows whose cheapest pair may be on the diagonal.
 DIAGONAL_SHARE = 0.1
-#: Costs pile up at the smallest if, in one of PILE_APART rows, the cost of the second of PILE_RANKS
-#: is PILED_UP times as far from the smallest as that of the first. It is 4 times for uniform costs,
-#: 12 for their squares, 37 for third powers, from which on the estimator's prices pay.
+#: Costs pile up near a row's smallest cost if, for most of every PILE_APART-th row, the second of
+#: PILE_RANKS is PILED_UP times as far from it as the first: 4 times for uniform costs, 12 for their
+#: squares, 37 for third powers, from which on the estimator's prices pay.
 PILE_APART, PILE_RANKS, PILED_UP = 4, (4, 16), 25
-#: Nuggets of at most NUGGET_SMOOTH, and those that fall by NUGGET_FALLING with twice the sample,
-#: are smooth without a further test; from NUGGET_ROUGH on costs are not smooth.
+#: Levels pay without a further test if the nugget is at most NUGGET_SMOOTH, or falls below
+#: NUGGET_FALLING of its value with twice the sample; above NUGGET_ROUGH they do not pay.
 NUGGET_SMOOTH, NUGGET_FALLING, NUGGET_ROUGH = 0.03, 0.67, 0.75
 #: The share of the optimum's dual value that prices of a quarter of the problem must recover.
 GAIN = 0.5
@@ -207,8 +211,8 @@ GAIN = 0.5
 DOUBTFUL_GAIN = (0.0, 0.8)
 #: If the columns' means have more than this share of the variance, prices are needed in any case.
 MEANS_SHARE = 0.05
-#: Prices are hardly needed from WIDE times as many columns as rows on, if the rows' picks are at
-#: least DIFFERENT_PICKS of the different columns that chance would give.
+#: Prices are hardly needed with more than WIDE times as many columns as rows, if the rows' cheapest
+#: columns are different in at least DIFFERENT_PICKS of the number that chance would give.
 WIDE, DIFFERENT_PICKS = 1.15, 0.83
 #: With more forbidden pairs than this share, samples have no solutions to use.
 FORBIDDEN_SHARE = 0.75
@@ -219,7 +223,8 @@ FORBIDDEN_SHARE = 0.75
 COARSEST_LEVEL = 2500
 #: Levels have at least so many rows and columns.
 LEAST_LEVEL = 8
-#: From so many coordinates on many columns lie at the edge, and levels begin at higher prices.
+#: With this number of coordinates or more, many columns lie at the edge, and levels begin at higher
+#: prices.
 RAISED_COORDINATES = 3
 #: Least rows for which scans on a device repay the levels, which the host solves.
 LEVELS_ON_DEVICE_ROWS = 8192
@@ -237,7 +242,8 @@ LOOSE_SHARE_OF_PICKS = 0.3
 
 # -- how rows are evaluated -------------------------------------------------------------
 
-#: With at most so many coordinates boxes always bound well enough; with more a probe decides.
+#: With at most this number of coordinates boxes always bound well enough; with more a probe
+#: decides.
 FEW_COORDINATES = 6
 #: Problems with fewer rows or columns are not worth the probe.
 PROBE_ROWS = 2000
@@ -247,9 +253,9 @@ PROBED_ROWS, PROBE_LANDMARKS = 32, 4
 OPEN_SHARE = 0.6
 #: Minima of more blocks, for each entry of a row's list, take more than twice its memory.
 MOST_MINIMA_PER_ENTRY = 6
-#: Minima pay if at most this share of the blocks may hold the k best of a row. A block of columns
-#: from all over the row costs several times one of neighbours, so its share is lower, and it must
-#: be smaller by the factor SCATTERED_GAIN to repay that.
+#: Minima pay if at most NEIGHBOURS_SHARE of the blocks may hold the k best of a row. For blocks of
+#: columns from all over the row it is SCATTERED_SHARE, since such a block costs several times one
+#: of neighbours; and the share must be smaller by the factor SCATTERED_GAIN to repay that.
 NEIGHBOURS_SHARE, SCATTERED_SHARE, SCATTERED_GAIN = 0.5, 0.2, 0.7
 
 # -- how long lists are -----------------------------------------------------------------
@@ -271,31 +277,31 @@ TREE_LIST_SIZE, LEAST_TREE_LIST_SIZE = 32, 8
 
 # -- when lists are given up for whole rows ---------------------------------------------
 
-#: Lists are given up once evaluations have taken so many times all pairs, if they still take longer
-#: than scans of whole rows would. Most problems take one to three.
+#: Lists are given up once evaluations have read this multiple of all pairs, if they still take
+#: longer than scans of whole rows would. Most problems need one to three.
 EXHAUSTED = 2
 #: The same if lists were requested, or if whole rows would have to be evaluated first.
 EXHAUSTED_LATE = 8
-#: So many times more for rectangles, where whole rows would take three times as long to scan.
+#: Added to these multiples for rectangles, where whole rows would take three times as long to scan.
 EXHAUSTED_MORE = 1
-#: An evaluation takes about as long as so many scans of a whole row: from 3 to 9 on random
-#: families; for rectangles scans take three times as long.
+#: Time of an evaluation in scans of a whole row: from 3 to 9 on random families; for rectangles
+#: scans take three times as long.
 EVALUATION_SCANS, EVALUATION_SCANS_RECTANGULAR = 6, 2
-#: Beyond so many times those pairs the number of scans does not matter: lists then need many more
-#: of them.
+#: At this multiple of that number of pairs, lists are given up in any case: their scans are then
+#: too many for a comparison.
 EXHAUSTED_ANYWAY, EXHAUSTED_ANYWAY_RECTANGULAR = 2.5, 1.3
-#: Lists whose width is fewer first epsilons are exhausted within a phase or two; in wide problems
-#: rows hardly compete, and lists of that width last longer.
+#: Lists narrower than this number of first epsilons are exhausted within a phase or two. In wide
+#: problems rows hardly compete, and narrower lists suffice.
 NARROW, NARROW_RECTANGULAR = 3.0, 1.5
 #: Rows of the sample that tests this before all others are evaluated.
 NARROW_SAMPLE = 64
-#: On trial: lists of evenly distributed points are 1.2 to 1.4 times as wide in the upper quartile
-#: as in the lower one, those of clusters and normal points 1.6 to 3 times.
+#: Lists on trial whose upper quartile of widths is this multiple of the lower one are given up: for
+#: evenly distributed points it is 1.2 to 1.4, for clusters and normal points 1.6 to 3.
 UNEVEN = 1.45
 
 # -- when another method goes on --------------------------------------------------------
 
-#: Trees: if work of so many times the entries of all lists passes without a sixty-fourth of the
+#: Trees: if work of this multiple of the entries of all lists passes without a sixty-fourth of the
 #: first roots being matched, searches from single rows go on.
 TREE_PATIENCE = 24
 #: The same for levels on a device, a few microseconds each.
@@ -303,16 +309,16 @@ TREE_LEVELS_ON_DEVICE = 1 << 15
 #: Trees with little memory, where lists end at nearly each step: evaluations a row after which
 #: searches go on.
 TREE_EVALUATIONS = 16
-#: Whole rows: a last phase that has scanned so many rows a row, and more than all phases before it,
-#: is replaced by finer ones: with heavy-tailed costs the phases end too soon.
+#: Whole rows: a last phase that has scanned this number of rows a row, and more than all phases
+#: before it, is replaced by finer ones: with heavy-tailed costs the phases end too soon.
 LAST_PHASE_SCANS = 60
 #: Auction: bids a row in one phase after which searches take the rest.
 AUCTION_BIDS = 1000
 
 # -- a sufficient gap ------------------------------------------------------------------
 
-#: For ``gap``, a whole pass is tried once epsilon times the rows is at most so many gaps: a phase's
-#: matching is usually much closer to optimal than an epsilon a row.
+#: For ``gap``, a whole pass is tried once epsilon times the rows is at most this multiple of
+#: ``gap``: a phase's matching is usually much closer to optimal than an epsilon a row.
 PROMISING_GAPS = 8
 
 # -- the certificate --------------------------------------------------------------------
@@ -320,9 +326,9 @@ PROMISING_GAPS = 8
 #: With fewer rows, or pairs, the pass ends before kernels are loaded and a tree is built.
 PROOF_BOUNDS_ROWS = 4096
 PROOF_BOUNDS_PAIRS = 3 << 24
-#: The certificate stops using bounds once they have cost one in so many of its pairs,
+#: The certificate stops using bounds once they have cost one in PROOF_BOUNDS_SHARE of its pairs,
 PROOF_BOUNDS_SHARE = 4
-#: or the pairs of so many rows before anything else.
+#: or the pairs of this number of rows before anything else.
 PROOF_BOUNDS_PROBED = 256
 #: Seconds that a row and a column take by bounds, tree included: two to three times the measured
 #: time; and the least such factor.
@@ -335,16 +341,16 @@ DANGEROUS_ROUNDING = 1e-12
 
 #: A gap that is a larger share of the costs' sizes is not due to rounding.
 ROUNDING_GAP = 1e-9
-#: Near pairs are searched if the gap is at most so many times the median row's margin.
+#: Near pairs are searched if the gap is at most this multiple of the median row's margin.
 NEAR_MARGINS = 4.0
-#: A square residual problem of a rectangle has at most so many times its pairs.
+#: A square residual problem of a rectangle has at most this multiple of its pairs.
 MOST_SQUARED = 64
-#: Residual costs of at most so many bytes are stored as a matrix, without a ``memory_limit``.
+#: Residual costs of at most this size are computed once, as a matrix, without a ``memory_limit``.
 RESIDUAL_BYTES = 1 << 30
 
 # -- the answer of a stopped solve ------------------------------------------------------
 
-#: At most so many open rows get a search each.
+#: At most this number of open rows get a search each.
 FEW_OPEN_ROWS = 256
-#: At most so many rows or columns of cheap pairs are read even after the grace period.
+#: At most this number of pairs, if they are cheap, are read even after the grace period.
 FEW_LATE_PAIRS = 1024

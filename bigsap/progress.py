@@ -168,7 +168,7 @@ class Monitor:
 
     @property
     def over(self) -> str | None:
-        """Return the limit that has been reached, as the ``reason`` of ``Stopped``."""
+        """The limit that has been reached, as the ``reason`` of ``Stopped``; None if none."""
         if self.cancelled:
             return "cancelled"
         late = self.time_limit is not None and self.seconds > self.time_limit
@@ -333,7 +333,7 @@ class Monitor:
             self.save_now()
 
     def grace(self) -> float:
-        """Seconds that computing a stopped solve's answer may take.
+        """Return the seconds that computing a stopped solve's answer may take.
 
         Half a second, so that a cancelled solve returns within one second. If the time limit or the
         callback stopped it, up to a tenth of the time spent, if that is longer.

@@ -278,7 +278,7 @@ class Result:
         return self.stats.get("proof")
 
     def pairs(self) -> Array:
-        """The assigned pairs as a (k, 2) intp array of (row, column), sorted by row."""
+        """Return the assigned pairs as a (k, 2) intp array of (row, column), sorted by row."""
         return np.column_stack((self.row_ind, self.col_ind))
 
     @quiet

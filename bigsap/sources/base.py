@@ -128,7 +128,7 @@ class Fill:
     pace: Array = field(default_factory=lambda: np.zeros(1, np.int64), compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Addresses are valid in one process only: another process, or a copy, makes its own."""
+        """Pickle no addresses: another process, or a copy, makes its own."""
         return _nothing, ()
 
 
@@ -284,7 +284,7 @@ class Guarded(Protocol, metaclass=Ability):
 def intact_throughout(source: object) -> Iterator[None]:
     """Raise StoreError at the end of the context if costs in place became invalid.
 
-    A result or error of the context is then replaced by it.
+    It replaces the result, or the ValueError, of the context.
     """
     if not isinstance(source, Guarded):
         yield

@@ -84,91 +84,91 @@ def _clip(given: Array, costs: Array, cap: Any, maximize: bool) -> None:
 
 
 def f8_f8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """f8 costs as f8."""
+    """Clip f8 costs as f8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 8, 8)
     cap = carray(pointer_f8(at), 1)[0]
     _clip(carray(pointer_f8(first), n), carray(pointer_f8(out), stop - start), cap, largest)
 
 
 def f4_f4(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """f4 costs as f4."""
+    """Clip f4 costs as f4."""
     n, first, at, largest = _begin(context, row, start, stop, out, 4, 4)
     cap = carray(_pointer_f4(at), 1)[0]
     _clip(carray(_pointer_f4(first), n), carray(_pointer_f4(out), stop - start), cap, largest)
 
 
 def i8_i8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """i8 costs as i8."""
+    """Clip i8 costs as i8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 8, 8)
     cap = carray(pointer_i8(at), 1)[0]
     _clip(carray(pointer_i8(first), n), carray(pointer_i8(out), stop - start), cap, largest)
 
 
 def i4_i4(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """i4 costs as i4."""
+    """Clip i4 costs as i4."""
     n, first, at, largest = _begin(context, row, start, stop, out, 4, 4)
     cap = carray(_pointer_i4(at), 1)[0]
     _clip(carray(_pointer_i4(first), n), carray(_pointer_i4(out), stop - start), cap, largest)
 
 
 def u1_u1(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """u1 costs as u1."""
+    """Clip u1 costs as u1."""
     n, first, at, largest = _begin(context, row, start, stop, out, 1, 1)
     cap = carray(pointer_u1(at), 1)[0]
     _clip(carray(pointer_u1(first), n), carray(pointer_u1(out), stop - start), cap, largest)
 
 
 def u2_u2(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """u2 costs as u2."""
+    """Clip u2 costs as u2."""
     n, first, at, largest = _begin(context, row, start, stop, out, 2, 2)
     cap = carray(pointer_u2(at), 1)[0]
     _clip(carray(pointer_u2(first), n), carray(pointer_u2(out), stop - start), cap, largest)
 
 
 def f4_f8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """f4 costs as f8."""
+    """Clip f4 costs as f8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 4, 8)
     cap = carray(pointer_f8(at), 1)[0]
     _clip(carray(_pointer_f4(first), n), carray(pointer_f8(out), stop - start), cap, largest)
 
 
 def i4_i8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """i4 costs as i8."""
+    """Clip i4 costs as i8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 4, 8)
     cap = carray(pointer_i8(at), 1)[0]
     _clip(carray(_pointer_i4(first), n), carray(pointer_i8(out), stop - start), cap, largest)
 
 
 def i4_f8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """i4 costs as f8."""
+    """Clip i4 costs as f8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 4, 8)
     cap = carray(pointer_f8(at), 1)[0]
     _clip(carray(_pointer_i4(first), n), carray(pointer_f8(out), stop - start), cap, largest)
 
 
 def u1_i8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """u1 costs as i8."""
+    """Clip u1 costs as i8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 1, 8)
     cap = carray(pointer_i8(at), 1)[0]
     _clip(carray(pointer_u1(first), n), carray(pointer_i8(out), stop - start), cap, largest)
 
 
 def u1_f8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """u1 costs as f8."""
+    """Clip u1 costs as f8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 1, 8)
     cap = carray(pointer_f8(at), 1)[0]
     _clip(carray(pointer_u1(first), n), carray(pointer_f8(out), stop - start), cap, largest)
 
 
 def u2_i8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """u2 costs as i8."""
+    """Clip u2 costs as i8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 2, 8)
     cap = carray(pointer_i8(at), 1)[0]
     _clip(carray(pointer_u2(first), n), carray(pointer_i8(out), stop - start), cap, largest)
 
 
 def u2_f8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """u2 costs as f8."""
+    """Clip u2 costs as f8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 2, 8)
     cap = carray(pointer_f8(at), 1)[0]
     _clip(carray(pointer_u2(first), n), carray(pointer_f8(out), stop - start), cap, largest)

@@ -33,9 +33,9 @@ FILL_SIGNATURE = types.void(*[types.int64] * 5)
 
 #: Most pairs computed in one call; interrupts are served between calls.
 PAIRS_PER_CALL = 1 << 20
-# Pairs of the first call, when nothing is known of the pace; then the longest seconds of a call.
+# Pairs of the first call. The others should take at most ``_CALL_SECONDS``.
 _FIRST_PAIRS = 1 << 10
-# A later read starts with one part in so many of the pairs that fitted before: pairs may differ in cost.
+# A later read starts with one in _REMEMBERED of the pairs that fitted before: costs of pairs differ.
 _REMEMBERED = 4
 _MOST_REMEMBERED = 1 << 16
 _CALL_SECONDS = 0.1

@@ -85,7 +85,7 @@ def _squares(x: Array, y: Array, weights: Array, first: int, part: Array) -> Non
 
 
 def sqeuclidean(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Sum of weighted squared differences."""
+    """Compute the sum of weighted squared differences."""
     x, y, weights, _ = _points(context, row)
     costs = carray(pointer_f8(out), stop - start)
     for left in range(0, stop - start, _TILE):
@@ -94,7 +94,7 @@ def sqeuclidean(context: int, row: int, start: int, stop: int, out: int) -> None
 
 
 def euclidean(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Root of the sum of weighted squared differences."""
+    """Compute the root of the sum of weighted squared differences."""
     x, y, weights, _ = _points(context, row)
     costs = carray(pointer_f8(out), stop - start)
     for left in range(0, stop - start, _TILE):
@@ -105,7 +105,7 @@ def euclidean(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 
 def cosine(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Half the squared distance of vectors that were scaled to length 1."""
+    """Compute half the squared distance of vectors that were scaled to length 1."""
     x, y, weights, _ = _points(context, row)
     costs = carray(pointer_f8(out), stop - start)
     for left in range(0, stop - start, _TILE):
@@ -116,7 +116,7 @@ def cosine(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 
 def cityblock(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Sum of weighted absolute differences."""
+    """Compute the sum of weighted absolute differences."""
     x, y, weights, _ = _points(context, row)
     costs = carray(pointer_f8(out), stop - start)
     for left in range(0, stop - start, _TILE):
@@ -131,7 +131,7 @@ def cityblock(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 
 def chebyshev(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Largest weighted absolute difference."""
+    """Compute the largest weighted absolute difference."""
     x, y, weights, _ = _points(context, row)
     costs = carray(pointer_f8(out), stop - start)
     for left in range(0, stop - start, _TILE):
@@ -147,7 +147,7 @@ def chebyshev(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 
 def minkowski(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """(sum of weighted differences to the power p) to the power 1/p."""
+    """Compute (sum of weighted differences to the power p) to the power 1/p."""
     x, y, weights, p = _points(context, row)
     costs = carray(pointer_f8(out), stop - start)
     for j in range(start, stop):
@@ -158,7 +158,7 @@ def minkowski(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 
 def haversine(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Great-circle distance of (latitude, longitude) in radians on a sphere.
+    """Compute the great-circle distance of (latitude, longitude) in radians on a sphere.
 
     The third coordinate is the cosine of the latitude.
     """
@@ -172,7 +172,7 @@ def haversine(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 
 def lowrank(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """a[row] @ b + (row term + column term), summed over the rank in order.
+    """Compute a[row] @ b + (row term + column term), summed over the rank in order.
 
     Context words: addresses of a (n, r), b (r, m), row terms, column terms; r, m.
     """
@@ -204,7 +204,7 @@ def _pick(values: Array, classes: Array, costs: Array) -> None:
 
 
 def table(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """values[row_class[row], column_class[column]], of items of 1, 2, 4 or 8 bytes.
+    """Copy values[row_class[row], column_class[column]], of items of 1, 2, 4 or 8 bytes.
 
     Context words: addresses of values (K, L), row classes, column classes; L; itemsize.
     """

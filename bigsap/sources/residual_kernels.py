@@ -137,12 +137,12 @@ def _finish(context: int, row: int, start: int, stop: int, given: Array, out: in
 
 
 def f8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """From float64 costs."""
+    """Write residual costs from float64 costs."""
     first = _begin(context, row, start, stop, out, 8)
     _finish(context, row, start, stop, carray(pointer_f8(first), stop - start), out)
 
 
 def f4(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """From float32 costs."""
+    """Write residual costs from float32 costs."""
     first = _begin(context, row, start, stop, out, 4)
     _finish(context, row, start, stop, carray(_pointer_f4(first), stop - start), out)

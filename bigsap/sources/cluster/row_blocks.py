@@ -413,8 +413,8 @@ class WaveBlocks:
         late = max(_LATE_SECONDS, _LATE_TIMES * typical)
         prompt = [seat for seat in crew.threads if not crew.is_late(seat)]
         busy = sum(not crew.is_late(block.owner) for block in self.out)
-        # If all workers are late, one may hang and the others wait for data on it. Then the test
-        # for rows left to send does not apply: nothing more is sent.
+        # If all workers are late, one may hang while the others wait for data on it. No new blocks
+        # are sent then, so rows left to send do not keep workers busy.
         room = busy < max(1, sum(crew.threads[seat] for seat in prompt))
         idle = room and not (prompt and self._left())
         for block in self.out:

@@ -17,7 +17,7 @@ class Workers(ClusterConnection):
     """The workers behind a ``distributed.Client``, for one solve; a context manager."""
 
     def told(self) -> dict[str, Any]:
-        """``stats["cluster"]``: the workers, their counters, and whether they saved time.
+        """Return ``stats["cluster"]``: the workers, their counters, and whether they saved time.
 
         They saved time if their work took longer than the solve waited for it: one thread here
         would have taken as long as the work.

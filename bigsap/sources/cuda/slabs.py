@@ -168,7 +168,7 @@ class SlabsOnDevices:
 
     @property
     def whole(self) -> CostSource:
-        """Return the costs as given, or their transpose, on no device."""
+        """The costs as given, or their transpose, on no device."""
         return self._whole
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:

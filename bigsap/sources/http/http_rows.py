@@ -32,8 +32,8 @@ The answer has status 200 and
 A forbidden pair is ``+inf`` (``-inf`` when maximising). The same request may be repeated,
 and several come at once, on connections kept open.
 
-**3. Trouble.** 408, 425, 429 and any 5xx mean *try again*; ``Retry-After`` (seconds or a
-date) is honoured up to 30 s. A broken connection or no answer in time is tried again too.
+**3. Errors.** 408, 425, 429 and any 5xx mean *retry*; ``Retry-After`` (seconds or a
+date) is honoured up to 30 s. A broken connection or a timeout is retried too.
 Any other status ends the solve, redirects included: they are refused, so that rows only
 ever come from the address that the user named. So does an answer of another length, type,
 dtype, id or fingerprint. Authentication goes into headers (``headers=``) or the
@@ -179,7 +179,7 @@ class HttpSource:
         self._fetcher.close()
 
     def address(self) -> tuple[str, str, bool]:
-        """The provider's address and dtype, and whether requests carry headers of the user's."""
+        """Return the provider's address and dtype, and whether requests carry headers of the user's."""
         return self._wire.url, self._known.dtype.str, self._wire.has_headers
 
     @property
