@@ -1,4 +1,4 @@
-"""What BigSAP raises.
+"""The exceptions of BigSAP.
 
 ::
 
@@ -12,13 +12,13 @@
     |   +-- KernelError                  CUDA C++ that does not compile: names its line
     |   +-- InvalidCostError             NaN or the wrong infinity: names row and column
     |   |   +-- OverflowRiskError        integer costs too large for exact sums
-    |   +-- SourceError                  a source could not give a row
+    |   +-- SourceError                  a source could not deliver a row
     |       +-- CallbackError            the user's function raised (chained)
-    |       +-- StoreError               a file, store or provider is damaged, incomplete, not there
+    |       +-- StoreError               a file, store or provider is damaged, incomplete or missing
     +-- ClusterError (also ConnectionError)  the cluster of a solve is lost, or has no worker
     +-- DeviceMemoryError (also MemoryError) a device has too little memory: names the bytes
     +-- InfeasibleError (also ValueError)    no complete assignment exists
-    +-- CertificateError (also ValueError)   a result is not what it claims
+    +-- CertificateError (also ValueError)   a claim of a result is wrong
 
 Outcomes (infeasible, time limit, cancelled) are *returned* by ``solve`` as a
 ``Status``; only ``linear_sum_assignment`` raises ``InfeasibleError``, as scipy does.
@@ -123,7 +123,7 @@ class CallbackError(SourceError):
 
 
 class StoreError(SourceError):
-    """A file, store or provider is truncated, corrupt, incomplete or not there.
+    """A file, store or provider is truncated, corrupt, incomplete or missing.
 
     Unlike a plain ``SourceError``, reading again would fail in the same way.
     """

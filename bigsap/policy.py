@@ -47,7 +47,7 @@ BATCH_AHEAD = 4
 #: With fewer columns a thread, one thread alone is faster: a barrier costs as much as about a
 #: thousand pairs.
 COLUMNS_PER_THREAD = 2048
-#: With fewer pairs below their row's price, waking the thread team does not pay.
+#: Rows that may stay unassigned: with fewer pairs to read, waking the thread team does not pay.
 TEAM_PAIRS = 1 << 20
 
 # -- functions --------------------------------------------------------------------------
@@ -203,13 +203,15 @@ DIAGONAL_SHARE = 0.1
 #: squares, 37 for third powers, from which on the estimator's prices pay.
 PILE_APART, PILE_RANKS, PILED_UP = 4, (4, 16), 25
 #: Levels pay without a further test if the nugget is at most NUGGET_SMOOTH, or falls below
-#: NUGGET_FALLING of its value with twice the sample; above NUGGET_ROUGH they do not pay.
+#: NUGGET_FALLING of its value with twice the sample. Above NUGGET_ROUGH they pay only if the
+#: columns' means differ, see MEANS_SHARE.
 NUGGET_SMOOTH, NUGGET_FALLING, NUGGET_ROUGH = 0.03, 0.67, 0.75
 #: The share of the optimum's dual value that prices of a quarter of the problem must recover.
 GAIN = 0.5
 #: A half of the sample recovers up to 0.4 less than all of it, or 0.2 more.
 DOUBTFUL_GAIN = (0.0, 0.8)
-#: If the columns' means have more than this share of the variance, prices are needed in any case.
+#: If the columns' means have more than this share of the variance, prices are needed for any
+#: nugget.
 MEANS_SHARE = 0.05
 #: Prices are hardly needed with more than WIDE times as many columns as rows, if the rows' cheapest
 #: columns are different in at least DIFFERENT_PICKS of the number that chance would give.
@@ -287,8 +289,8 @@ EXHAUSTED_MORE = 1
 #: Time of an evaluation in scans of a whole row: from 3 to 9 on random families; for rectangles
 #: scans take three times as long.
 EVALUATION_SCANS, EVALUATION_SCANS_RECTANGULAR = 6, 2
-#: At this multiple of that number of pairs, lists are given up in any case: their scans are then
-#: too many for a comparison.
+#: At this multiple of that number of pairs lists are given up in any case: the number of scans is
+#: not a fair measure then, since lists need many more of them.
 EXHAUSTED_ANYWAY, EXHAUSTED_ANYWAY_RECTANGULAR = 2.5, 1.3
 #: Lists narrower than this number of first epsilons are exhausted within a phase or two. In wide
 #: problems rows hardly compete, and narrower lists suffice.

@@ -5,7 +5,7 @@
 >>> res = client.submit(cost).wait(progress=True).result()            # doctest: +SKIP
 >>> res.verify(cost)                                                  # doctest: +SKIP
 
-Needs ``pip install "bigsap[http]"``. What the service refuses is a ``ServiceError``.
+Needs ``pip install "bigsap[http]"``. A refused request raises ``ServiceError``.
 """
 
 from __future__ import annotations

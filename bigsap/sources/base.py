@@ -362,7 +362,7 @@ class Crewed(Protocol, metaclass=Ability):
     ) -> Iterator[tuple[Array, Array]]:
         """Yield positions in ``rows`` with the bytes that the function ``name`` made of them.
 
-        In no fixed order; see ``sources.spread.crew``.
+        In no fixed order; see ``bigsap.sources.cluster.workers``.
         """
         ...
 

@@ -27,7 +27,7 @@ from bigsap.sources.compiled import (
     pointer_u2,
 )
 
-# numba's annotations describe the inside of its decorators, not what they return.
+# numba's annotations describe the inside of its decorators, not their results.
 carray: Any = numpy_support.carray
 
 _pointer_f4 = pointer_to(numba.types.float32)

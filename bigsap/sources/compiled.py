@@ -23,7 +23,7 @@ from bigsap.compile.decorator import callback, kernel
 from bigsap.sources.base import Array, Fill, Ids
 from bigsap.sources.convert import check_rows
 
-# numba's annotations describe the inside of its decorators, not what they return.
+# numba's annotations describe the inside of its decorators, not their results.
 types: Any = numba.types
 intrinsic: Any = extending.intrinsic
 cgutils: Any = numba_cgutils

@@ -26,7 +26,7 @@ from bigsap.sources.compiled import (
     pointer_u8,
 )
 
-# numba's annotations describe the inside of its decorators, not what they return.
+# numba's annotations describe the inside of its decorators, not their results.
 carray: Any = numpy_support.carray
 
 #: Columns in a tile: with a few dimensions, its inputs and costs fit 32 KiB.

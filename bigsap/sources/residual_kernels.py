@@ -13,7 +13,7 @@ from bigsap.compile.decorator import kernel
 from bigsap.sources.base import Array, Fill
 from bigsap.sources.compiled import call_fill, compile_fill, make_fill, pointer_f8, pointer_i8, pointer_to
 
-# numba's annotations describe the inside of its decorators, not what they return.
+# numba's annotations describe the inside of its decorators, not their results.
 carray: Any = numpy_support.carray
 
 _pointer_f4 = pointer_to(numba.types.float32)

@@ -53,12 +53,12 @@ def connect(cluster: Any) -> Iterator[Workers | None]:
 def spread_out(source: CostSource, crew: Workers) -> CostSource:
     """Return the source with its rows evaluated by the workers, if only Python can read them here.
 
-    Other sources are returned unchanged, see ``handing_over``.
+    Other sources are returned unchanged, see ``offload``.
     """
     if 0 in source.shape or read_by_kernels(source):
         return source
     if isinstance(source, ClippedCosts) and read_by_kernels(source.given):
-        return source  # few of its pairs are ever read: see ``methods.sparse_gate``
+        return source  # few of its pairs are ever read: see ``sparse_gate``
     with suppress(LiesHereError):
         return spread(source, crew)
     return source

@@ -28,7 +28,7 @@ from bigsap.sources.expression.syntax_tree import (
     walk,
 )
 
-# numba's annotations describe the inside of its decorators, not what they return.
+# numba's annotations describe the inside of its decorators, not their results.
 types: Any = numba.types
 _inline: Any = numba.njit(error_model="numpy")
 

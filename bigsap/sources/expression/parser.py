@@ -1,6 +1,6 @@
 """From Python's tree to a checked tree: the whitelist of the expression language.
 
-Nothing is ever run: every node of Python's tree is either rebuilt as one of ``expression_tree`` or
+Nothing is ever run: every node of Python's tree is either rebuilt as one of ``syntax_tree`` or
 refused with its column.
 """
 

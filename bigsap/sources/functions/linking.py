@@ -18,7 +18,7 @@ from bigsap.sources import compiled
 from bigsap.sources.base import Array
 from bigsap.sources.functions.whole import Checked
 
-# numba's annotations describe the inside of its decorators, not what they return.
+# numba's annotations describe the inside of its decorators, not their results.
 types: Any = numba.types
 njit: Any = numba.njit
 

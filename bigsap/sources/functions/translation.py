@@ -31,7 +31,7 @@ from bigsap.sources.expression.lambdas import lambda_expression
 from bigsap.sources.functions.linking import Arguments, Linker, UntranslatableError
 from bigsap.sources.functions.python_calls import PythonCalls
 
-# numba's annotations describe the inside of its decorators, not what they return.
+# numba's annotations describe the inside of its decorators, not their results.
 types: Any = numba.types
 njit: Any = numba.njit
 

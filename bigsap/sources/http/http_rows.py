@@ -35,9 +35,9 @@ and several come at once, on connections kept open.
 **3. Errors.** 408, 425, 429 and any 5xx mean *retry*; ``Retry-After`` (seconds or a
 date) is honoured up to 30 s. A broken connection or a timeout is retried too.
 Any other status ends the solve, redirects included: they are refused, so that rows only
-ever come from the address that the user named. So does an answer of another length, type,
-dtype, id or fingerprint. Authentication goes into headers (``headers=``) or the
-connection (``client=``).
+come from the user's address. An answer of another length, type, dtype, id or fingerprint
+ends it too. Authentication is done by headers (``headers=``) or by the connection
+(``client=``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests to a row provider: send, check, retry. See ``remote`` for the format.
+"""Requests to a row provider: send, check, retry. See ``http_rows`` for the format.
 
 Every answer is checked here before it is used as costs. Temporary failures (``_Passing``) are
 retried; all others are errors at once.

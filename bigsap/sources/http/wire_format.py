@@ -1,4 +1,4 @@
-"""The data exchanged between BigSAP and a row provider, as text and numbers. See ``remote``."""
+"""The data exchanged between BigSAP and a row provider, as text and numbers. See ``http_rows``."""
 
 from __future__ import annotations
 
