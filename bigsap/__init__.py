@@ -4,7 +4,7 @@
 >>> bigsap.solve(lambda i, j: abs(i - j) % 3, shape=(4, 4)).fun
 0.0
 
-Names are imported when they are used first: ``import bigsap`` alone loads next to nothing.
+Names are imported at first use: ``import bigsap`` alone loads very little.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ __all__ = [
     "warmup",
 ]
 
-# Where the public names live, as above.
+# The modules of the public names above.
 _HOMES = {
     "bigsap.proof.certificate": "Certificate certify",
     "bigsap.errors": (
@@ -136,7 +136,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names.spli
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name, or a module of the package, when it is asked for first."""
+    """Import a public name, or a module of the package, on first access."""
     home = _HOME.get(name)
     if home is not None:
         value = getattr(import_module(home), name)
@@ -152,7 +152,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Importing ``bigsap.solve``, the module, must not hide ``bigsap.solve``, the function."""
+    """The type of this module: importing the module ``bigsap.solve`` must not hide the function."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _HOME and isinstance(value, ModuleType)):

@@ -1,4 +1,4 @@
-"""``python -m bigsap``: the command line."""
+"""The command line, run by ``python -m bigsap``."""
 
 import sys
 

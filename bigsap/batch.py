@@ -1,4 +1,4 @@
-"""solve_many(): a batch of problems, one thread each; small arrays in compiled code."""
+"""solve_many(): solve a batch of problems, each in one thread; small arrays in compiled code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bigsap.run.small_batches import solve_batch
 from bigsap.solve import free_memory, solve
 from bigsap.sources.missing import parted
 
-# What makes no sense for a batch, and what to do instead.
+# Options that a batch does not accept, and the alternatives.
 _REFUSED = {
     "progress": "count the results of smaller batches",
     "checkpoint": "one file cannot hold many problems",
@@ -63,7 +63,7 @@ def solve_many(
     errors: str = "raise",
     **options: Any,
 ) -> list[Any]:
-    """Solve many problems at once; the results in the order of the problems.
+    """Solve many problems at once; return the results in the order of the problems.
 
     costs: an iterable of anything ``solve`` accepts: a list of matrices, an array
         (k, n, m), a generator. A generator is advanced by the calling thread, at most
@@ -71,22 +71,21 @@ def solve_many(
     threads: problems solved at a time; None: the cores available. Each is solved by one
         thread; for few large problems call ``solve``, which shares one among threads.
     errors: ``"raise"``: the first problem, in order, that cannot be solved ends the
-        batch; ``"return"``: its exception stands in its place in the list.
+        batch; ``"return"``: the list holds its exception in its place.
     options: of ``solve``, the same for every problem. ``callback`` is called from
-        several threads. Unless ``memory_limit`` is given, the threads share the free
-        memory evenly.
+        several threads. Without ``memory_limit`` the threads share the free memory evenly.
 
-    Arrays (k, n, m) and lists of arrays, of any shapes, of up to 2**20 costs a problem are
-    solved by compiled code that takes one after the other, as ``solve`` solves them, where no
-    option but ``maximize``, ``certify`` and ``seed`` is given. Their results are put together when
-    one looks at them.
+    Arrays (k, n, m) and lists of arrays, of any shapes, of up to 2**20 costs a problem are solved
+    one after the other by compiled code, with the same results as ``solve``, if no option but
+    ``maximize``, ``certify`` and ``seed`` is given. The fields of such a result are computed on
+    first access.
 
-    Each result is what ``solve`` returns for that problem, an infeasible one included.
-    Raises OptionError for the batch's own options, TypeError for an unknown one, and
-    else what the problem raised: an ``InputError`` or CertificateError of the same type,
-    with its row and column, whose message begins with ``problem k:``, chained to the
-    original; anything else as it is, with a note naming the problem. Whatever ``costs``
-    raises comes through.
+    Each result is the same as ``solve`` returns for that problem, also for an infeasible one.
+    Raises OptionError for the batch's own options and TypeError for an unknown one. If a problem
+    raises an ``InputError`` or CertificateError, an error of the same type is raised, with its row
+    and column, a message that begins with ``problem k:``, and the original as its cause; any other
+    error is raised unchanged, with a note that names the problem. Errors of ``costs`` itself are
+    raised unchanged.
     """
     n_threads = check_threads(threads)
     if errors not in ("raise", "return"):
@@ -99,7 +98,7 @@ def solve_many(
             f"solve_many needs an iterable of costs, got {type(costs).__name__}; for one problem call solve"
         )
     options = {**options, "maximize": maximize, "threads": 1}
-    # A misspelt option is the caller's error, not that of every problem.
+    # Check option names first: a misspelt option is an error of the call, not of each problem.
     inspect.signature(solve).bind(None, **options)
     found = _at_once(costs, options, n_threads)
     if found is not None:
@@ -117,7 +116,7 @@ def solve_many(
     try:
         return list(_in_order(pool, costs, n_threads * policy.BATCH_AHEAD, errors == "return", one))
     except BaseException:
-        # Nobody will see the others: those under way are left, those not begun are dropped.
+        # The other results are not returned: abandon running problems, drop queued ones.
         left.set()
         raise
     finally:
@@ -125,7 +124,7 @@ def solve_many(
 
 
 class _Left(BaseException):
-    """Nobody waits for this solve any more."""
+    """Raised to end a solve whose result is no longer needed."""
 
 
 def _leave(left: threading.Event) -> None:
@@ -134,7 +133,7 @@ def _leave(left: threading.Event) -> None:
 
 
 def _at_once(costs: Any, options: dict[str, Any], n_threads: int) -> list[Result | None] | None:
-    """The results of arrays that are small and of options that ask for nothing else."""
+    """Return the results of small arrays without special options; None if that does not apply."""
     if not isinstance(costs, (np.ndarray, list, tuple)):
         return None
     seed, certify = options.get("seed", 0), options.get("certify", True)
@@ -148,7 +147,7 @@ def _at_once(costs: Any, options: dict[str, Any], n_threads: int) -> list[Result
 def _completed(
     found: list[Result | None], costs: Any, keep: bool, options: dict[str, Any]
 ) -> list[Result | Exception]:
-    """The others one by one: bad costs, and what the batch left to the general method."""
+    """Solve the rest one by one: bad costs, and problems that need the general method."""
     results: list[Result | Exception] = []
     for number, result in enumerate(found):
         if result is not None:
@@ -182,10 +181,10 @@ def _in_order(
 
 
 def _one(cost: Any, share: int | None, options: dict[str, Any]) -> Result:
-    """One problem, with a share of the memory unless it is so small that none is missed."""
+    """Solve one problem, with a share of the memory unless it is too small to matter."""
     array = cost
     if isinstance(cost, (list, tuple)):
-        with suppress(InputError):  # ragged, or not numbers: ``solve`` has the words
+        with suppress(InputError):  # ragged, or not numbers: ``solve`` raises the right error
             array, missing = parted(cost, "costs")
             array = cost if missing is not None else array
     if suits(array):
@@ -196,9 +195,9 @@ def _one(cost: Any, share: int | None, options: dict[str, Any]) -> Result:
 
 
 def _named(error: Exception, number: int) -> Exception:
-    """The error to raise for problem ``number``."""
+    """Return the error to raise for problem ``number``."""
     if isinstance(error, (CertificateError, InputError)):
-        named = copy.copy(error)  # with its row, column, ...
+        named = copy.copy(error)  # keeps its row, column, ...
         named.args = (f"problem {number}: {error}",)
         return named
     error.add_note(f"in problem {number} of solve_many")

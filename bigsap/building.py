@@ -1,9 +1,9 @@
-"""Build the kernels that a package carries, for levels of processors.
+"""Build the kernels that a package contains, for levels of processors.
 
     python -m bigsap.building FOLDER LEVEL[,LEVEL...] [--kinds TEXT] [--processes N]
 
-The kinds of ``bigsap warmup`` are run once, which tells what is compiled for which types; then
-that is compiled for the other levels, whether or not this processor could run it.
+The kinds of ``bigsap warmup`` are run once, which records the compiled functions and types. The
+same functions are then compiled for the other levels, whether or not this processor could run them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from bigsap.warmup import warm
 
 
 def build(folder: Path, names: Sequence[str], *, kinds: str = "", processes: int | None = None) -> None:
-    """Write the kernels of the levels ``names`` to ``folder``, a folder each.
+    """Write the kernels of the levels ``names`` to ``folder``, one subfolder for each.
 
-    kinds: only those of ``warmup`` that contain this text. processes: that compile at once, by
-    default one a core.
+    kinds: only the kinds of ``warmup`` whose name contains this text. processes: number of
+    compiling processes; by default one a core.
     """
     known = cpu_levels.known_levels()
     names = [cpu_levels.own_level() if name == "own" else name for name in names]
@@ -39,7 +39,7 @@ def build(folder: Path, names: Sequence[str], *, kinds: str = "", processes: int
     workers = processes or available_threads()
     usable = [level for level in cpu_levels.usable_levels() if level in names]
     with tempfile.TemporaryDirectory() as scratch:
-        # The best level that runs here is compiled by being run, the others without.
+        # The best level that this processor supports is compiled by running it, the others without.
         first = usable[0] if usable else cpu_levels.own_level()
         kept = folder if usable else Path(scratch) / "unused"
         _call(first, "run", kept, first, scratch, kinds, workers)
@@ -47,7 +47,7 @@ def build(folder: Path, names: Sequence[str], *, kinds: str = "", processes: int
         for module in sorted({record[0] for record in records}):
             digest.content(module)
         digest.write_summaries(folder)
-        # Sorted, so that neighbours share what they call.
+        # Sorted, so that functions that call the same others are compiled in one process.
         size = max(1, -(-len(records) // (2 * workers)))
         parts = []
         for k in range(0, len(records), size):
@@ -65,12 +65,12 @@ def build(folder: Path, names: Sequence[str], *, kinds: str = "", processes: int
 
 
 def _call(level: str, *arguments: object) -> None:
-    """One of the roles of ``main`` in a process of its own, whose numba compiles for a level."""
+    """Run one of the roles of ``main`` in a new process whose numba compiles for a level."""
     chosen = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""} if level in cpu_levels.X86 else {}
     environment = {
         **os.environ,
         **chosen,
-        "NUMBA_DISABLE_INTEL_SVML": "1",  # which its user may not have
+        "NUMBA_DISABLE_INTEL_SVML": "1",  # users of the package may not have it
         "PYTHONPATH": os.pathsep.join([str(kernel_files.PACKAGE.parent), *sys.path]),
     }
     command = [sys.executable, "-m", "bigsap.building", *map(str, arguments)]
@@ -88,14 +88,14 @@ def _read(file: Path) -> list[tuple[str, str, bytes]]:
 
 
 def _begin(folder: Path, level: str, records: Path | None) -> None:
-    digest.keeps = False  # nothing goes where a wheel is made
+    digest.keeps = False  # write nothing outside the folder while a wheel is built
     kernel_cache.target = kernel_cache.Target(folder / kernel_files.folder_of(level), level)
     if records is not None:
         kernel_cache.records = records / f"{os.getpid()}.records"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line of this module."""
+    """Run the command line of this module."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["run"]:
         folder, level, scratch, kinds, workers = given[1:]

@@ -1,13 +1,13 @@
-"""Checkpoints: what a solve needs to go on after its process has died.
+"""Checkpoints: files from which a solve can continue after its process has died.
 
-A file is, in order: ``MAGIC`` (8 bytes), the format's version and the header's length
-(two little-endian uint32), the header (JSON: ``facts`` about the problem and the
-options, plain ``values`` of the method's snapshot, and name, dtype and shape of each
-array), the arrays' bytes, and a blake2b digest (32 bytes) of all before it. So a file
-that lost or changed any byte is recognised, and nothing is ever unpickled.
+A file is, in order: ``MAGIC`` (8 bytes), the format's version and the header's length (two
+little-endian uint32), the header (JSON: ``facts`` about the problem and the options, plain
+``values`` of the method's snapshot, and name, dtype and shape of each array), the arrays' bytes,
+and a blake2b digest (32 bytes) of all before it. So a lost or changed byte is detected, and nothing
+is ever unpickled.
 
-What a snapshot holds is the affair of the method that made it; here it is a mapping of
-names to arrays or JSON values.
+The content of a snapshot is defined by the method that made it; here it is a mapping of names to
+arrays or JSON values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DIGEST = 32
 _HEAD = len(MAGIC) + 8
 _CHUNK = 1 << 20
 
-#: What may not differ between the solve that is continued and the one that continues.
+#: Facts that must agree between the interrupted solve and the one that continues it.
 _NAMES = {
     "shape": "a cost matrix of shape",
     "dtype": "costs of dtype",
@@ -50,16 +50,16 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint as read. snapshot: empty when the search had not begun."""
+    """A checkpoint as read. snapshot: empty if the search had not begun."""
 
     path: Path
     facts: dict[str, Any]
     snapshot: dict[str, Any]
 
     def refuse_unless(self, facts: Mapping[str, Any]) -> None:
-        """Raise CheckpointError, saying why, unless it belongs to the solve of ``facts``.
+        """Raise CheckpointError, with the reason, unless the checkpoint belongs to the solve of ``facts``.
 
-        A fingerprint that either side lacks is not compared.
+        Fingerprints are compared only if both sides have one.
         """
         for name, words in _NAMES.items():
             saved, here = self.facts.get(name), facts.get(name)
@@ -74,13 +74,13 @@ class Saved:
 def write(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapping[str, Any]) -> None:
     """Replace the checkpoint at ``path``, atomically and durably.
 
-    Written beside the target, flushed to the disk, renamed: at every moment the path
-    holds the old checkpoint or the new one, whole. Raises OSError naming the path
-    when the disk is full, the folder missing, ...; the old one is then untouched.
+    The file is written beside the target, flushed to the disk and renamed, so the path always holds
+    the old checkpoint or the new one, complete. Raises OSError with the path if the disk is full,
+    the folder is missing, ...; the old checkpoint is then unchanged.
     """
-    # A link is followed, or the rename would put a file in its place.
+    # Follow a link: the rename would replace the link itself.
     target = Path(os.path.realpath(path))
-    # ``ascontiguousarray`` makes a vector of a single number.
+    # ``ascontiguousarray`` turns a 0-d array into a vector.
     given = {k: v for k, v in snapshot.items() if isinstance(v, np.ndarray)}
     arrays = {k: np.ascontiguousarray(v).reshape(v.shape) for k, v in given.items()}
     header = {
@@ -90,7 +90,7 @@ def write(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapp
     }
     text = json.dumps(header, default=_plain).encode("ascii")
     digest = hashlib.blake2b(digest_size=_DIGEST)
-    # One name a target: what a killed process left there is cleaned up by the next.
+    # One temporary name for each target: the next write removes what a killed process left.
     temporary = target.with_name(f".{target.name}.tmp")
     try:
         temporary.unlink(missing_ok=True)
@@ -117,17 +117,17 @@ def write(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapp
 
 
 def read(path: str | os.PathLike[str]) -> Saved:
-    """Read what ``write`` wrote; never changes the file.
+    """Read a file of ``write``; never change it.
 
-    Raises FileNotFoundError, or CheckpointError: foreign, of another version, truncated
-    or otherwise damaged.
+    Raises FileNotFoundError, or CheckpointError if it is not a checkpoint, is of another version,
+    truncated or otherwise damaged.
     """
     name = os.fspath(path)
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             length = _judge(file, size, name)
-            # Past the checksum, what is not as expected was written so.
+            # The checksum is right, so unexpected content was written like this.
             try:
                 file.seek(_HEAD)
                 header = json.loads(file.read(length))
@@ -146,7 +146,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
 
 
 def _judge(file: BinaryIO, size: int, name: str) -> int:
-    """Refuse a file that is no checkpoint, or not whole; the length of its header."""
+    """Return the length of the header. Raise CheckpointError if the file is not a whole checkpoint."""
     head = file.read(_HEAD)
     if not head or head[: len(MAGIC)] != MAGIC[: len(head)]:
         raise CheckpointError(f"{name}: this is no BigSAP checkpoint")
@@ -177,12 +177,12 @@ def _plain(value: Any) -> Any:
 
 
 def _discard(temporary: Path) -> None:
-    with suppress(OSError):  # the first error is the one to report
+    with suppress(OSError):  # report the first error
         temporary.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename durable; not every system lets a folder be opened."""
+    """Make a rename durable; some systems do not allow opening a folder."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:

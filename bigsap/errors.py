@@ -1,4 +1,4 @@
-"""What BigSAP raises.
+"""The exceptions of BigSAP.
 
 ::
 
@@ -12,13 +12,13 @@
     |   +-- KernelError                  CUDA C++ that does not compile: names its line
     |   +-- InvalidCostError             NaN or the wrong infinity: names row and column
     |   |   +-- OverflowRiskError        integer costs too large for exact sums
-    |   +-- SourceError                  a source could not give a row
+    |   +-- SourceError                  a source could not deliver a row
     |       +-- CallbackError            the user's function raised (chained)
-    |       +-- StoreError               a file, store or provider is damaged, incomplete, not there
+    |       +-- StoreError               a file, store or provider is damaged, incomplete or missing
     +-- ClusterError (also ConnectionError)  the cluster of a solve is lost, or has no worker
     +-- DeviceMemoryError (also MemoryError) a device has too little memory: names the bytes
     +-- InfeasibleError (also ValueError)    no complete assignment exists
-    +-- CertificateError (also ValueError)   a result is not what it claims
+    +-- CertificateError (also ValueError)   a claim of a result is wrong
 
 Outcomes (infeasible, time limit, cancelled) are *returned* by ``solve`` as a
 ``Status``; only ``linear_sum_assignment`` raises ``InfeasibleError``, as scipy does.
@@ -36,11 +36,11 @@ import numpy as np
 
 
 class BigsapError(Exception):
-    """Base of everything BigSAP raises on purpose."""
+    """Base class of all errors that BigSAP raises on purpose."""
 
 
 class InputError(BigsapError, ValueError):
-    """The call, or the data behind it, is wrong."""
+    """Raised if the call, or the data behind it, is wrong."""
 
 
 class OptionError(InputError):
@@ -60,10 +60,10 @@ class DtypeError(InputError):
 
 
 class ExpressionError(InputError):
-    """A cost expression holds something that the expression language has not.
+    """A cost expression uses something that the expression language does not have.
 
-    ``column`` is the place of the offending token in the expression's text, counted
-    from 1; None when the complaint is not about one place.
+    ``column`` is the position of the offending token in the expression's text, counted from 1; None
+    if the error has no single position.
     """
 
     def __init__(self, message: str, column: int | None = None) -> None:
@@ -74,7 +74,7 @@ class ExpressionError(InputError):
 class KernelError(InputError):
     """CUDA C++ of a cost kernel does not compile.
 
-    ``line`` is the first offending line, counted from 1; None when it is not the user's.
+    ``line`` is the first offending line, counted from 1; None if it is not in the user's code.
     """
 
     def __init__(self, message: str, line: int | None = None) -> None:
@@ -83,7 +83,7 @@ class KernelError(InputError):
 
 
 class DeviceMemoryError(BigsapError, MemoryError):
-    """A device has too little free memory; ``nbytes`` were needed."""
+    """A device has too little free memory; ``nbytes`` is the size needed."""
 
     def __init__(self, message: str, nbytes: int) -> None:
         super().__init__(message)
@@ -93,16 +93,15 @@ class DeviceMemoryError(BigsapError, MemoryError):
 class ClusterError(BigsapError, ConnectionError):
     """The scheduler of a solve's cluster is lost, or the cluster has no worker.
 
-    Where a checkpoint was asked for it holds what was done: ``resume`` goes on from it, with a
-    cluster or without.
+    If a checkpoint was requested, ``resume`` can continue from it, with or without a cluster.
     """
 
 
 class InvalidCostError(InputError):
     """A cost is NaN or the infinity that does not mean *forbidden*.
 
-    ``row`` and ``column`` name the first offending pair, or are None when the
-    complaint is about the costs as a whole.
+    ``row`` and ``column`` are the first offending pair; None if the error is about the costs as a
+    whole.
     """
 
     def __init__(self, message: str, row: int | None = None, column: int | None = None) -> None:
@@ -124,7 +123,7 @@ class CallbackError(SourceError):
 
 
 class StoreError(SourceError):
-    """A file, store or provider is truncated, corrupt, incomplete or not there.
+    """A file, store or provider is truncated, corrupt, incomplete or missing.
 
     Unlike a plain ``SourceError``, reading again would fail in the same way.
     """
@@ -142,12 +141,14 @@ class InfeasibleError(BigsapError, ValueError):
 
 
 class CertificateError(BigsapError, ValueError):
-    """A result is not what it claims: the message says in which respect."""
+    """A claim of a result is wrong; the message tells which."""
 
 
 def whole(value: Any) -> int | None:
-    """The integer that an option gives, Python's or numpy's, as Python's own; None for anything
-    else, bool included: an OptionError is due."""
+    """Return an option's value as a Python int; None if it is not an integer.
+
+    Accepts Python's and numpy's integers, but not bool. For None the caller raises OptionError.
+    """
     if isinstance(value, bool):
         return None
     try:
@@ -157,21 +158,20 @@ def whole(value: Any) -> int | None:
 
 
 def number(value: Any) -> int | float | None:
-    """The same of a real number, which may be NaN or infinite."""
+    """Return an option's value as a Python number, NaN or infinite included; None if it is not real."""
     if isinstance(value, numbers.Integral):
         return whole(value)
     return float(value) if isinstance(value, numbers.Real) else None
 
 
-# -- what numpy would say ---------------------------------------------------------------
+# -- numpy's warnings ------------------------------------------------------------------
 
 _Given = ParamSpec("_Given")
 _Found = TypeVar("_Found")
 
 
 def quiet(function: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
-    """The same function, in which numpy does not warn of numbers that overflow: errors tell what
-    matters of it."""
+    """Return the function with numpy's overflow warnings off: BigSAP raises its own errors."""
 
     @functools.wraps(function)
     def called(*args: _Given.args, **options: _Given.kwargs) -> _Found:
@@ -182,5 +182,5 @@ def quiet(function: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
 
 
 def quiet_thread() -> None:
-    """The same for the rest of this thread: each begins with numpy's own settings."""
+    """Turn numpy's overflow warnings off for this thread: each thread starts with numpy's defaults."""
     np.seterr(over="ignore", invalid="ignore")

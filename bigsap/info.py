@@ -1,4 +1,4 @@
-"""What ``bigsap info`` prints: versions, machine, caches, optional parts."""
+"""The facts that ``bigsap info`` prints: versions, machine, caches, optional parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bigsap.memory import memory_bytes, memory_limit_bytes
 
 
 def collect() -> dict[str, Any]:
-    """The facts a bug report needs, in JSON types. Starts nothing, compiles nothing."""
+    """Return the facts for a bug report, in JSON types. Starts nothing, compiles nothing."""
     kept = kernel_files.kept_in()
     return {
         "bigsap": version("bigsap"),
@@ -36,7 +36,7 @@ def collect() -> dict[str, Any]:
 
 
 def version(distribution: str) -> str | None:
-    """The installed version, None when absent (or run from an uninstalled folder)."""
+    """Return the installed version; None if absent (or run from an uninstalled folder)."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -44,7 +44,7 @@ def version(distribution: str) -> str | None:
 
 
 def cpu_model() -> str:
-    """The processor as the system names it."""
+    """Return the processor's name as the system reports it."""
     try:
         found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
     except OSError:
@@ -52,7 +52,7 @@ def cpu_model() -> str:
     return found.group(1) if found else platform.processor() or platform.machine()
 
 
-# One distribution that stands for each extra.
+# One distribution that shows whether an extra is installed.
 _EXTRAS = {
     "zarr": ("zarr",),
     "http": ("httpx",),
@@ -65,14 +65,14 @@ _EXTRAS = {
 
 
 def extras() -> dict[str, dict[str, str | None]]:
-    """For each extra its main distributions and their versions, None where absent."""
+    """Return for each extra its main distributions and their versions, None if absent."""
     return {
         extra: {name: version(name) for name in distributions} for extra, distributions in _EXTRAS.items()
     }
 
 
 def text_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """``collect()`` as (label, value) pairs for people."""
+    """Return ``collect()`` as (label, value) pairs for display."""
     from bigsap.display.text import bytes_text
 
     def size(key: str) -> str:

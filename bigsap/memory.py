@@ -1,4 +1,4 @@
-"""How much memory there is, and how much this process has taken."""
+"""Memory of the machine, and of this process."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import sys
 
 
 def system_file(path: str) -> str:
-    """A short text of the system's, in half the time that ``Path.read_text`` takes: every solve
-    reads a dozen of them. OSError where there is none."""
+    """Return the text of a small system file; OSError if there is none.
+
+    Takes half the time of ``Path.read_text``; every solve reads a dozen such files.
+    """
     file = os.open(path, os.O_RDONLY)
     try:
         return os.read(file, 1 << 16).decode()
@@ -18,7 +20,7 @@ def system_file(path: str) -> str:
 
 
 def memory_bytes(field: str) -> int | None:
-    """A field of /proc/meminfo in bytes, None where there is none."""
+    """Return a field of /proc/meminfo in bytes; None if there is none."""
     try:
         found = re.search(rf"^{field}:\s+(\d+) kB$", system_file("/proc/meminfo"), re.M)
     except OSError:
@@ -27,12 +29,12 @@ def memory_bytes(field: str) -> int | None:
 
 
 def memory_limit_bytes() -> int | None:
-    """The cgroup's memory limit (v2, then v1), None without one."""
+    """Return the cgroup's memory limit (v2, then v1); None without a limit."""
     return _cgroup("memory.max", "memory/memory.limit_in_bytes")
 
 
 def free_memory() -> int:
-    """Bytes this process may still take: free memory, or less under a cgroup limit."""
+    """Return the bytes that this process may still take: free memory, or less under a cgroup limit."""
     free = memory_bytes("MemAvailable")
     if free is None:
         try:
@@ -47,7 +49,7 @@ def free_memory() -> int:
 
 
 def peak_bytes() -> int:
-    """Largest resident size of this process so far, in bytes (0 where unknown)."""
+    """Return the largest resident size of this process so far, in bytes (0 if unknown)."""
     try:
         # Not ru_maxrss: that survives exec, so a child would report its parent's peak.
         for line in system_file("/proc/self/status").splitlines():
@@ -64,12 +66,12 @@ def peak_bytes() -> int:
 
 
 def _cgroup(*names: str) -> int | None:
-    """The number in the first of these files that exists, None for "no limit"."""
+    """Return the number in the first of these files that exists; None for "no limit"."""
     for name in names:
         try:
             text = system_file(f"/sys/fs/cgroup/{name}").strip()
         except OSError:
             continue
-        # v1 says "no limit" by a number near 2**63.
+        # v1 writes "no limit" as a number near 2**63.
         return int(text) if text.isdigit() and int(text) < 2**60 else None
     return None

@@ -1,4 +1,4 @@
-"""The options of one solve, checked before any work is done; the method they lead to."""
+"""The options of one solve, checked before any work is done, and the choice of the method."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bigsap.strategies.trees import VARIANTS
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """See ``bigsap.solve``; raises OptionError for a value outside its range."""
+    """The options of one solve, see ``bigsap.solve``. Raises OptionError for invalid values."""
 
     maximize: bool
     method: str
@@ -79,16 +79,16 @@ class Options:
         object.__setattr__(self, "seed", seed)
 
     def cache_budget(self, problem: Problem) -> int:
-        """Bytes for rows of the problem.
+        """Return the bytes available for rows of the problem.
 
-        Raises OptionError for anything that is not a size, and for a limit below one row, but
-        where each of several devices has a part of every row, and says what does not fit.
+        Raises OptionError if the option is not a size, and if the limit is below one row. Several
+        devices that share every row report for themselves what does not fit.
         """
         limit, source = self.memory_limit, problem.source
         row_bytes = problem.shape[1] * source.dtype.itemsize
         if limit is not None:
             total = parse_bytes(limit, "memory_limit")
-        else:  # costs in place need none
+        else:  # costs in place need no cache
             total = free_memory() if resident(problem) is None else 0
         whole_rows = not isinstance(source, (RowsOnDevices, SlabsOnDevices))
         if limit is not None and whole_rows and total < row_bytes:
@@ -98,21 +98,20 @@ class Options:
         return self.cache_bytes(max(total // 4, row_bytes))
 
     def cache_bytes(self, share: int) -> int:
-        """Bytes that ``cache`` asks for, ``share`` where it leaves that open; OptionError for
-        anything that is not a size."""
+        """Return the bytes of ``cache``, ``share`` by default. Raises OptionError if it is not a size."""
         if isinstance(self.cache, RowCache):
             return self.cache.budget(share)
         return share if self.cache is None else parse_bytes(self.cache, "cache")
 
     def memory_for_lists(self, problem: Problem) -> int | None:
-        """Bytes for the lists of compressed rows, None without a limit on this machine's memory."""
+        """Return the bytes for the lists of compressed rows; None without a limit on host memory."""
         if self.memory_limit is None or device_name(problem.source) != "cpu":
             return None
         return parse_bytes(self.memory_limit, "memory_limit")
 
 
 def _fits(problem: Problem, budget: int) -> bool:
-    """Whether all rows that only Python delivers can be kept; others need not be."""
+    """Return whether all rows that only Python delivers fit in the budget; other rows need not fit."""
     source = problem.source
     if resident(problem) is not None or (isinstance(source, Fillable) and source.fill()):
         return True
@@ -121,18 +120,21 @@ def _fits(problem: Problem, budget: int) -> bool:
 
 
 def is_mapped(problem: Problem) -> bool:
-    """Whether the costs lie in a mapped file."""
+    """Return whether the costs lie in a mapped file."""
     return isinstance(problem.source, ArraySource) and problem.source.mapped
 
 
 def is_in_memory(problem: Problem) -> bool:
-    """Whether the costs lie in memory, be it across it."""
+    """Return whether the costs lie in memory, contiguous or strided."""
     return isinstance(problem.source, ArraySource) and not problem.source.mapped
 
 
 def ssp_takes_levels(problem: Problem, options: Options) -> bool:
-    """Whether scans of whole rows may begin from prices of levels: where these cost a small
-    part of the scans that they save, which rows that cost a call each do not leave."""
+    """Return whether scans of whole rows may begin with prices of levels.
+
+    Levels must cost a small part of the scans that they save; if each row costs a call of Python,
+    they do not.
+    """
     if not options.epsilon or options.start in ("estimate", "none"):
         return False
     source = problem.source
@@ -144,8 +146,11 @@ def ssp_takes_levels(problem: Problem, options: Options) -> bool:
 
 
 def choose_method(problem: Problem, budget: int, *, trees: bool = False) -> tuple[str, str]:
-    """What ``method="auto"`` takes, and why. budget: bytes for rows that are not in memory.
-    trees: nothing is asked for that the Hungarian method does not do."""
+    """Return the method that ``method="auto"`` chooses, and the reason.
+
+    budget: bytes for rows that are not in memory. trees: whether all options suit the Hungarian
+    method.
+    """
     n, m = problem.shape
     on_device = device_method(problem.source, problem.sign, trees=trees)
     if on_device is not None:

@@ -207,7 +207,7 @@ MEANS_SHARE = 0.05
 #: Prices are hardly needed if the ratio of columns to rows is at least WIDE and the rows' picks contain at
 #: least this share of the different columns expected by chance.
 WIDE, DIFFERENT_PICKS = 1.15, 0.83
-#: With more forbidden pairs than this share, samples have no solutions to learn from.
+#: With more forbidden pairs than this share, samples have no solutions to use.
 FORBIDDEN_SHARE = 0.75
 
 # -- levels -----------------------------------------------------------------------------

@@ -1,9 +1,8 @@
-"""The problem a method solves: a source, a sense, and what cannot be matched.
+"""The problem that a method solves: a source, a sense, and forbidden pairs.
 
-A method always minimises *signed* costs, ``sign * cost`` with sign -1 under
-``maximize``. +infinity (signed) forbids a pair; NaN and -infinity (signed) are errors.
-With n_rows < n_columns the missing rows are *virtual*, of constant cost; with more
-rows than columns the missing columns are.
+A method always minimises *signed* costs, ``sign * cost`` with sign -1 under ``maximize``. +infinity
+(signed) forbids a pair; NaN and -infinity (signed) are errors. With n_rows < n_columns the missing
+rows are *virtual*, of constant cost; with more rows than columns the missing columns are.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ _LARGEST = 2**31 - 2
 
 @dataclass(frozen=True)
 class Problem:
-    """A source of costs and the sense in which they are good.
+    """A source of costs, and whether they are minimised or maximised.
 
-    transposed: whether rows and columns have changed places with the user's, so that
-    messages can name the user's row and column.
+    transposed: whether rows and columns are exchanged with respect to the user's, so that messages
+    can name the user's row and column.
     """
 
     source: CostSource
@@ -60,15 +59,18 @@ class Problem:
         return self.source.dtype.kind in "iu"
 
     def transpose(self) -> Problem | None:
-        """The same problem with rows and columns exchanged, None if that is slow."""
+        """Return the same problem with rows and columns exchanged; None if that is slow."""
         if not isinstance(self.source, Transposable):
             return None
         other = self.source.transposed()
         return None if other is None else Problem(other, self.maximize, not self.transposed)
 
     def check_row(self, row: int, costs: Array) -> None:
-        """Raise InvalidCostError when a row of costs (n_columns,) holds NaN or the
-        infinity that does not mean *forbidden*, naming the first such column."""
+        """Raise InvalidCostError if a row of costs (n_columns,) is invalid.
+
+        It is if it holds NaN or the infinity that does not mean *forbidden*; the error names the
+        first such column.
+        """
         if costs.dtype.kind != "f":
             return
         wrong = np.inf if self.maximize else -np.inf

@@ -1,8 +1,8 @@
 """Progress, limits, cancellation and checkpoints of a solve, in one place.
 
-The engine calls ``tick`` several times a second, between slices of kernel work and
-after every row that Python had to deliver; the monitor answers by returning, or by
-raising ``Stopped``, which ``solve`` turns into the best answer known so far.
+The engine calls ``tick`` several times a second, between slices of kernel work and after every row
+that Python delivers. The monitor returns, or raises ``Stopped``, which ``solve`` turns into the
+best answer known so far.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from typing import Any, TypeAlias
 
 from bigsap.errors import ClusterError, OptionError, number, whole
 
-#: Names to arrays or JSON values: what a method needs to continue. Empty: no moment for that.
+#: Names to arrays or JSON values: the state from which a method can continue. Empty: no snapshot
+#: can be taken now.
 Snapshot: TypeAlias = dict[str, Any]
 
-# What may follow a stop: reading the best assignment's cost, proving a bound.
+# Seconds, and share of the time, for the work after a stop: reading the best assignment's cost,
+# proving a bound.
 _LEAST_GRACE = 0.5
 _GRACE_SHARE = 0.1
-# A checkpoint that takes longer than the first (seconds) is not written at a phase before
-# this many times as long has passed since the last.
+# A checkpoint that takes longer than _LONG_SAVING seconds is not written at a phase before
+# _SAVING_SHARE times as long has passed since the last.
 _LONG_SAVING = 0.5
 _SAVING_SHARE = 10
-# Bounds are asked for again after this many times as long as the last asking took.
+# Bounds are computed again after this many times as long as the last computation took.
 _ASKING_SHARE = 30
 
 
 class Stopped(Exception):
-    """The solve is to end now; ``reason`` is ``time_limit`` or ``cancelled``."""
+    """Raised to end the solve; ``reason`` is ``time_limit`` or ``cancelled``."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -41,18 +43,16 @@ class Stopped(Exception):
 
 @dataclass
 class Progress:
-    """Where a solve stands; callbacks are handed a copy each time. Plain numbers.
+    """The progress of a solve, in plain numbers; each callback gets a copy.
 
-    phase counts from 1 (0: what comes before the search); epsilon is in cost units; assigned
-    rows are those of the current phase; rows_scanned and rows_evaluated count from the
-    start of the solve, whatever it works on; seconds since then. stage is ``start``,
-    ``levels`` (first prices from samples of the problem), ``search``, ``certificate``, and
-    ``done`` the last time. lower_bound and upper_bound enclose the optimum, in the
-    user's sense; None while unknown. One of them is the cost of an assignment known
-    already, the other is proved. level: 0 for the problem itself, else the parts within
-    parts that the work at hand is about, with level_rows rows, level_assigned of them
-    assigned. workers: rows that each worker of a cluster has evaluated so far, by address;
-    empty without one.
+    phase counts from 1 (0: before the search); epsilon is in cost units; assigned rows are those of
+    the current phase; rows_scanned and rows_evaluated count from the start of the solve, over all
+    its parts; seconds since then. stage is ``start``, ``levels`` (first prices from samples of the
+    problem), ``search``, ``certificate``, and ``done`` at the end. lower_bound and upper_bound
+    enclose the optimum, in the user's sense; None while unknown. One of them is the cost of a known
+    assignment, the other is proved. level: 0 for the problem itself, else the depth of the current
+    sub-problem, which has level_rows rows, level_assigned of them assigned. workers: rows that each
+    worker of a cluster has evaluated so far, by address; empty without a cluster.
     """
 
     n_rows: int = 0
@@ -81,7 +81,7 @@ _of_thread = threading.local()
 
 @contextmanager
 def guarded(guard: Callable[[], None]) -> Iterator[None]:
-    """Within, all monitors that this thread makes have this guard, see ``Monitor``."""
+    """Add this guard to all monitors that this thread makes within the context, see ``Monitor``."""
     before = getattr(_of_thread, "guards", ())
     _of_thread.guards = (*before, guard)
     try:
@@ -94,13 +94,13 @@ def guarded(guard: Callable[[], None]) -> Iterator[None]:
 class Monitor:
     """Limits and listeners of one solve.
 
-    time_limit: seconds, None for none. callback: called at every phase and about
-    every ``interval`` seconds; StopIteration ends the solve. cancel: set from any
-    thread to end it. save: takes a snapshot to the disk, at every phase and about every
-    ``save_every`` seconds; None for no checkpoints. interval_rows: the callback is also due
-    after so many rows, None for never. gaps: see ``update_bounds``. guards: called at every
-    tick; what one raises ends the solve. bounds: what a report may ask first for better
-    bounds (it calls ``update_bounds``), for a small share of the time.
+    time_limit: seconds, None for none. callback: called at every phase and about every ``interval``
+    seconds; StopIteration ends the solve. cancel: set from any thread to end it. save: writes a
+    snapshot to the disk, at every phase and about every ``save_every`` seconds; None for no
+    checkpoints. interval_rows: the callback is also due after so many rows, None for never. gaps:
+    see ``update_bounds``. guards: called at every tick; an exception that one raises ends the
+    solve. bounds: called before a report to compute better bounds (it calls ``update_bounds``), for
+    a small share of the time.
     """
 
     time_limit: float | None = None
@@ -151,40 +151,40 @@ class Monitor:
 
     @property
     def can_stop(self) -> bool:
-        """Whether anything can stop the solve and still want its answer, or reads its bounds."""
+        """Whether the solve can be stopped with its answer still needed, or its bounds are read."""
         return self._cancellable or bool(
             self.time_limit is not None or self.callback is not None or self.listeners
         )
 
     @property
     def has_listeners(self) -> bool:
-        """Whether anybody is told about progress."""
+        """Whether progress is reported to any listener."""
         return self.callback is not None or bool(self.listeners)
 
     @property
     def cancelled(self) -> bool:
-        """Whether another thread has asked for the end."""
+        """Whether another thread has requested the end."""
         return self.cancel is not None and self.cancel.is_set()
 
     @property
     def over(self) -> str | None:
-        """Which limit has been reached, as ``Stopped`` has it."""
+        """The limit that has been reached, as the ``reason`` of ``Stopped``; None if none."""
         if self.cancelled:
             return "cancelled"
         late = self.time_limit is not None and self.seconds > self.time_limit
         return "time_limit" if late else None
 
     def tick(self, report: bool = False) -> None:
-        """Serve listeners and checkpoints when due (or when ``report``), then judge the limits.
+        """Call listeners and write checkpoints if due (or if ``report``), then check the limits.
 
-        Raises Stopped when the solve is to end.
+        Raises Stopped if the solve is to end.
         """
         self._serve(report)
         if time.perf_counter() - self._saved >= self.save_every:
             self.save_now()
 
     def look(self) -> None:
-        """``tick`` in the midst of a kernel's work: nothing is saved, nor asked for bounds."""
+        """Do as ``tick`` while a kernel is working: no checkpoint is written, no bounds are computed."""
         bounds, self.bounds = self.bounds, None
         try:
             self._serve()
@@ -224,9 +224,9 @@ class Monitor:
         return replace(self.progress, workers=dict(self.progress.workers))
 
     def conclude(self) -> None:
-        """Report once more how the solve has ended; nothing is stopped by it any more.
+        """Report the end of the solve; this can no longer stop it.
 
-        A callback that asked for the end is not asked again.
+        A callback that requested the end is not called again.
         """
         self.bounds = None
         if not self._refused and not self.ended:
@@ -234,7 +234,7 @@ class Monitor:
                 self._report(time.perf_counter())
 
     def counter(self) -> Callable[[int, int], None]:
-        """Takes the rows scanned and evaluated so far by one engine of several.
+        """Return a function that takes the rows scanned and evaluated so far by one of several engines.
 
         ``progress`` has their sum, which never falls.
         """
@@ -249,15 +249,15 @@ class Monitor:
         return count
 
     def reached(self, scanned: int, evaluated: int) -> None:
-        """At least so many rows were scanned and evaluated, by whatever does not report."""
+        """Raise the counts of rows scanned and evaluated to at least these, for work without reports."""
         progress = self.progress
         progress.rows_scanned = max(progress.rows_scanned, scanned)
         progress.rows_evaluated = max(progress.rows_evaluated, evaluated)
 
     def end(self, reason: str) -> None:
-        """Every further ``tick`` stops, and nothing is saved any more.
+        """Make every further ``tick`` raise Stopped; no more checkpoints are written.
 
-        For a stop before the search: a callback that asked for it is not asked again.
+        For a stop before the search: a callback that requested it is not called again.
         """
         self._ended, self.save = reason, None
 
@@ -275,11 +275,11 @@ class Monitor:
         return passed >= self.interval_rows
 
     def update_bounds(self, low: Any, high: Any) -> None:
-        """Take note that the optimum lies from ``low`` to ``high``; None where unknown.
+        """Record that the optimum lies between ``low`` and ``high``; None if unknown.
 
-        User's sense. What is known stays known: worse bounds change nothing. Each time
-        that the gap shrinks a record joins ``gaps``: seconds, gap, lower_bound,
-        upper_bound. Only for bounds of the whole problem, not of a part of it.
+        In the user's sense. Bounds worse than the known ones change nothing. Each time the gap
+        shrinks, a record is added to ``gaps``: seconds, gap, lower_bound, upper_bound. Only for
+        bounds of the whole problem, not of a part of it.
         """
         progress = self.progress
         old_low, old_high = progress.lower_bound, progress.upper_bound
@@ -290,7 +290,7 @@ class Monitor:
         low, high = progress.lower_bound, progress.upper_bound
         if low is None or high is None or (low, high) == (old_low, old_high):
             return
-        # Rounding may take the one past the other.
+        # Rounding may make one bound exceed the other.
         gap = max(0, high - low)
         if math.isfinite(gap) and (not self.gaps or gap < self.gaps[-1]["gap"]):
             record = {"gap": gap, "lower_bound": low, "upper_bound": high}
@@ -298,9 +298,9 @@ class Monitor:
 
     @contextmanager
     def saving(self, snapshot: Callable[[], Snapshot]) -> Iterator[None]:
-        """Within, ``snapshot()`` is what a checkpoint is made of, at any tick.
+        """Take checkpoints from ``snapshot()`` within the context, at any tick.
 
-        Also made when the solve is stopped or interrupted in here.
+        A checkpoint is also written if the solve is stopped or interrupted within the context.
         """
         outer, self._snapshot = self._snapshot, snapshot
         try:
@@ -312,7 +312,7 @@ class Monitor:
             self._snapshot = outer
 
     def save_now(self) -> None:
-        """Write a checkpoint, when there is anything to write and somewhere to write it."""
+        """Write a checkpoint, if there is a snapshot and a file for it."""
         if self.save is None or self._snapshot is None:
             return
         snapshot = self._snapshot()
@@ -323,17 +323,20 @@ class Monitor:
             self._saving_took = self._saved - clock
 
     def save_phase(self) -> None:
-        """``save_now`` at the beginning of a phase: not when phases are so short, and what
-        is kept so large, that the solve would come to spend its time on writing."""
+        """Call ``save_now`` at the beginning of a phase.
+
+        Skip it if phases are so short, and snapshots so large, that the solve would spend its time
+        writing.
+        """
         since = time.perf_counter() - self._saved
         if self._saving_took < _LONG_SAVING or since > _SAVING_SHARE * self._saving_took:
             self.save_now()
 
     def grace(self) -> float:
-        """Seconds that putting a stopped solve's answer together may take.
+        """Return the seconds that computing a stopped solve's answer may take.
 
-        Half a second, so that a cancelled solve is back within one; when it was the clock
-        or the callback that stopped it, up to a tenth of the time spent, where longer.
+        Half a second, so that a cancelled solve returns within one second. If the time limit or the
+        callback stopped it, up to a tenth of the time spent, if that is longer.
         """
         if self.cancelled:
             return _LEAST_GRACE
@@ -341,7 +344,7 @@ class Monitor:
 
 
 def _number(value: Any) -> Any:
-    """A Python number, so that a result reads back from a file as it was."""
+    """Return a Python number, so that a result is the same after saving and loading."""
     return value.item() if hasattr(value, "item") else value
 
 
@@ -349,7 +352,7 @@ class PartMonitor(Monitor):
     """The monitor of a sub-problem: the whole's limits, progress of its own, no checkpoints.
 
     n_rows: of the sub-problem, which is the ``level``-th below the whole. The whole's progress
-    tells how far its work has come.
+    reports its state.
     """
 
     def __init__(self, whole: Monitor, n_rows: int, level: int) -> None:
@@ -358,12 +361,11 @@ class PartMonitor(Monitor):
         self.progress.level, self.progress.n_rows = level, n_rows
 
     def tick(self, report: bool = False) -> None:
-        """As the whole's, which has not come to a new phase, however."""
+        """Call the whole's ``tick``, without reporting a new phase."""
         self._tell()
         self._top.tick()
 
     def look(self) -> None:
-        """As the whole's."""
         self._tell()
         self._top.look()
 
@@ -373,11 +375,11 @@ class PartMonitor(Monitor):
         top.level_rows, top.level_assigned = own.n_rows, own.assigned
 
     def counter(self) -> Callable[[int, int], None]:
-        """As the whole's: what parts cost is part of what the solve costs."""
+        """Return the whole's counter: work on parts is part of the solve's work."""
         return self._top.counter()
 
     def close(self) -> None:
-        """The whole goes on with what the sub-problem has found."""
+        """Reset the whole's progress: the sub-problem is done."""
         top = self._top.progress
         top.stage, top.level, top.level_rows, top.level_assigned = "start", 0, 0, 0
 

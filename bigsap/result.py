@@ -1,4 +1,4 @@
-"""What ``solve`` returns: assignment, duals, bound, and how to check and keep them."""
+"""The result of ``solve``: assignment, duals, bound; checking and saving it."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ import numpy.typing as npt
 from bigsap.errors import StoreError, quiet
 from bigsap.sources.base import Array
 
-if TYPE_CHECKING:  # its kernels need numba, which results do not
+if TYPE_CHECKING:  # its kernels need numba, results do not
     from bigsap.proof.certificate import Certificate
 
 FORMAT = "bigsap-result"
 VERSION = 1
 
-# Arrays of a result that may be absent.
+# Arrays that a result may lack.
 _OPTIONAL = ("unassigned_cost", "u_low", "v_low")
 
-# Of two threads that look at a result first, one puts it together.
+# If two threads read a result first, one computes its fields.
 _COMPLETING = threading.RLock()
 
 
 class Status(StrEnum):
-    """How a solve ended. ``optimal`` and ``gap_reached`` count as success.
+    """The status of a solve. ``optimal`` and ``gap_reached`` count as success.
 
     optimal: the exact gap is at most 2**-50 of the sum of the assigned costs' sizes. imprecise: the
     gap is proved, but it is larger than that.
@@ -61,7 +61,7 @@ MESSAGES = {
 
 
 def _difference(fun: float, bound: float) -> float:
-    """By how much an exact cost, shown as ``fun``, differs from the bound at most."""
+    """Return the largest possible difference between the bound and an exact cost that rounds to ``fun``."""
     difference = abs(fun - bound)
     if isinstance(difference, int) or not math.isfinite(difference):
         return difference
@@ -74,28 +74,28 @@ class Result:
     """An assignment with its proof. Fields can also be read as ``res["fun"]``.
 
     row_ind, col_ind: (k,) intp, the assigned pairs, sorted by row, as scipy gives
-        them; ``k = min(n, m)``, or 0 when no assignment is known.
+        them; ``k = min(n, m)``, or 0 if no assignment is known.
     fun: total cost of the pairs, in the user's sense; an ``int`` for integer costs;
-        None when no assignment is known.
+        None if no assignment is known.
     u, v: (n,) and (m,) float64 duals, cost units: ``u[i] + v[j] <= cost[i, j]`` for every pair
         (``>=`` when maximising), equality on the assigned pairs of an optimal result,
         ``sum(u) + sum(v) == bound`` up to rounding; on the longer side unassigned
         rows or columns have 0 and none exceeds 0 (none is below 0 when maximising).
-        NaN where unknown. Of a solve without its certificate (``certify=False``) they are the
-        search's, and feasible as far as that is right: ``verify`` tells.
+        NaN where unknown. Without a certificate (``certify=False``) they are the duals of the
+        search, and their feasibility is not proved; ``verify`` checks it.
     u_low, v_low: low parts of duals that are pairs of doubles, ``u + u_low``, ``v + v_low``; None
-        where all are 0. With them the inequality holds for the exact sums.
-    bound: no assignment is cheaper (dearer when maximising), exactly: what rounding it to a
-        double took from it made it weaker. None when unknown.
+        if all are 0. With them the inequality holds for the exact sums.
+    bound: exact lower bound of the cost of any assignment (upper bound when maximising);
+        rounding it to a double only weakened it. None if unknown.
     gap: the exact cost less the exact bound, rounded up: ``|fun - bound|`` up to the rounding of
-        these. None when one of them is unknown.
+        these. None if one of them is unknown.
     status, success, message: how the solve ended.
     nit: number of phases.
     stats: counts and times, see the design of ``solve``. Among them ``gaps``: a record of
         ``seconds``, ``gap``, ``lower_bound`` and ``upper_bound`` each time that the gap
-        between what was proved and the best assignment priced became smaller; ``refined``,
+        between the proved bound and the best known assignment became smaller; ``refined``,
         how often the prices were refined because their gap was too large; and
-        ``proof``, how it was made: ``by`` ("pairs" or "bounds"), ``pairs`` looked at,
+        ``proof``, how it was made: ``by`` ("pairs" or "bounds"), ``pairs`` read,
         ``bounds`` computed.
     col4row: (n,) intp, the column of each row; row4col: (m,) intp, the row of each
         column; -1 = unassigned.
@@ -103,10 +103,10 @@ class Result:
         status is ``infeasible``.
     maximize, shape: the problem's sense and ``(n, m)``.
     unassigned_cost: (n,) int64 or float64, the price of leaving a row unassigned; None
-        when rows could not be left. With it, ``fun`` and ``bound`` include the prices of
-        the rows left out, fewer than ``min(n, m)`` pairs may be assigned, and
+        if all rows had to be assigned. With it, ``fun`` and ``bound`` include the prices of
+        unassigned rows, fewer than ``min(n, m)`` pairs may be assigned, and
         ``u[i] <= unassigned_cost[i]``, ``v[j] <= 0`` (``>=`` when maximising), equality
-        for rows left out and 0 for columns left over.
+        for unassigned rows and 0 for unassigned columns.
     """
 
     row_ind: Array
@@ -151,13 +151,13 @@ class Result:
         bound: float | None = None,
         gap: float | None = None,
     ) -> Result:
-        """Build a result from what a method knows.
+        """Build a result from a method's output.
 
-        col4row: (n,), or None when no assignment is known.
+        col4row: (n,), or None if no assignment is known.
         v, u, v_low, u_low: duals in the minimising sense (of minus the cost when maximising).
-        certificate: when given, fun, bound, gap, u and v are taken from it; else
-            from the arguments, NaN and None standing for what is unknown.
-        fun, bound: in the user's sense. gap: their difference, where that was not rounded.
+        certificate: if given, fun, bound, gap, u and v are taken from it; else
+            from the arguments, where NaN and None mean unknown.
+        fun, bound: in the user's sense. gap: their difference, before any rounding.
         """
         n, m = shape
         sign = -1 if maximize else 1
@@ -207,17 +207,17 @@ class Result:
     def later(
         cls, fields: Callable[[Any], dict[str, Any]], told: Any, *, maximize: bool, shape: tuple[int, int]
     ) -> Result:
-        """A result whose fields are put together when one of them is looked at first.
+        """Return a result whose fields are computed on first access.
 
-        fields: called once, with ``told``; gives all fields. For small problems, which are
-        solved in less time than that takes.
+        fields: called once, with ``told``; returns all fields. For small problems, which take less
+        time to solve than to compute the fields.
         """
         result = object.__new__(cls)
         result.__dict__.update(maximize=maximize, shape=shape, _later=(fields, told))
         return result
 
     def _complete(self) -> None:
-        """Put the fields together, if that is still to be done."""
+        """Compute the fields unless that is done."""
         with _COMPLETING:
             later = self.__dict__.get("_later")
             if later is not None:
@@ -226,14 +226,14 @@ class Result:
                 del self.__dict__["_later"]
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickles and copies: all fields."""
+        """Return all fields, for pickles and copies."""
         self._complete()
         return self.__dict__
 
-    if not TYPE_CHECKING:  # checkers shall know the fields and nothing else
+    if not TYPE_CHECKING:  # hidden from type checkers, so that unknown fields remain errors
 
         def __getattr__(self, name):
-            """Only what is not there is asked for here: a field that is still to come."""
+            """Compute the fields: this is called only for attributes that are not set yet."""
             if name in self.__dataclass_fields__:
                 self._complete()
                 if name in self.__dict__:
@@ -257,11 +257,11 @@ class Result:
         return name in self.keys()
 
     def __bool__(self) -> bool:
-        """Whether the solve succeeded."""
+        """Return whether the solve succeeded."""
         return self.success
 
     def keys(self) -> list[str]:
-        """The field names, so that ``dict(res)`` works."""
+        """Return the field names, so that ``dict(res)`` works."""
         return [f.name for f in fields(self)]
 
     def __repr__(self) -> str:
@@ -274,11 +274,11 @@ class Result:
 
     @property
     def certificate(self) -> str | None:
-        """How the result was proved: "bounds", "pairs" (every pair was looked at), or None."""
+        """How the result was proved: "bounds", "pairs" (every pair was read), or None."""
         return self.stats.get("proof")
 
     def pairs(self) -> Array:
-        """The assigned pairs as a (k, 2) intp array of (row, column), sorted by row."""
+        """Return the assigned pairs as a (k, 2) intp array of (row, column), sorted by row."""
         return np.column_stack((self.row_ind, self.col_ind))
 
     @quiet
@@ -296,17 +296,17 @@ class Result:
         """Check every claim of this result against the costs, from scratch.
 
         cost, shape, args, dtype, unassigned_cost: the problem, as given to ``solve``.
-            Without ``unassigned_cost`` the prices that the result records are believed.
-        pairs: look at every pair, also where bounds of the costs would do (``bigsap.certify``).
-        Returns the fresh certificate, or raises CertificateError saying which claim
-        fails: the matching, its cost, the duals' feasibility, bound, gap and status,
-        or the violating set of an infeasible problem; or saying that a result without duals
-        does not show that it is optimal. With ``v`` alone the pass finds ``u``.
+            Without ``unassigned_cost`` the prices recorded in the result are used.
+        pairs: read every pair, also where bounds of the costs suffice (``bigsap.certify``).
 
-        What the costs prove is computed exactly. Costs from another code path may differ in
-        their last bits, so claims about real costs may differ from it by ``2**-50`` of the
-        assigned costs' sizes; those about integers must agree.
-        Time O(n m), one pass; less where bounds of the costs exclude pairs.
+        Returns the new certificate, or raises CertificateError that names the failing claim: the
+        matching, its cost, the duals' feasibility, bound, gap and status, or the violating set of
+        an infeasible problem. It is also raised for a result without duals, which does not prove
+        its optimality. With ``v`` alone the pass computes ``u``.
+
+        The check is exact. Costs computed by other code may differ in their last bits, so claims
+        about real costs may differ from it by ``2**-50`` of the assigned costs' sizes; claims about
+        integers must agree. Time O(n m), one pass; less if bounds of the costs exclude pairs.
         """
         from bigsap.sources import as_source
         from bigsap.sources.base import intact_throughout
@@ -325,7 +325,7 @@ class Result:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an ``.npz`` file (exactly ``path``), atomically and without pickles.
 
-        It appears complete or not at all: written beside the target, then renamed.
+        It is written beside the target, then renamed, so it appears complete or not at all.
         """
         target = Path(path)
         meta = {
@@ -367,10 +367,10 @@ class Result:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
-        """Read what ``save`` wrote.
+        """Read a file of ``save``.
 
-        Raises FileNotFoundError, or StoreError naming the file when it is damaged or
-        something else. Never unpickles.
+        Raises FileNotFoundError, or StoreError with the file's name if it is damaged or not a
+        result. Never unpickles.
         """
         try:
             with open(path, "rb") as file:
@@ -432,13 +432,12 @@ class Result:
         )
 
     def plot(self) -> Any:
-        """Draw how the solve went, as a ``matplotlib.figure.Figure``; no display is needed.
+        """Draw the course of the solve, as a ``matplotlib.figure.Figure``; no display is needed.
 
-        Over the phases: epsilon (cost units), rows scanned per augmentation (a
-        problem whose rows do not compete needs 1) and prices moved; over time: the gap
-        (cost units) where ``stats`` records it. Compare A1015, figures 1 and 3.
-        ``res.plot().savefig("solve.png")`` keeps it. Raises ImportError when
-        matplotlib is missing.
+        Over the phases: epsilon (cost units), rows scanned per augmentation (1 in a problem whose
+        rows do not compete) and prices moved; over time: the gap (cost units) if ``stats`` records
+        it. Compare A1015, figures 1 and 3. ``res.plot().savefig("solve.png")`` saves it. Raises
+        ImportError if matplotlib is missing.
         """
         from bigsap.display.figure import draw
 
@@ -446,7 +445,7 @@ class Result:
 
 
 def views_of(col4row: Array, m: int) -> tuple[Array, Array, Array]:
-    """``row_ind``, ``col_ind`` and ``row4col`` (m,) of the columns of the rows."""
+    """Return ``row_ind``, ``col_ind`` and ``row4col`` (m,) of the rows' columns."""
     (row_ind,) = np.nonzero(col4row >= 0)
     col_ind = col4row[row_ind]
     row4col = np.full(m, -1, dtype=np.intp)
@@ -455,12 +454,12 @@ def views_of(col4row: Array, m: int) -> tuple[Array, Array, Array]:
 
 
 def _number(value: Any) -> Any:
-    """A Python number; numpy scalars are no JSON."""
+    """Return a Python number; numpy scalars are not valid in JSON."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _plain(value: Any) -> Any:
-    """What json cannot write by itself, among the things that stats may hold."""
+    """Return a JSON value for a value of stats that json cannot write."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):

@@ -1,7 +1,7 @@
-"""The row cache: which rows are resident, where they lie, and which one goes next.
+"""The row cache: the resident rows, their slots, and the choice of the row to evict.
 
-A resident row is ``slots[slot_of_row[row], :]``; a row that is not there has slot
-``ABSENT``. Two replacement policies (A1015, section 4):
+A resident row is ``slots[slot_of_row[row], :]``; an absent row has slot ``ABSENT``. Two replacement
+policies (A1015, section 4):
 
 * SLRU, segmented least recently used (Karedla, Love and Wherry 1994): a new row
   enters *probation*; its first hit promotes it to *protected* (at most half of the
@@ -9,13 +9,12 @@ A resident row is ``slots[slot_of_row[row], :]``; a row that is not there has sl
 * LFU, least frequently used; counts are kept per row and survive eviction, ties go
   to the least recently used. O(log slots) a touch.
 
-The policies are compiled (the only numba code outside the engine and the compiled
-sources): kernels that compute absent rows themselves must evict without returning
-to Python, and the Python side must move the very same lists.
+The policies are compiled (the only numba code outside the engine and the compiled sources): kernels
+that compute absent rows themselves must evict without returning to Python, and the Python side must
+update the same lists.
 
-Sweeps over all rows would flush a cache smaller than the matrix, so a *sweeping*
-claim on a full cache puts its row where the next victim is looked for: the sweep
-then reuses one single slot.
+Sweeps over all rows would flush a cache smaller than the matrix. So a *sweeping* claim on a full
+cache makes its row the next victim: the sweep then reuses one single slot.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from bigsap.sources.base import Array
 ABSENT = -1
 POLICIES = ("auto", "slru", "lfu")
 
-# Policy codes in head[POLICY]; RESIDENT means that every row has its slot for good.
+# Policy codes in head[POLICY]; RESIDENT means that every row has its slot permanently.
 RESIDENT, SLRU, LFU = 0, 1, 2
 
 # Places in the int64 array ``head``.
@@ -121,7 +120,7 @@ def _link_oldest(t: RowTable, slot: int, s: int) -> None:
 
 @kernel
 def _colder(t: RowTable, a: int, b: int) -> bool:
-    """Whether slot a is to be evicted before slot b (LFU)."""
+    """Return whether slot a is to be evicted before slot b (LFU)."""
     ca, cb = t.uses[t.row_of_slot[a]], t.uses[t.row_of_slot[b]]
     return ca < cb or (ca == cb and t.tick[a] < t.tick[b])
 
@@ -156,7 +155,7 @@ def _settle(t: RowTable, place: int) -> None:
 
 @kernel
 def touch(t: RowTable, slot: int) -> None:
-    """Note a use of a resident row. O(1) with SLRU, O(log n_slots) with LFU."""
+    """Record a use of a resident row. O(1) with SLRU, O(log n_slots) with LFU."""
     t.head[HITS] += 1
     policy = t.head[POLICY]
     if policy == SLRU:
@@ -185,7 +184,7 @@ def touch(t: RowTable, slot: int) -> None:
 
 @kernel
 def next_slot(t: RowTable) -> int:
-    """The slot that ``claim`` would give a row now; -1 when every row has its own."""
+    """Return the slot that ``claim`` would give a row now; -1 if every row has its own."""
     used = t.head[N_USED]
     if used < t.head[N_SLOTS]:
         return used
@@ -197,9 +196,9 @@ def next_slot(t: RowTable) -> int:
 
 @kernel
 def claim(t: RowTable, row: int, sweeping: bool) -> int:
-    """Give an absent row a slot, evicting another row if need be; the caller fills it.
+    """Give an absent row a slot, evicting another row if needed; the caller fills the slot.
 
-    With ``sweeping`` on a full cache the row becomes the next victim itself.
+    With ``sweeping`` on a full cache the row itself becomes the next victim.
     """
     t.head[MISSES] += 1
     policy = t.head[POLICY]
@@ -221,8 +220,8 @@ def claim(t: RowTable, row: int, sweeping: bool) -> int:
     elif policy == LFU:
         t.head[CLOCK] += 1
         if full and sweeping:
-            # Colder than every other row at the same count: evicted next unless
-            # some row was used less often still.
+            # Colder than every other row at the same count: evicted next unless some row was used
+            # less often.
             t.tick[slot] = -t.head[CLOCK]
             place = 0
         else:
@@ -238,7 +237,7 @@ def claim(t: RowTable, row: int, sweeping: bool) -> int:
 
 
 def parse_bytes(value: int | str, what: str = "a byte size") -> int:
-    """``"4GiB"``, ``"500 MB"``, ``"1e6"`` or an integer as a number of bytes.
+    """Return ``"4GiB"``, ``"500 MB"``, ``"1e6"`` or an integer as a number of bytes.
 
     Raises OptionError for anything else, or for a negative size.
     """
@@ -260,13 +259,12 @@ def parse_bytes(value: int | str, what: str = "a byte size") -> int:
 
 @dataclass(frozen=True, slots=True)
 class RowCache:
-    """How much memory rows may take and which of them to keep.
+    """The memory that rows may take, and the policy of which rows to keep.
 
-    bytes: an integer or a string such as ``"4GiB"``; None: a share of free memory.
-    policy: ``"slru"``, ``"lfu"`` or ``"auto"``, which takes LFU when at least a
-    quarter of the rows fit and SLRU below (A1015, section 4).
-    Raises OptionError for other values; ``solve`` raises it when the budget is
-    smaller than one row.
+    bytes: an integer or a string such as ``"4GiB"``; None: a share of free memory. policy:
+    ``"slru"``, ``"lfu"`` or ``"auto"``, which takes LFU if at least a quarter of the rows fit and
+    SLRU below (A1015, section 4). Raises OptionError for other values; ``solve`` raises it if the
+    budget is smaller than one row.
     """
 
     bytes: int | str | None = None
@@ -279,15 +277,15 @@ class RowCache:
             raise OptionError(f"cache policy must be one of {POLICIES}, got {self.policy!r}")
 
     def budget(self, default: int) -> int:
-        """The budget in bytes, ``default`` when none was given."""
+        """Return the budget in bytes, ``default`` if none was given."""
         return default if self.bytes is None else parse_bytes(self.bytes)
 
 
 def _alias(matrix: Array) -> Array:
-    """The same memory as a plain writable array.
+    """Return the same memory as a plain writable array.
 
-    numba compiles every kernel anew for read-only arrays, which mapped files are; no
-    kernel writes to rows in place.
+    numba compiles every kernel again for read-only arrays, which mapped files are; kernels never
+    write to rows in place.
     """
     if matrix.flags.writeable or matrix.size == 0:
         return matrix.view(np.ndarray)
@@ -296,10 +294,10 @@ def _alias(matrix: Array) -> Array:
 
 
 class Rows:
-    """The resident rows of one solve: a RowTable and what was decided about it.
+    """The resident rows of one solve: a RowTable and its policy.
 
-    Memory: n_slots rows of costs, 4 bytes a row of the matrix, 12 to 20 a slot, and
-    8 more a row with LFU.
+    Memory: n_slots rows of costs, 4 bytes a row of the matrix, 12 to 20 a slot, and 8 more a row
+    with LFU.
     """
 
     def __init__(self, table: RowTable, policy: str) -> None:
@@ -309,7 +307,7 @@ class Rows:
 
     @classmethod
     def in_place(cls, matrix: Array) -> Rows:
-        """Every row resident where it already lies: no copy, no policy."""
+        """Return a cache in which every row is resident where it lies: no copy, no policy."""
         n = matrix.shape[0]
         head = np.zeros(HEAD_WORDS, np.int64)
         head[N_SLOTS] = head[N_USED] = n
@@ -340,10 +338,10 @@ class Rows:
         *,
         elsewhere: bool = False,
     ) -> Rows:
-        """An empty cache of at most ``budget`` bytes of costs.
+        """Return an empty cache of at most ``budget`` bytes of costs.
 
-        elsewhere: the slots are not in this machine's memory; the caller has them.
-        Raises OptionError when the budget is less than one row.
+        elsewhere: the slots are not in this machine's memory; the caller has them. Raises
+        OptionError if the budget is less than one row.
         """
         n, m = shape
         row_bytes = max(m, 1) * dtype.itemsize
@@ -380,7 +378,7 @@ class Rows:
         return rows
 
     def empty(self) -> None:
-        """Take every row out, and forget its uses; hits and misses stay counted."""
+        """Evict every row and reset its uses; hits and misses stay counted."""
         t, head = self.table, self.table.head
         t.slot_of_row[:], t.uses[:] = ABSENT, 0
         head[N_USED] = head[CLOCK] = head[PROTECTED_SIZE] = 0
@@ -392,15 +390,15 @@ class Rows:
 
     @property
     def hits(self) -> int:
-        """Uses of a row that was resident."""
+        """Number of uses of resident rows."""
         return int(self.table.head[HITS])
 
     @property
     def misses(self) -> int:
-        """Rows fetched or computed into the cache."""
+        """Number of rows fetched or computed into the cache."""
         return int(self.table.head[MISSES])
 
     @property
     def bytes(self) -> int:
-        """Bytes of costs that the cache itself holds (0 when in place)."""
+        """Bytes of costs that the cache itself holds (0 if in place)."""
         return 0 if self.policy == "in place" else int(self.table.slots.nbytes)

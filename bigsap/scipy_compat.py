@@ -1,4 +1,4 @@
-"""``linear_sum_assignment``: scipy's function of that name, answer for answer."""
+"""``linear_sum_assignment``: a drop-in replacement of scipy's function."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
     """Solve the linear sum assignment problem, in place of scipy's function.
 
     cost_matrix: (n, m) array_like of real numbers; ``inf`` (``-inf`` when maximising)
-        forbids a pair. Accepted and refused are the same inputs as by
-        ``scipy.optimize.linear_sum_assignment``, with the same texts.
-    maximize: whether the sum is to be largest.
+        forbids a pair. The same inputs are accepted and refused as by
+        ``scipy.optimize.linear_sum_assignment``, with the same messages.
+    maximize: whether the sum is maximised.
 
-    Returns ``(row_ind, col_ind)``, two intp arrays of length min(n, m), ``row_ind``
-    sorted: ``cost_matrix[row_ind, col_ind].sum()`` is optimal. Among equally good
-    assignments it may choose another one than scipy; the identity, where optimal, is
-    always the choice.
+    Returns ``(row_ind, col_ind)``, two intp arrays of length min(n, m), ``row_ind`` sorted:
+    ``cost_matrix[row_ind, col_ind].sum()`` is optimal. Among equally good assignments the choice
+    may differ from scipy's; the identity is always chosen if it is optimal.
 
-    Raises ValueError for anything but two dimensions, for NaN, the wrong infinity and
-    missing values, of which scipy takes what lies under a mask or marks them in a file
-    (InvalidCostError, whose ``row`` and ``column`` say where; scale and offset of such files
-    are applied) and when no assignment avoids the forbidden pairs
-    (InfeasibleError, whose ``violator`` says why); TypeError for costs that cannot safely
-    become float64.
+    Raises:
+        ValueError: not two dimensions.
+        InvalidCostError (a ValueError; ``row`` and ``column`` name the pair): NaN, the wrong
+            infinity, or a missing value. scipy reads the data under a mask, and the markers of
+            missing values in a file, as costs. Scale and offset of such files are applied.
+        InfeasibleError (a ValueError; ``violator`` is the reason): no assignment avoids the
+            forbidden pairs.
+        TypeError: costs that cannot safely become float64.
 
-    Integer costs are solved exactly, in integers, unless their sums could leave
-    int64; then, as scipy always does, as float64. Memory: the matrix is used in
-    place, the rest is O(n + m). For anything beyond arrays see ``bigsap.solve``.
+    Integer costs are solved exactly, in integers, unless their sums could leave int64; then, as
+    scipy always does, as float64. Memory: the matrix is used in place, the rest is O(n + m). For
+    costs other than arrays see ``bigsap.solve``.
     """
     maximize = bool(maximize)
     costs = cost_matrix
@@ -67,16 +68,16 @@ def _by_solve(costs: Array, maximize: bool) -> tuple[Array, Array]:
 
 
 def _with_room_for_sums(costs: Array) -> Array:
-    """Integers as float64; floats times a power of two: only denormals lose digits."""
+    """Return integers as float64, floats times a power of two: only denormals lose digits."""
     exponent = 0 if costs.dtype.kind in "biu" else -64
     return np.ldexp(costs.astype(np.float64), exponent)
 
 
 def _as_scipy_reads(cost_matrix: Any) -> Array:
-    """The array that scipy would read, but integers stay integers.
+    """Return the array that scipy would read, but keep integers as integers.
 
-    scipy converts what is an array already only where that is safe (TypeError
-    otherwise); lists and scalars as ``float()`` would.
+    scipy converts an array only if that is safe (TypeError otherwise); lists and scalars as
+    ``float()`` would.
     """
     if _is_array(cost_matrix):
         return _as_array(cost_matrix)
@@ -89,12 +90,12 @@ def _as_scipy_reads(cost_matrix: Any) -> Array:
         if costs.dtype.kind in "biu":
             return costs
     except ValueError:
-        pass  # ragged: the conversion words the error
+        pass  # ragged: the conversion below raises the error
     return np.asarray(cost_matrix, dtype=np.float64)
 
 
 def _as_array(given: Any) -> Array:
-    """What is an array already, or makes one of itself, as numbers."""
+    """Return an array, or an object that converts itself to one, as numbers."""
     if labelled(given):
         given, missing = parted(given, "cost_matrix")
         _refuse_masked(missing)
@@ -107,17 +108,17 @@ def _as_array(given: Any) -> Array:
     costs = np.asarray(given)
     if not np.can_cast(costs.dtype, np.float64, "safe"):
         if isinstance(given, np.ndarray) or not hasattr(type(given), "__array__"):
-            costs.astype(np.float64, casting="safe")  # words the error
-        # Asked for float64, frames and others convert by themselves.
+            costs.astype(np.float64, casting="safe")  # raises the error
+        # Frames and others convert themselves if float64 is requested.
         asked = np.asarray(given.__array__(np.dtype(np.float64)))
         asked = asked.astype(np.float64, casting="safe")
         costs = _whole_numbers(costs, asked)
-    # bfloat16, float8, int4 and the like
+    # bfloat16, float8, int4 and others
     return costs if costs.dtype.kind in "biuf" and costs.dtype.num < 256 else costs.astype(float)
 
 
 def _whole_numbers(objects: Array, floats: Array) -> Array:
-    """Objects that are all integers as int64, which are solved exactly; others as the floats."""
+    """Return objects that are all integers as int64, to be solved exactly; others as floats."""
     if objects.dtype != np.object_ or objects.shape != floats.shape:
         return floats
     kinds = set(map(type, objects.reshape(-1)))
@@ -136,7 +137,7 @@ def _refuse_masked(mask: Array | None) -> None:
 
 
 def _is_array(value: Any) -> bool:
-    """Whether numpy takes the dtype from the object instead of its items."""
+    """Return whether numpy takes the dtype from the object instead of its items."""
     kind = type(value)
     if any(hasattr(kind, n) for n in ("__array__", "__array_interface__", "__array_struct__")):
         return True

@@ -74,116 +74,118 @@ def solve(
     cluster: Any = None,
     seed: int = 0,
 ) -> Result:
-    """The optimal assignment of rows to columns, with its proof.
+    """Return the optimal assignment of rows to columns, with its proof.
 
     cost: anything ``as_source`` accepts: array, memmap, zarr array, path, callable
         (with ``shape`` and ``args``), ready-made source. ``inf`` (``-inf`` under
         ``maximize``) forbids a pair. ``min(n, m)`` pairs are assigned.
     method: ``"ssp"`` (Algorithm 1015), ``"compressed"`` (compressed rows: each row
         evaluated a few times instead of dozens), ``"hungarian"`` (trees from all free rows at
-        once, for whole numbers of a small range; no more rows than columns, or costs that give
-        columns as cheaply), ``"auction"`` (bids, then "ssp" from their prices: a baseline; it
-        needs all costs in memory, a ``memory_limit`` below that is an OptionError), or
-        ``"auto"``, which chooses and says what and why in ``stats``. Arrays of up to 2**20 costs
-        in memory, not mapped, it solves at once, ``stats["method"] == "dense"``, by one thread:
-        searches without epsilon that fit a cache, in less than a tenth of a second, with a proof
-        in any case. Not with ``dtype`` (unless it is theirs), ``epsilon=False``, ``start``,
-        ``device``, ``checkpoint`` or ``progress``, nor where ``memory_limit`` does not hold two
-        copies; and never where it would need many searches, or prove nothing: those go the general
-        way. A ``callback`` is told of one phase and of the end; a ``warm_start`` of as many rows as
-        columns is where searches begin.
+        once, for whole numbers of a small range; no more rows than columns, or costs that can be
+        read by columns as cheaply), ``"auction"`` (bids, then "ssp" from their prices: a baseline;
+        it needs all costs in memory, a ``memory_limit`` below that is an OptionError), or
+        ``"auto"``, which chooses one; ``stats`` records the choice and the reason.
+
+        With "auto", arrays of up to 2**20 costs in memory, not mapped, are solved directly:
+        ``stats["method"] == "dense"``. One thread runs searches without epsilon whose data fit a
+        cache, in less than a tenth of a second, always with a proof. This does not apply with
+        ``dtype`` (unless it is the array's), ``epsilon=False``, ``start``, ``device``,
+        ``checkpoint`` or ``progress``, nor if ``memory_limit`` does not hold two copies. Arrays
+        that would need many searches, or whose proof would fail, are solved by the general
+        methods. ``callback`` is called for one phase and at the end; a ``warm_start`` of as many
+        rows as columns is where searches begin.
     variant: of ``"hungarian"``: ``"tree"``, alternating trees under a clock; ``"auto"``, the same
-        after a trial of tight pairs, and searches row by row where trees take too long (where
-        ``memory_limit`` keeps lists short, "tree" does too);
-        ``"classical"``, zeros as bits, an eighth of a byte a pair: for comparison. Of
-        ``"auction"``: ``"plain"``, one epsilon, or ``"scaled"``, falling ones (``"auto"``).
+        after a trial of tight pairs, with searches row by row if trees take too long ("tree" does
+        so too if ``memory_limit`` keeps lists short); ``"classical"``, zeros as bits, an eighth of
+        a byte a pair: for comparison. Of ``"auction"``: ``"plain"``, one epsilon, or ``"scaled"``,
+        falling ones (``"auto"``).
     epsilon: False for the plain method without epsilon phases.
     cache: budget for rows that are not in memory already, a ``RowCache`` or bytes.
-        Default: a quarter of ``memory_limit`` or of the free memory. Where all rows of a source
-        that is slow (Python, stores, providers) fit, each is read once. With ``device``, of rows
-        kept there when not all of them fit; default: what panels leave of ``memory_limit``.
+        Default: a quarter of ``memory_limit`` or of the free memory. If all rows of a slow source
+        (Python, stores, providers) fit, each is read once. With ``device``: budget for rows kept
+        on the device if not all of them fit; default: ``memory_limit`` less the panels.
     memory_limit: bytes the solve may take beyond the costs in memory.
-    threads: None: the cores available, fewer for few columns. Any number gives the
-        same answer. Of more than the cores, and than one for 64 columns, 8 or so are used;
-        ``stats["threads"]`` says how many.
-    device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``: a GPU for large problems where
-        there is one, but for ``unassigned_cost``. Needs CuPy, ``pip install "bigsap[gpu13]"``.
-        Costs in memory are copied to the device; where they do not fit (``memory_limit`` is then
-        of its memory) rows are copied when they are evaluated, as many as fit stay there, and the
-        method is "compressed"; points, low rank, expressions and ``cuda_kernel`` are computed
-        there. The same optimum, certified; of several optima it may find another.
+    threads: None: the cores available, fewer for few columns. The answer does not depend on the
+        number. Beyond the number of cores, or one thread for 64 columns, about 8 are used;
+        ``stats["threads"]`` records the number.
+    device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``: a GPU for large problems if
+        there is one, except with ``unassigned_cost``. Needs CuPy,
+        ``pip install "bigsap[gpu13]"``. Costs in memory are copied to the device. If they do not
+        fit (``memory_limit`` then limits device memory), rows are copied when they are evaluated,
+        as many as fit stay there, and the method is "compressed". Points, low rank, expressions
+        and ``cuda_kernel`` are computed on the device. The optimum is the same, certified; of
+        several optimal assignments another one may be found.
         ``"cuda:0,1"``, or ``["cuda:0", "cuda:1"]``: several devices, each with a slab of the
-        columns and that part of the costs; of the method "ssp", for matrices larger than
-        the memory of one (``memory_limit`` is of each). Of "hungarian" each has rows of a matrix.
+        columns and that part of the costs; with method "ssp", for matrices larger than
+        the memory of one device (``memory_limit`` is for each). With "hungarian" each device has
+        rows of a matrix.
     warm_start: where to start: a ``Result`` of a problem of the same shape and sense,
         column prices (m,), or a pair ``(v, col4row)``. Rows whose old pair is still tight keep
         it and only the others are searched for. Any start leads to an optimum.
     unassigned_cost: number, or (n,) one a row: a row may stay unassigned at this price, which
-        counts into ``fun`` and ``bound``; ``inf`` (``-inf`` under ``maximize``): it must not.
-        Solved exactly, as part of the problem. Where few pairs cost less than their row's
-        price nothing else is searched, with ``method="auto"`` or "compressed".
+        counts in ``fun`` and ``bound``; ``inf`` (``-inf`` under ``maximize``): the row must be
+        assigned. Solved exactly, as part of the problem. If few pairs cost less than their row's
+        price only those are searched, with ``method="auto"`` or "compressed".
     gap: stop once the assignment is proved to be this close to optimal, cost units;
-        judged after each phase by a pass over the costs, where that looks promising.
-    time_limit: seconds; then the best assignment known, with a valid bound where one can be
-        proved by then: see *stopped early*.
+        tested after each phase by a pass over the costs, if that is likely to succeed.
+    time_limit: seconds; then the best assignment known is returned, with a valid bound if one can
+        be proved in time: see *stopped early*.
     callback: called with a ``Progress`` at each phase, every ``callback_every`` seconds and,
-        when ``callback_rows`` is given, each time that so many more rows were scanned or
-        evaluated (at the next look at the clock, which rows that Python delivers have each,
-        compiled ones every tenth of a second); StopIteration ends the solve. progress: draw
-        a bar on the terminal. Without one, a line on a terminal's stderr says when kernels are
-        compiled, which happens once (``BIGSAP_QUIET=1`` silences it).
+        if ``callback_rows`` is given, each time that so many more rows were scanned or
+        evaluated. The clock is read after each row that Python delivers, and every tenth of a
+        second in compiled code. StopIteration ends the solve.
+    progress: draw a bar on the terminal. Without it, a line on a terminal's stderr reports that
+        kernels are compiled, which happens once (``BIGSAP_QUIET=1`` turns it off).
     cancel: an event; setting it, from any thread, ends the solve within a second, also while
         it waits for a provider or a store. ``asyncio.to_thread`` and Ctrl-C need it, see
-        examples/in_asyncio.py. Costs that a function computes are left between
-        two rows, or single values, not within a call of the function.
+        examples/in_asyncio.py. A cost function is interrupted between two rows, or single values,
+        not within a call.
     checkpoint: a file to continue from after a crash or a stop, see ``resume``. It is
         replaced, atomically, at each phase, every ``checkpoint_every`` seconds and when
-        the solve is stopped or interrupted. Each level that is solved is in it; not in it:
-        a level half solved, and of "ssp" up to five sweeps before the first phase. With
-        "compressed" it holds the lists too, some 1.6 KB a row, and phases shorter than
-        a few times the writing are not each written. It stays when the solve is done.
-    certify: False skips the certificate, and reads nothing for ``fun`` that the search still
-        holds; ``bound`` and ``gap`` are then None, and nobody has checked ``u`` and ``v``.
-        ``"pairs"``: it looks at every pair, also where bounds of the costs would do;
-        ``stats["proof"]`` tells.
+        the solve is stopped or interrupted. It holds each level that is solved, but not
+        a level half solved, nor up to five sweeps of "ssp" before the first phase. With
+        "compressed" it holds the lists too, some 1.6 KB a row, and not every phase is written if
+        phases are shorter than a few times the writing. The file is kept after the solve.
+    certify: False skips the certificate, and computes ``fun`` only from costs that the search
+        still holds; ``bound`` and ``gap`` are then None, and ``u`` and ``v`` are unchecked.
+        ``"pairs"``: read every pair, also where bounds of the costs suffice;
+        ``stats["proof"]`` records which.
     start: first prices: ``"levels"``, of exactly solved samples of a quarter of the rows and
         columns, a sixteenth, ...; ``"estimate"``, of the estimator of A1015 (section 3.4), with
         "ssp" the published method; ``"none"``, zero; ``"auto"`` decides by a sample.
-        ``stats["first_prices"]`` says which were taken. Without ``epsilon`` always zero.
+        ``stats["first_prices"]`` records the choice. Without ``epsilon`` always zero.
     cluster: workers that evaluate rows: a ``distributed.Client``, the address of a scheduler, or
         ``"local"``, processes on this machine, one a core, for functions that hold the
-        interpreter's lock. They build the costs once, from the function, path or address, keep
+        interpreter's lock. Workers build the costs once, from the function, path or address, keep
         rows, and send lists and duals; the search runs here. The result is the same, bit for bit.
-        Compiled costs and mapped files are handed to them where that is faster. Worth it where
-        a row takes milliseconds; a ``PerformanceWarning`` says when it was not. What
-        workers did is ``stats["cluster"]``. ``ClusterError`` when the scheduler is lost; a
+        Compiled costs and mapped files are sent to workers only if that is faster. It pays if
+        a row takes milliseconds; a ``PerformanceWarning`` reports that it did not.
+        ``stats["cluster"]`` has the workers' counters. ``ClusterError`` if the scheduler is lost; a
         checkpoint then continues. Needs ``pip install "bigsap[cluster]"``; the CPU only.
     seed: of the row order; ties may be broken differently for another seed.
 
-    Returns a ``Result``. An infeasible problem is a result with status ``infeasible``
-    and the violating rows. Raises ``InputError`` (a ValueError) for bad input, naming
-    the first offending row and column, and CertificateError when the costs do not
-    prove the answer, which happens when they change between calls; OSError when a
-    checkpoint cannot be written.
+    Returns a ``Result``. An infeasible problem is a result with status ``infeasible`` and the
+    violating rows. Raises ``InputError`` (a ValueError) for bad input, naming the first offending
+    row and column; CertificateError if the costs do not prove the answer, which happens if they
+    change between calls; OSError if a checkpoint cannot be written.
 
-    *Stopped early* (status ``time_limit`` or ``cancelled``), the result has the cheapest
-    assignment known: that of the last whole phase, of the phase at hand completed by free
-    columns, or the start's own. Cost and bound are settled within a grace of half a
-    second or, unless ``cancel`` is set, a tenth of the time limit, where that is longer;
-    without time for a pass over the costs the bound is the one the start proved. A pass that
-    finds a row without an allowed column leads to ``infeasible``.
-    The closing certificate counts as part of the solve: when it runs out of time the
-    status says so, although the assignment may well be optimal. A solve stopped while costs
-    are copied to a device is closed by the CPU, and no checkpoint is written. ``fun`` is None, and
-    nothing assigned, only when no allowed assignment could be found and priced in
-    time; ``bound`` is None only when the first sweep was not over and nothing is known of
-    the costs beforehand. Something is of points, low rank, unsigned integers, most
-    expressions, and what is made of these.
+    *Stopped early* (status ``time_limit`` or ``cancelled``), the result has the cheapest assignment
+    known: that of the last whole phase, of the current phase completed by free columns, or of the
+    start. Cost and bound are computed within a grace period of half a second or, unless ``cancel``
+    is set, a tenth of the time limit, if that is longer; without time for a pass over the costs the
+    bound is the one that the start proved. A pass that finds a row without an allowed column leads
+    to ``infeasible``. The final certificate counts as part of the solve: if it runs out of time,
+    the status is ``time_limit`` although the assignment may well be optimal. A solve stopped while
+    costs are copied to a device is finished by the CPU, without writing a checkpoint. ``fun`` is
+    None, and nothing assigned, only if no allowed assignment could be found and priced in time.
+    ``bound`` is None only if the first sweep had not ended and no range of the costs is known
+    beforehand. A range is known for points, low rank, unsigned integers, most expressions, and
+    combinations of these.
 
-    Time: O(scans * m / threads) plus the evaluation of absent rows; scans grow about
-    as n**1.2 to n**1.36 with epsilon (A1015, table 1). Memory: the row cache plus, with
-    ``ssp`` and ``start="estimate"``, eleven vectors of 8 bytes a row; about four more when it can
-    be stopped. Levels take the costs of a sixteenth of the pairs for a matrix, and their lists.
+    Time: O(scans * m / threads) plus the evaluation of absent rows; scans grow about as n**1.2 to
+    n**1.36 with epsilon (A1015, table 1). Memory: the row cache plus, with ``ssp`` and
+    ``start="estimate"``, eleven vectors of 8 bytes a row; about four more if the solve can be
+    stopped. Levels take the costs of a sixteenth of the pairs for a matrix, and their lists.
     """
     asked = dict(locals())
     return _solve(asked.pop("cost"), asked, None)
@@ -193,19 +195,18 @@ def solve(
 def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     """Continue the solve whose checkpoint is at ``path``.
 
-    cost: the same costs as before; a source that can tell (arrays, files, stores, point
-        sets) is compared with what the checkpoint remembers of it.
+    cost: the same costs as before; sources with a fingerprint (arrays, files, stores, point
+        sets) are compared with the fingerprint in the checkpoint.
     options: as for ``solve``. ``shape``, ``maximize``, ``method``, ``variant``, ``epsilon``,
         ``dtype``, ``start`` and ``seed`` are taken from the checkpoint unless given, and then must
         agree with it; ``unassigned_cost`` is part of the problem and must be given again;
-        threads, cache and limits are free to differ. Checkpoints go on to
-        ``path`` unless ``checkpoint`` names another. ``time_limit`` counts from now; a
-        ``warm_start`` matters only when the first phase had not begun.
+        threads, cache and limits may differ. Further checkpoints are written to
+        ``path`` unless ``checkpoint`` names another file. ``time_limit`` counts from now; a
+        ``warm_start`` matters only if the first phase had not begun.
 
-    The result is the one, bit for bit, that the solve would have had without the
-    interruption. Raises FileNotFoundError when there is no checkpoint, CheckpointError
-    (a ValueError) when it is damaged, foreign, of another version or of another
-    problem; the file is left as it is.
+    The result is the same, bit for bit, as without the interruption. Raises FileNotFoundError if
+    there is no checkpoint, CheckpointError (a ValueError) if it is damaged, foreign, of another
+    version or of another problem; the file is left unchanged.
     """
     saved = checkpoints.read(path)
     facts = saved.facts

@@ -1,4 +1,4 @@
-"""Compile every kernel once, so that later processes find them on disk."""
+"""Compilation of every kernel once, so that later processes load it from the disk."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _BLOCKS = 300
 def warmup(report: Callable[[str], None] | None = None, *, processes: int = 1) -> int:
     """Run a tiny problem through every combination of kernels that is compiled.
 
-    report: called with the name of each. processes: how many compile at once, about 0.5 GB
-    each; with more than one the calling script needs ``if __name__ == "__main__":``, as
-    everywhere in ``multiprocessing``. Returns how many combinations there were. Takes a minute
-    or two on a fresh machine and seconds when everything is on the disk already.
+    report: called with the name of each. processes: number of processes that compile at once, about
+    0.5 GB each; with more than one the calling script needs ``if __name__ == "__main__":``, as
+    everywhere in ``multiprocessing``. Returns the number of combinations. Takes a minute or two on
+    a new machine, and seconds if everything is on the disk already.
     """
     return warm(report, processes=processes)
 
@@ -42,9 +42,9 @@ def warm(
     begin: Callable[..., None] | None = None,
     given: tuple[Any, ...] = (),
 ) -> int:
-    """``warmup`` of the combinations whose name contains ``kinds``.
+    """Run the combinations of ``warmup`` whose name contains ``kinds``.
 
-    begin: called with ``given`` in each process that compiles, before it does.
+    begin: called with ``given`` in each process that compiles, before it compiles.
     """
     names = [name for name, _ in _combinations() if kinds in name]
     if processes <= 1:
@@ -57,10 +57,10 @@ def warm(
 
 
 def _groups(names: list[str]) -> list[list[str]]:
-    """Combinations that share most kernels together; what takes longest first.
+    """Group combinations that share most kernels; the slowest group first.
 
-    What all costs share is compiled once for each type of prices: the first groups are one of
-    each, lest two processes compile the same at once.
+    Kernels that all costs share are compiled once for each type of prices. The first groups are one
+    of each type, so that two processes do not compile the same kernels at once.
     """
     found: dict[str, list[str]] = {}
     for name in names:
@@ -103,17 +103,17 @@ def _run_apart(
 
 
 def _prove(source: CostSource) -> None:
-    """The kernels of bounds, whatever the size: no solve so small would use them."""
+    """Run the kernels of bounds directly: a solve this small would not use them."""
     boxes = by_bounds(source, None, Prices(np.zeros(source.shape[1])), False, at_any_size=True)
     assert boxes is not None
 
 
 def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
-    # Hard enough that every sweep and the search are entered: low rank plus noise.
+    # Hard enough that every sweep and the search are run: low rank plus noise.
     generator = np.random.default_rng(0)
     a = generator.integers(0, 9, (_SIZE, 2))
     small = a @ a.T % 251 + generator.integers(0, 3, (_SIZE, _SIZE))
-    # Large enough for a start by tight pairs, with a column that no row likes best.
+    # Large enough for a start by tight pairs, with a column that is no row's cheapest.
     ties = np.random.default_rng(1).integers(0, _PROBED // 10, (_PROBED, _PROBED))
     ties[:, 0] += 1
     yield "small arrays", partial(solve, small)
@@ -122,7 +122,7 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
         for method in METHODS:
             costs = small.astype(dtype)
             yield f"{dtype} costs, float64 prices, {method}", partial(solve, costs, method=method)
-        # The kernel of square problems is not that of the others.
+        # Square and other problems have different kernels.
         yield f"{dtype} costs, float64 prices, wide", partial(solve, costs[:-1], method="ssp")
         tied = ties.astype(dtype)
         yield f"{dtype} costs, float64 prices, tight pairs", partial(solve, tied)
@@ -130,7 +130,7 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"int64 costs, int64 prices, {method}", partial(solve, small << 40, method=method)
     yield "int64 costs, int64 prices, wide", partial(solve, (small << 40)[:-1], method="ssp")
     yield "int64 costs, int64 prices, tight pairs", partial(solve, ties << 34)
-    # Large enough for the probe, and of a kind that takes first prices of levels.
+    # Large enough for the probe, and of a kind that uses first prices of levels.
     wide = generator.integers(0, 15, (_PROBED, 2))
     yield "first prices of levels", partial(solve, (wide @ wide.T).astype(np.float64))
     start = np.zeros(_SIZE), np.arange(_SIZE)

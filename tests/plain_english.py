@@ -17,7 +17,7 @@ from pathlib import Path
 
 #: A docstring's first line is an imperative or a noun phrase that needs no other line.
 FIRST_LINE = {
-    r"(Of|As|That|Who|Whose|And|Or|With|Which|Passed on|Not)\b": "begins with a clause, not with a verb or noun",
+    r"(Of|As|That|Who|Whose|And|Or|With|Which|Passed on|Not)\b": "begins with neither verb nor noun",
     r"(What|How) ": "begins with a clause in place of a noun",
     r"(It|They|This|These) ": "begins with a pronoun",
 }
@@ -31,7 +31,7 @@ ANYWHERE = {
     r"\bnobody\b": "name who",
     r"\bsomebody\b": "name who",
     r"\bwhoever\b": "name who",
-    r"\bwhatever\b(?! (the|its|their|it|they|is|else|method|happens|order|comes|was|one|needs|fits|a |can|looks|could))": "name what",
+    r"\bwhatever\b(?! else)": "name what",
     r"\btold of\b": "say 'reported'",
     r"\bis hopeless\b": "say why",
     r"\bbears? (it|them) out\b": "say 'confirms'",

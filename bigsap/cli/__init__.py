@@ -1,4 +1,4 @@
-"""The command line: arguments in, files and exit codes out."""
+"""The command line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The command line: arguments -> solve -> files.
+"""The parser and the entry point of the command line.
 
-Results go to stdout; progress, notes and errors go to stderr. Every way out has its
-``ExitStatus`` code.
+Results go to stdout; progress, notes and errors go to stderr. The exit codes are in ``ExitStatus``.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The whole grammar of the command line."""
+    """Return the parser of the command line."""
     parser = Parser(
         prog="bigsap",
         description="Exact linear assignment when the cost matrix does not fit.",
@@ -102,7 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code (wrong usage and --help leave by SystemExit)."""
+    """Run one command and return its exit code (wrong usage and --help raise SystemExit)."""
     open_streams()
     words = sys.argv[1:] if argv is None else argv
     try:
@@ -120,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail(args, ExitStatus.INTERRUPTED, "interrupted", None)
     except BrokenPipeError:
-        forget_stdout()  # the reader left (bigsap ... | head)
+        forget_stdout()  # the reader has closed the pipe (bigsap ... | head)
         return int(ExitStatus.OK)
     except CertificateError as error:
         return _fail(args, ExitStatus.CERTIFICATE, f"certificate failed: {error}", error)
@@ -138,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _fail(args: argparse.Namespace, code: ExitStatus, text: str, error: Exception | None) -> int:
     if error is not None and os.environ.get("BIGSAP_DEBUG") == "1":
-        # Messages may have lines, which shall not look like ours.
+        # Escape the lines of the traceback: text in them must not look like our own messages.
         tell("\n".join(f"| {shown(line)}" for line in traceback.format_exc().split("\n")))
     message = " ".join(text.split())
     tell(f"bigsap: error: {shown(message)}")

@@ -1,4 +1,4 @@
-"""What all commands share: exit codes, JSON on stdout, notes on stderr, output files."""
+"""Shared parts of all commands: exit codes, JSON on stdout, notes on stderr, output files."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class ExitStatus(enum.IntEnum):
-    """What the process returns."""
+    """The exit codes of the process."""
 
     OK = 0
     BAD_INPUT = 1
-    USAGE = 2  # argparse's own
+    USAGE = 2  # argparse's code
     INFEASIBLE = 3
     STOPPED = 4
     CERTIFICATE = 5
@@ -69,7 +69,7 @@ COSTS_HELP = "matrix in a .npy file, a zarr store, or a .json cost spec"
 
 
 class AddCommand(Protocol):
-    """Makes the parser of a command: its name, what runs it, a line about it."""
+    """Makes the parser of a command from its name, its function and a help line."""
 
     def __call__(
         self, name: str, run: Callable[[argparse.Namespace], ExitStatus], summary: str
@@ -77,7 +77,7 @@ class AddCommand(Protocol):
 
 
 class UsageExit(SystemExit):
-    """Wrong usage of the command line, which has been told on stderr."""
+    """Raised for wrong usage of the command line, after the message on stderr."""
 
     def __init__(self, message: str) -> None:
         super().__init__(int(ExitStatus.USAGE))
@@ -85,43 +85,43 @@ class UsageExit(SystemExit):
 
 
 class Parser(argparse.ArgumentParser):
-    """One whose errors leave by ``UsageExit``; its subcommands' parsers are of this class too."""
+    """A parser whose errors raise ``UsageExit``; its subcommands' parsers are of this class too."""
 
     def error(self, message: str) -> NoReturn:
-        """Usage and message on stderr."""
+        """Print usage and message on stderr; raise ``UsageExit``."""
         tell(f"{self.format_usage().rstrip()}\n{self.prog}: error: {shown(message)}")
         raise UsageExit(message)
 
 
 def add_output_flags(parser: argparse.ArgumentParser) -> None:
-    """What every command that prints a record takes."""
+    """Add the options of every command that prints a record."""
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
 def print_json(record: dict[str, Any]) -> None:
-    """One JSON object on stdout, infinities as null."""
+    """Print one JSON object on stdout, infinities as null."""
     print(json.dumps(plain(record), allow_nan=False), flush=True)
 
 
 def tell(text: str) -> None:
-    """Lines on stderr. Whether anybody listens changes nothing: neither output nor exit code."""
+    """Print lines on stderr. If that fails, output and exit code stay the same."""
     with suppress(OSError, ValueError, AttributeError):
         print(text, file=sys.stderr, flush=True)
 
 
 def draw(text: str) -> None:
-    """The same without a line break: part of a line that is drawn again and again."""
+    """Print text without a line break: part of a line that is redrawn."""
     with suppress(OSError, ValueError, AttributeError):
         print(text, end="", file=sys.stderr, flush=True)
 
 
 def forget_stdout() -> None:
-    """Nothing more can be written to stdout, and Python shall not complain again at exit."""
+    """Replace a closed stdout, so that Python reports no error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def on_terminal() -> bool:
-    """Whether a person sees stderr as it is written."""
+    """Return whether stderr is an interactive terminal."""
     try:
         return sys.stderr.isatty()
     except (OSError, ValueError, AttributeError):
@@ -129,34 +129,33 @@ def on_terminal() -> bool:
 
 
 def note(args: argparse.Namespace, text: str) -> None:
-    """A remark for people, on stderr: one line, which may name what others have named."""
+    """Print a note on stderr: one line, escaped, since it may contain names from others."""
     if not getattr(args, "quiet", False):
         tell(shown(text))
 
 
 def open_streams() -> None:
-    """Put the null device in the place of standard streams that are closed.
+    """Open the null device in place of closed standard streams.
 
-    Otherwise the next file that is opened would get their descriptor, and what anybody writes to
-    stderr would go into it; and ``print(file=sys.stderr)`` would write to stdout.
+    Otherwise the next opened file would get their descriptor, and text for stderr would be written
+    to that file; and ``print(file=sys.stderr)`` would write to stdout.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest free descriptor: those below are open by now.
+            # The lowest free descriptor is this one: those below are open by now.
             os.open(os.devnull, os.O_RDWR)
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper):  # labels may have what its encoding has not
+    if isinstance(sys.stdout, io.TextIOWrapper):  # labels may have characters that its encoding lacks
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def check_output(name: str) -> Path:
-    """The file that ``-o`` names, with its suffix, when it can be written; before hours of work,
-    not after.
+    """Check, before the solve, that the file of ``-o`` can be written; return it with its suffix.
 
-    A folder is no file: whether something in it may be overwritten is for its owner to say.
+    A folder is refused: files in it must not be overwritten without the owner's decision.
     """
     file = Path(name)
     if file.is_dir() or name.endswith(("/", os.sep)):
@@ -174,5 +173,5 @@ def check_output(name: str) -> Path:
 
 
 def exit_of(result: Result) -> ExitStatus:
-    """The exit code of an outcome."""
+    """Return the exit code of an outcome."""
     return STATUS_EXIT[str(result.status)]

@@ -48,11 +48,10 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 def open_costs(path: str | os.PathLike[str]) -> CostSource:
-    """The source behind a command-line argument.
+    """Return the source named by a command-line argument.
 
-    A name ending in ``.json`` is a cost spec, anything else a ``.npy`` file or a zarr
-    store. Raises InputError when there is no such file, StoreError when it is damaged
-    or something else.
+    A name ending in ``.json`` is a cost spec, anything else a ``.npy`` file or a zarr store. Raises
+    InputError if there is no such file, StoreError if it is damaged or of another kind.
     """
     name = os.fspath(path)
     if "://" not in name:
@@ -65,15 +64,14 @@ def open_costs(path: str | os.PathLike[str]) -> CostSource:
 
 
 def read_spec(file: Path) -> CostSource:
-    """The source described by a JSON file. Raises InputError naming file and place."""
+    """Return the source described by a JSON file. Raises InputError naming file and place."""
     return from_spec(read_json(file), file.parent, str(file))
 
 
 def from_spec(spec: object, folder: Path, name: str = "cost spec") -> CostSource:
-    """The source described by a parsed spec; ``folder`` is where its paths start.
+    """Return the source described by a parsed spec; its paths are relative to ``folder``.
 
-    Raises InputError that begins with ``name`` and, where one field is to blame, its
-    JSON pointer.
+    Raises InputError that begins with ``name`` and, if one field is wrong, its JSON pointer.
     """
     if not isinstance(spec, Mapping):
         raise InputError(f"{name}: must be a JSON object, got {_kind_name(spec)}")
@@ -100,7 +98,7 @@ def from_spec(spec: object, folder: Path, name: str = "cost spec") -> CostSource
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a value stands: the folder its paths start from, and how errors call it."""
+    """The place of a value: the folder of its relative paths, and its name in errors."""
 
     folder: Path
     pointer: str
@@ -143,7 +141,7 @@ def _named_arrays(value: object, place: _Place) -> dict[str, Any]:
     for name, item in value.items():
         if name in RESERVED:
             raise ExpressionError(f"{place.pointer}: {name!r} cannot be the name of an array")
-        # As JSON pointers are written (RFC 6901).
+        # Escape as in JSON pointers (RFC 6901).
         escaped = name.replace("~", "~0").replace("/", "~1")
         inner = _Place(place.folder, f"{place.pointer}/{escaped}")
         plain = isinstance(item, (int, float)) and not isinstance(item, bool)

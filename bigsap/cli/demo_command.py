@@ -1,11 +1,11 @@
-"""The demo: two real photographs, matched pixel by pixel by a service, exchange their colours.
+"""The demo: exchange the colours of two photographs, matched pixel by pixel by a service.
 
-Every pixel is a point (x, y, r, g, b); the assignment with the least total squared
-distance gives each pixel of the one picture a pixel of the other. With 20,000 pixels
-the cost matrix would take 3.2 GB; here its rows are computed when they are needed.
+Every pixel is a point (x, y, r, g, b); the assignment with the least total squared distance gives
+each pixel of one picture a pixel of the other. With 20,000 pixels the cost matrix would take 3.2
+GB; here its rows are computed when they are needed.
 
-A BigSAP service is started on a free port of this machine's loopback, gets the points and
-the job, and is stopped in the end; its result is verified here, against costs made anew.
+A BigSAP service is started on a free port of this machine's loopback, gets the points and the job,
+and is stopped at the end. Its result is verified here, against costs computed again.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def run(
 ) -> Result:
     """Match china.jpg with flower.jpg, print the numbers, write picture and result.
 
-    pixels: at least so many in each picture. out: folder, made when missing. position:
-    how much place counts against colour. Memory: the cache and some vectors, in the
-    service's worker. Raises ImportError when the extra ``demo`` is missing, OptionError for
-    bad values, ServiceError when the service refuses them or fails.
+    pixels: least number of pixels in each picture. out: folder, created if missing. position:
+    weight of the place relative to the colour. Memory: the cache and some vectors, in the service's
+    worker. Raises ImportError if the extra ``demo`` is missing, OptionError for bad values,
+    ServiceError if the service refuses them or fails.
     """
     started = time.perf_counter()
     try:
@@ -115,10 +115,10 @@ def follow(job: Job) -> None:
 
 
 class PhaseLines:
-    """Progress for a log file: one line at the start of each phase, one every 10 s.
+    """Progress lines for a log file: one at the start of each phase, one every 10 s.
 
-    The last rows of a phase may take most of its time. So the number of assigned rows is told
-    where it has grown since the line before, and always what else has moved.
+    The last rows of a phase may take most of its time. So the number of assigned rows is printed
+    only if it has grown since the line before, the other counts always.
     """
 
     def __init__(self, interval: float = 10.0) -> None:
@@ -128,12 +128,12 @@ class PhaseLines:
         self._assigned = 0
 
     def __call__(self, state: BarState) -> None:
-        """Print a line when it is time to."""
+        """Print a line if one is due."""
         begins = state.phase != self._phase
         if not begins and state.seconds - self._printed < self._interval:
             return
         self._phase, self._printed = state.phase, state.seconds
-        # At its start a phase still shows the matching of the one before.
+        # At its start a phase still has the matching of the previous one.
         if begins:
             self._assigned = 0
         text = counts(state)

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from bigsap.result import Result
 
 URL = "http://127.0.0.1:8765"
-# Refusals that are about what was sent, not about who sent it, or when.
+# Status codes of refusals caused by the content of a request, not by its sender or time.
 _BAD_REQUEST = (400, 413, 415, 422)
 
 SPEC_HELP = "a .json job request or cost spec, or a matrix in a .npy file"
 
 
 def add_commands(command: AddCommand) -> None:
-    """Enter the service's commands into the command line."""
+    """Add the service's commands to the command line."""
     serve = command("serve", _serve, "run the service: REST jobs and the web page")
     serve.add_argument("--host", metavar="ADDR", help="default 127.0.0.1; others need keys")
     serve.add_argument("--port", type=int, metavar="N", help="default 8765; 0: any free port")
@@ -127,7 +127,7 @@ def _add_flags(parser: argparse.ArgumentParser, *, quiet: bool = False) -> None:
 
 
 def exit_of_error(error: ServiceError) -> ExitStatus:
-    """The exit code of what a service said."""
+    """Return the exit code of a service's error."""
     if isinstance(error, JobFailedError):
         return ExitStatus.JOB_FAILED
     return ExitStatus.BAD_INPUT if error.status in _BAD_REQUEST else ExitStatus.SERVICE
@@ -137,7 +137,7 @@ def _client(args: argparse.Namespace) -> Client:
     from bigsap.client.jobs import Client
 
     url = args.url or os.environ.get("BIGSAP_URL") or URL
-    # An empty variable is none, as one writes it in shells and compose files.
+    # An empty variable counts as unset, as is usual in shells and compose files.
     key = (os.environ.get("BIGSAP_KEY") or None) if args.key is None else args.key
     return Client(url, key)
 
@@ -161,7 +161,7 @@ def _serve(args: argparse.Namespace) -> ExitStatus:
 
 
 def _first_complaint(error: ValueError) -> str:
-    """Pydantic's list of complaints as one sentence; other errors as they are."""
+    """Return the first of pydantic's errors as one sentence; other errors unchanged."""
     complaints = getattr(error, "errors", None)
     if complaints is None:
         return str(error)
@@ -174,7 +174,7 @@ def _first_complaint(error: ValueError) -> str:
 
 def _submit(args: argparse.Namespace) -> ExitStatus:
     output = None if args.output is None else check_output(args.output)
-    if args.idempotency_key is not None:  # before anything is uploaded
+    if args.idempotency_key is not None:  # checked before anything is uploaded
         header_text("--idempotency-key", args.idempotency_key)
     request = job_request(args)
     uploaded = dict(file_and_id(text) for text in args.uploaded)

@@ -1,4 +1,4 @@
-"""Pictures for the demo: two photographs as point sets, and back."""
+"""Pictures of the demo: two photographs, and conversion to and from point sets."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _MISSING = 'the demo needs scikit-learn (its photographs) and pillow: pip instal
 
 
 def photograph(name: str) -> Image:
-    """A sample photograph of scikit-learn's wheel, in RGB; scikit-learn is not imported.
+    """Return a sample photograph of scikit-learn's wheel, in RGB; scikit-learn is not imported.
 
-    name: ``"china.jpg"`` or ``"flower.jpg"``, 640 x 427, Creative Commons BY 2.0 (see
-    README). Raises ImportError naming the extra when a package is missing.
+    name: ``"china.jpg"`` or ``"flower.jpg"``, 640 x 427, Creative Commons BY 2.0 (see README).
+    Raises ImportError naming the extra if a package is missing.
     """
     package = importlib.util.find_spec("sklearn")
     if package is None or not package.submodule_search_locations:
@@ -39,7 +39,7 @@ def photograph(name: str) -> Image:
 
 
 def grid(pixels: int, aspect: float) -> tuple[int, int]:
-    """(width, height) of the smallest grid near ``aspect`` with at least ``pixels``."""
+    """Return (width, height) of the smallest grid near ``aspect`` with at least ``pixels``."""
     if pixels < 1:
         raise OptionError(f"pixels must be at least 1, got {pixels}")
     width = max(1, round(math.sqrt(pixels * aspect)))
@@ -47,18 +47,18 @@ def grid(pixels: int, aspect: float) -> tuple[int, int]:
 
 
 def reduced(picture: Image, width: int, height: int) -> Array:
-    """The picture averaged over a grid: uint8 (height, width, 3)."""
+    """Return the picture averaged over a grid: uint8 (height, width, 3)."""
     from PIL import Image as pil
 
     return np.asarray(picture.resize((width, height), pil.Resampling.BOX))
 
 
 def features(image: Array, position: float) -> Array:
-    """One point (x, y, r, g, b) a pixel, row by row; every coordinate scaled to [0, 1].
+    """Return one point (x, y, r, g, b) a pixel, row by row, with coordinates scaled to [0, 1].
 
-    image: uint8 (height, width, 3). Returns float64 (height * width, 5). ``position``
-    >= 0 multiplies the squared distance in (x, y) and leaves that in (r, g, b) alone.
-    The image metric of Rubner et al. (2000), as in A1015, section 5.
+    image: uint8 (height, width, 3). Returns float64 (height * width, 5). ``position`` >= 0
+    multiplies the squared distance in (x, y), not that in (r, g, b). The image metric of Rubner et
+    al. (2000), as in A1015, section 5.
     """
     if not (math.isfinite(position) and position >= 0):
         raise OptionError(f"position must be a finite number >= 0, got {position}")
@@ -69,13 +69,13 @@ def features(image: Array, position: float) -> Array:
 
 
 def recoloured(image: Array, palette: Array, column_of_row: Array) -> Array:
-    """``image`` with the colour of pixel k taken from pixel ``column_of_row[k]`` of palette."""
+    """Return ``image`` with the colour of pixel k taken from pixel ``column_of_row[k]`` of palette."""
     colours = palette.reshape(-1, 3)
     return colours[column_of_row].reshape(image.shape)
 
 
 def save_side_by_side(file: Path, images: list[Array], scale: int = 3, margin: int = 8) -> None:
-    """Images of one height as one PNG, each pixel ``scale`` wide, white between them."""
+    """Save images of one height as one PNG, each pixel ``scale`` wide, white between them."""
     from PIL import Image as pil
 
     large = [np.kron(image, np.ones((scale, scale, 1), np.uint8)) for image in images]

@@ -1,4 +1,4 @@
-"""``bigsap solve``, and the options that say what the problem is."""
+"""The command ``bigsap solve``, and the options that define the problem."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def add_command(command: AddCommand) -> None:
-    """Enter ``solve`` into the command line."""
+    """Add ``solve`` to the command line."""
     solve = command("solve", _solve, "find an optimal assignment and prove it")
     solve.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
     solve.add_argument("--maximize", action="store_true", help="largest total instead of smallest")
@@ -102,7 +102,7 @@ def _solve(args: argparse.Namespace) -> ExitStatus:
         raise InputError("--resume needs --checkpoint FILE, the file to continue from")
     if args.no_certify and args.certify_pairs:
         raise InputError("--no-certify and --certify-pairs exclude each other")
-    # Of what a checkpoint knows as well, only what was given.
+    # For options that a checkpoint records, pass only those that were given.
     given = {} if args.dtype is None else {"dtype": args.dtype}
     solve: Callable[..., Result] = bigsap.solve
     if args.resume and Path(args.checkpoint).exists():
@@ -150,7 +150,7 @@ def _solve(args: argparse.Namespace) -> ExitStatus:
 
 
 def add_problem_flags(parser: argparse.ArgumentParser) -> None:
-    """What belongs to the problem, and is said again to verify its result."""
+    """Add the options of the problem, which are given again to verify its result."""
     parser.add_argument(
         "--unassigned-cost",
         metavar="COST",
@@ -160,7 +160,7 @@ def add_problem_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def number_or_file(option: str, text: str) -> int | float | Path:
-    """What an option has that is a number or names a ``.npy`` file. Raises OptionError."""
+    """Return an option's number, or the ``.npy`` file that it names. Raises OptionError."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -173,7 +173,7 @@ def number_or_file(option: str, text: str) -> int | float | Path:
 
 
 def unassigned_cost_of(text: str | None) -> Any:
-    """``unassigned_cost=`` of ``bigsap.solve``."""
+    """Return ``unassigned_cost=`` of ``bigsap.solve``."""
     from bigsap.sources.spec_files import load_npy
 
     if text is None:
@@ -183,7 +183,7 @@ def unassigned_cost_of(text: str | None) -> Any:
 
 
 def warm_start_of(text: str | None) -> Any:
-    """``warm_start=`` of ``bigsap.solve``: a saved result, or prices."""
+    """Return ``warm_start=`` of ``bigsap.solve``: a saved result, or prices."""
     from bigsap.sources.spec_files import load_npy
 
     if text is None:

@@ -1,4 +1,4 @@
-"""What ``bigsap submit`` sends: a file and options as a job request, and the arrays it names."""
+"""The request of ``bigsap submit``: a file and options as a job request, and the arrays it names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def job_request(args: argparse.Namespace) -> dict[str, Any]:
-    """The request of the arguments, its ``{"npy": path}`` still unread. Raises InputError."""
+    """Return the request of the arguments, with ``{"npy": path}`` unread. Raises InputError."""
     request = read_request(Path(args.spec))
     options = {
         "maximize": args.maximize or None,
@@ -46,9 +46,9 @@ def job_request(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def read_request(spec: Path) -> dict[str, Any]:
-    """A file as a job request, its ``{"npy": path}`` still unread.
+    """Return a file as a job request, with ``{"npy": path}`` unread.
 
-    Raises InputError when there is no such file, or it is neither.
+    Raises InputError if there is no such file, or if it is neither a request nor costs.
     """
     from bigsap.sources.spec_files import read_json
 
@@ -63,7 +63,7 @@ def read_request(spec: Path) -> dict[str, Any]:
 
 
 def _price(text: str | None) -> Any:
-    """``options.unassigned_cost``; a file as ``{"npy": path}``."""
+    """Return ``options.unassigned_cost``; a file as ``{"npy": path}``."""
     if text is None:
         return None
     found = number_or_file("--unassigned-cost", text)
@@ -71,7 +71,7 @@ def _price(text: str | None) -> Any:
 
 
 def _start(text: str) -> dict[str, Any]:
-    """``warm_start`` of a request: the id of a job, or a file's prices and pairs."""
+    """Return ``warm_start`` of a request: the id of a job, or a file's prices and pairs."""
     if not Path(text).exists() and not Path(text).suffix:
         return {"job": text}
     if Path(text).suffix != ".npz":
@@ -81,7 +81,7 @@ def _start(text: str) -> dict[str, Any]:
 
 
 def file_and_id(text: str) -> tuple[str, str]:
-    """What ``--uploaded`` says. Raises InputError."""
+    """Split the value of ``--uploaded``. Raises InputError."""
     file, separator, array_id = text.rpartition("=")
     if not separator or not file or not array_id:
         raise InputError(f"--uploaded {text}: must be FILE=ID")
@@ -98,7 +98,7 @@ class FileArguments:
         self._continued, self._done = uploaded, dict[str, str]()
 
     def sent(self, spec: Any, pointer: str = "") -> Any:
-        """``spec`` with the ids of uploaded arrays in the place of files."""
+        """Return ``spec`` with files replaced by the ids of uploaded arrays."""
         from bigsap.sources.spec_files import load_npy
 
         if isinstance(spec, Mapping):

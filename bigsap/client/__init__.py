@@ -1,4 +1,4 @@
-"""The service seen from outside: a client, and a service of one's own for a while."""
+"""A client of the BigSAP service, and a temporary local service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays on their way to a service and back: uploads by row blocks, downloads by ranges."""
+"""Transfer of arrays to and from a service: uploads by row blocks, downloads by ranges."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _DTYPES = ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
 def inline(
     spec: Any, upload: Callable[[Array | RowBlocks], str], path: str = "", place: tuple[int, ...] = ()
 ) -> Any:
-    """``spec`` in JSON types; numpy arrays in it become lists or uploaded arrays.
+    """Return ``spec`` in JSON types; numpy arrays in it become lists or uploaded arrays.
 
-    Raises InvalidCostError for NaN, naming where it stands: nothing was sent of its array.
-    path, place: of this part of the whole.
+    Raises InvalidCostError for NaN, naming its place, before its array is sent. path, place: of
+    this part of the whole.
     """
     if isinstance(spec, Mapping):
         below = {key: f"{path}.{key}" if path else str(key) for key in spec}
@@ -59,13 +59,16 @@ def inline(
 
 
 def _is_small(array: Array) -> bool:
-    """Whether an array is sent in place. Nested lists do not tell dtype, nor width without rows."""
+    """Return whether an array is sent within the spec.
+
+    Nested lists lack the dtype, and the width without rows.
+    """
     fits = array.size <= _INLINE and 0 < len(array) <= _INLINE and array.ndim <= 2
     return fits and array.dtype in (np.float64, np.int64)
 
 
 def _refuse_nan(array: Array | RowBlocks, path: str) -> None:
-    """A block of rows at a time: the array may lie in a file."""
+    """Raise InvalidCostError for NaN, reading by blocks of rows: the array may lie in a file."""
     if array.dtype.kind != "f":
         return
     height = max(1, _CHECKED_BYTES // max(1, array[:1].nbytes))
@@ -96,7 +99,7 @@ def upload(
     block_bytes: int,
     progress: Callable[[int, int], None] | None,
 ) -> str:
-    """See ``Client.upload``. Memory: one block."""
+    """Upload an array, see ``Client.upload``. Memory: one block."""
     if not isinstance(array, RowBlocks):
         array, missing = parted(array, "the array")
         if missing is not None:
@@ -128,9 +131,9 @@ def _send(
     block_bytes: int,
     progress: Callable[[int, int], None] | None,
 ) -> str:
-    """Send the rows that the service lacks, have it seal the array, compare the digests.
+    """Send the rows that the service lacks, seal the array, compare the digests.
 
-    there: the array as the service has it.
+    there: the service's record of the array.
     """
     array_id = str(there["id"])
     path = path_of("arrays", array_id)
@@ -141,7 +144,7 @@ def _send(
         )
     n_rows = len(array)
     row_bytes = max(1, array[:1].nbytes)
-    # Older services do not tell how much they take.
+    # Older services do not report the size of block that they accept.
     height = max(1, min(block_bytes, there.get("max_block_bytes", block_bytes)) // row_bytes)
     received = [(int(start), int(stop)) for start, stop in there.get("received") or []]
     digest = hashlib.sha256()
@@ -170,7 +173,7 @@ def _mismatch(detail: str) -> ServiceError:
 
 
 def fetch(transport: Transport, job_id: str, summary: Mapping[str, Any]) -> Result:
-    """The result whose summary this is, with its arrays."""
+    """Return the result with this summary, and download its arrays."""
     n, m = (int(size) for size in summary["shape"])
 
     def array(name: str) -> Array:
@@ -206,7 +209,7 @@ def fetch(transport: Transport, job_id: str, summary: Mapping[str, Any]) -> Resu
 
 
 def download(transport: Transport, path: str) -> Array:
-    """One ``.npy`` array; a broken download goes on where it was."""
+    """Return one ``.npy`` array; a broken download continues where it ended."""
     body = bytearray()
     patience = Patience(transport.patience, time.monotonic())
 

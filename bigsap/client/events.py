@@ -14,14 +14,17 @@ if TYPE_CHECKING:
 
 
 def events(transport: Transport, job_id: str, after: int) -> Iterator[dict[str, Any]]:
-    """See ``Client.events``. Raises UnreachableError after ``patience`` seconds of silence."""
+    """Yield the events of a job, see ``Client.events``.
+
+    Raises UnreachableError after ``patience`` seconds without an answer.
+    """
     try:
         import httpx
         from httpx_sse import EventSource
     except ImportError as error:
         raise ImportError(_MISSING) from error
     path = f"{path_of('jobs', job_id)}/events"
-    # The service sends a comment every few seconds, so that silence means a lost connection.
+    # The service sends a comment every few seconds, so silence means a lost connection.
     timeout = httpx.Timeout(30.0)
     patience = Patience(transport.patience)
 
@@ -35,15 +38,15 @@ def events(transport: Transport, job_id: str, after: int) -> Iterator[dict[str, 
 
     while True:
         with closing(transport.persist(connect, patience=patience)) as answer:
-            if answer.status_code == 204:  # over, and nothing more to tell
+            if answer.status_code == 204:  # the job has ended, without further events
                 return
-            # Without an end the service is stopping, and may come back.
+            # Without an end event the service is stopping, and may return.
             lost: Exception = OSError("the event stream was cut off")
             try:
                 for event in EventSource(answer).iter_sse():
                     if event.event == "end":
                         return
-                    if not event.data:  # only tells how soon to connect again
+                    if not event.data:  # it only sets the time until reconnection
                         continue
                     if event.id:
                         after = int(event.id)

@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     import httpx
 
 _MISSING = 'the client needs httpx and httpx-sse: pip install "bigsap[http]"'
-# Answers that another attempt may change.
+# Status codes after which a retry may succeed.
 _BUSY = (429, 502, 503, 504)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _ID = re.compile(r"[A-Za-z0-9_-]+")
-#: An idle connection is used again for so long. Servers close idle ones, many after 5 s, and a
-#: request sent at that moment is lost: not all requests may be sent twice.
+#: Seconds after which an idle connection is not used again. Servers close idle ones, many after 5
+#: s; a request sent at that moment is lost, and not all requests may be sent twice.
 IDLE_S = 2.0
 
 
 class ServiceError(BigsapError):
-    """The service refused a request, or a job did not end well.
+    """The service refused a request, or a job did not succeed.
 
-    problem: the problem document (RFC 9457) as the service sent it. status: the HTTP
-    status, None when the service could not be reached. slug: the last part of the
-    problem's ``type``. pointer: JSON pointer of the offending field, where there is one.
+    problem: the problem document (RFC 9457) as the service sent it. status: the HTTP status, None
+    if the service could not be reached. slug: the last part of the problem's ``type``. pointer:
+    JSON pointer of the offending field, if there is one.
     """
 
     def __init__(self, problem: Mapping[str, Any], status: int | None = None) -> None:
@@ -45,7 +45,7 @@ class ServiceError(BigsapError):
 
 
 class UnreachableError(ServiceError):
-    """The service did not answer, or what answered is no BigSAP service."""
+    """The service did not answer, or the answer is not from a BigSAP service."""
 
 
 class JobFailedError(ServiceError):
@@ -57,7 +57,7 @@ class JobFailedError(ServiceError):
 
 
 class UploadError(ServiceError):
-    """An upload stopped half-way; ``array_id`` names what can be continued."""
+    """An upload stopped half-way; it can be continued with ``array_id``."""
 
     def __init__(self, error: ServiceError, array_id: str) -> None:
         super().__init__(error.problem, error.status)
@@ -70,27 +70,27 @@ def _sentence(problem: Mapping[str, Any], pointer: str | None) -> str:
 
 
 def header_text(name: str, value: str) -> str:
-    """``value``, which a header is to hold. Raises InputError where none can hold it as it is."""
+    """Return ``value`` if a header can hold it unchanged; raise InputError otherwise."""
     if not value:
         raise InputError(f"{name} is empty")
     if not (value.isascii() and value.isprintable()) or value != value.strip():
-        # Not shown: it may be a secret.
+        # The value may be a secret, so it is not in the message.
         raise InputError(f"{name} holds characters that no header can hold, or spaces at an end")
     return value
 
 
 def path_of(collection: str, name: str) -> str:
-    """Where ``collection`` has the thing with this id. Raises InputError for what is no id."""
-    if not _ID.fullmatch(name):  # as "../arrays", which would lead elsewhere
+    """Return the path of an id in ``collection``. Raises InputError if the id is not valid."""
+    if not _ID.fullmatch(name):  # such as "../arrays", which would be another path
         raise InputError(f"{name!r} is no id: there is nothing like it in {collection}")
     return f"/v1/{collection}/{name}"
 
 
 @dataclass
 class Patience:
-    """Pauses between attempts, longer and longer, while ``seconds`` last.
+    """Growing pauses between attempts, for ``seconds`` in all.
 
-    since: when the trouble began; None while there is none.
+    since: time of the first failure; None if there is none.
     """
 
     seconds: float
@@ -98,13 +98,13 @@ class Patience:
     pause: float = _FIRST_PAUSE
 
     def renew(self) -> None:
-        """Something has come: what goes wrong next is another trouble."""
+        """Reset after an answer: the next failure starts a new period."""
         self.since, self.pause = None, _FIRST_PAUSE
 
     def spend(self, failure: ServiceError, named: float | None = None) -> None:
-        """Wait for another attempt. Raises ``failure`` when patience would be over by then.
+        """Wait before another attempt. Raises ``failure`` if the period would be over by then.
 
-        named: seconds that the service wants, in place of our own pause.
+        named: seconds that the service requests, in place of our own pause.
         """
         now = time.monotonic()
         self.since = now if self.since is None else self.since
@@ -118,10 +118,10 @@ class Patience:
 class Transport:
     """One connection pool to one service.
 
-    url: ``http`` or ``https``, with a path where the service has a prefix. key: sent as a
-    bearer token, never over a redirect. timeout: seconds to wait for the connection and
-    between two pieces of an answer. patience: seconds to go on trying when the service
-    cannot be reached or says that it is busy; 0 for one attempt.
+    url: ``http`` or ``https``, with a path if the service has a prefix. key: sent as a bearer
+    token, never over a redirect. timeout: seconds to wait for the connection and between two pieces
+    of an answer. patience: seconds for which requests are repeated if the service cannot be reached
+    or is busy; 0 for one attempt.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Transport:
             headers=headers,
             timeout=timeout,
             limits=httpx.Limits(keepalive_expiry=IDLE_S),
-            # A proxy of the environment cannot reach this machine's own loopback.
+            # A proxy set in the environment cannot reach this machine's loopback.
             trust_env=parts.hostname not in ("localhost", "127.0.0.1", "::1"),
         )
 
@@ -165,10 +165,10 @@ class Transport:
         wait: float = 0.0,
         again: bool = True,
     ) -> httpx.Response:
-        """The answer to one request.
+        """Return the answer to one request.
 
-        wait: seconds that the service may take on purpose. again: whether the request may
-        be sent twice. Raises ServiceError for 4xx and 5xx, UnreachableError for silence.
+        wait: seconds that the service may delay its answer on purpose. again: whether the request
+        may be sent twice. Raises ServiceError for 4xx and 5xx, UnreachableError without an answer.
         """
 
         def send() -> httpx.Response:
@@ -188,9 +188,9 @@ class Transport:
     def persist(
         self, send: Callable[[], httpx.Response], *, again: bool = True, patience: Patience | None = None
     ) -> httpx.Response:
-        """``send()``, repeated with growing pauses for as long as ``patience`` lasts.
+        """Repeat ``send()`` with growing pauses, for ``patience`` seconds.
 
-        patience: where ``send`` itself knows when it is to begin anew.
+        patience: given if ``send`` itself resets it.
         """
         import httpx
 
@@ -199,18 +199,18 @@ class Transport:
             named: float | None = None
             try:
                 answer = send()
-            except httpx.LocalProtocolError as error:  # ours, and the same every time
+            except httpx.LocalProtocolError as error:  # our own error, the same at each attempt
                 raise InputError(f"the request cannot be sent: {error}") from error
             except httpx.TransportError as error:
                 failure: ServiceError = unreachable(self.url, error)
                 may = again or isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
             else:
-                # A redirect is not followed: the key is for this address alone.
+                # Redirects are not followed: the key is for this address alone.
                 if answer.status_code < 300 or answer.status_code == 304:
                     return answer
                 failure = refusal(answer)
                 named = _retry_after(answer.headers.get("Retry-After"))
-                # 429: refused before anything was done.
+                # 429: refused before any work was done.
                 may = answer.status_code == 429 or (again and answer.status_code in _BUSY)
             if not may:
                 raise failure
@@ -218,7 +218,7 @@ class Transport:
 
 
 def unreachable(url: str, error: Exception) -> UnreachableError:
-    """The failure to reach ``url`` as an exception."""
+    """Return an exception for the failure to reach ``url``."""
     text = " ".join(str(error).split()) or type(error).__name__
     return UnreachableError(
         {"type": "about:blank", "title": "The service cannot be reached", "detail": f"{url}: {text}"}
@@ -226,20 +226,20 @@ def unreachable(url: str, error: Exception) -> UnreachableError:
 
 
 def refusal(answer: httpx.Response) -> ServiceError:
-    """A 3xx, 4xx or 5xx answer as an exception; its body must have been read."""
+    """Return a 3xx, 4xx or 5xx answer as an exception; its body must have been read."""
     try:
         problem = answer.json()
     except ValueError:
         problem = None
     if not isinstance(problem, dict) or answer.status_code < 400:
-        # A proxy, or another service altogether.
+        # A proxy, or a different service.
         detail = f"{answer.url}: {answer.status_code} {answer.reason_phrase}".strip()
         return UnreachableError({"type": "about:blank", "detail": detail}, answer.status_code)
     return ServiceError(problem, answer.status_code)
 
 
 def _retry_after(value: str | None) -> float | None:
-    """Seconds of a ``Retry-After`` header, which may also be a date."""
+    """Return the seconds of a ``Retry-After`` header, which may also be a date."""
     if value is None:
         return None
     try:

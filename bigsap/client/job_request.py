@@ -1,7 +1,7 @@
-"""What ``solve`` takes as what a service takes: a cost spec with numpy arrays in it.
+"""Conversion of ``solve``'s arguments to a job request: a cost spec with numpy arrays in it.
 
-Nothing that would be code is sent. What lies somewhere (arrays, files) is, and what follows
-from few numbers (points, factors, tables, formulas) as those numbers.
+Code is never sent. Stored data (arrays, files) are sent, and costs defined by few numbers (points,
+factors, tables, formulas) as those numbers.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class RowBlocks:
 
 
 def request_of(cost: Any, options: Mapping[str, Any] | None = None, shape: Any = None) -> Record:
-    """A job request for whatever ``Client.submit`` takes, arrays and ``RowBlocks`` in it.
+    """Return a job request for any argument of ``Client.submit``, with arrays and ``RowBlocks`` in it.
 
-    Raises InputError, saying what to do instead, for what cannot be sent.
+    Raises InputError for costs that cannot be sent; the message names an alternative.
     """
     if _is_json_file(cost):
         cost = _read_spec(Path(cost))
@@ -74,10 +74,10 @@ def request_of(cost: Any, options: Mapping[str, Any] | None = None, shape: Any =
 
 
 def spec_of(cost: Any, *, maximize: bool = False) -> Any:
-    """The cost spec of ``cost``; specs are looked through for costs within them.
+    """Return the cost spec of ``cost``; costs within a given spec are converted too.
 
-    maximize: the sense of the problem, which decides what forbids a pair. Raises as
-    ``request_of``, and as ``bigsap.as_source`` for what are no costs at all.
+    maximize: the sense of the problem, which decides the infinity that forbids a pair. Raises as
+    ``request_of``, and as ``bigsap.as_source`` if ``cost`` is not valid.
     """
     if isinstance(cost, Mapping):
         return _looked_through(cost, maximize)
@@ -171,7 +171,7 @@ def _of_combined(
 
 
 def _matrix(source: CostSource) -> Array | RowBlocks:
-    """A matrix that lies somewhere: in memory, or read by blocks."""
+    """Return a stored matrix: an array, or a source read by blocks."""
     if isinstance(source, ArraySource):
         source.intact()
         array = source.array
@@ -198,7 +198,7 @@ def _is_json_file(cost: Any) -> bool:
 
 
 def _read_spec(file: Path) -> Record:
-    """A job request or cost spec in a file; ``{"npy": path}`` in it are arrays, mapped."""
+    """Return the job request or cost spec in a file; ``{"npy": path}`` in it become mapped arrays."""
     found = read_json(file)
     if not isinstance(found, dict) or not ("cost" in found or "type" in found):
         raise InputError(f'{file}: must be an object with "cost" (a job) or "type" (a cost spec)')
@@ -211,7 +211,8 @@ def _with_arrays(spec: Any, folder: Path) -> Any:
         if spec.get("type") == "npy" and set(spec) == {"type", "path"}:
             spec = {"type": "array", "values": {"npy": spec["path"]}}
         if spec.get("type") == "zarr" and set(spec) == {"type", "path"}:
-            return os.fspath(folder / spec["path"])  # nobody's store: a folder here
+            # not the address of a store: a path relative to this folder
+            return os.fspath(folder / spec["path"])
         if set(spec) == {"npy"} and isinstance(spec["npy"], str):
             return load_npy(folder / spec["npy"])
         return {key: _with_arrays(value, folder) for key, value in spec.items()}

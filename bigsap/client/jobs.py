@@ -5,7 +5,7 @@
 >>> res = client.submit(cost).wait(progress=True).result()            # doctest: +SKIP
 >>> res.verify(cost)                                                  # doctest: +SKIP
 
-Needs ``pip install "bigsap[http]"``. What the service refuses is a ``ServiceError``.
+Needs ``pip install "bigsap[http]"``. A refused request raises ``ServiceError``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["Client", "Job", "JobFailedError", "ServiceError", "UnreachableError"
 
 #: Seconds of one long poll.
 _POLL = 25.0
-#: Seconds between polls that are answered at once though nothing has changed, growing.
+#: Seconds between polls that are answered at once without a change; they grow.
 _PAUSE, _LONGEST_PAUSE = 0.8, 2.0
 _ENDED = ("succeeded", "failed", "cancelled")
 
@@ -47,14 +47,12 @@ Record = dict[str, Any]
 
 
 class Client:
-    """One service. Use it as a context manager, or ``close`` it. Threads may share it.
+    """A client of one service. Use it as a context manager, or ``close`` it. Thread-safe.
 
-    url: where the service listens, ``http://host:port``. key: an access key, where the
-    service asks for one. timeout: seconds without an answer after which a request has failed.
-    patience: seconds for which a request that failed, or that a busy service has put off,
-    is tried again.
-    Raises InputError for what is no address, or a key that no header can hold, and ImportError
-    without httpx.
+    url: the service's address, ``http://host:port``. key: an access key, if the service requires
+    one. timeout: seconds without an answer after which a request has failed. patience: seconds for
+    which a failed request, or one that a busy service has deferred, is repeated. Raises InputError
+    if the address is not valid or a header cannot hold the key, and ImportError without httpx.
     """
 
     def __init__(
@@ -64,11 +62,11 @@ class Client:
 
     @property
     def url(self) -> str:
-        """Where the service listens."""
+        """The service's address."""
         return self._transport.url
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close all connections."""
         self._transport.close()
 
     def __enter__(self) -> Client:
@@ -80,7 +78,7 @@ class Client:
         self.close()
 
     def capabilities(self) -> Record:
-        """Limits, devices, versions and cost types of the service."""
+        """Return limits, devices, versions and cost types of the service."""
         return self._json("GET", "/v1/capabilities")
 
     def submit(
@@ -97,28 +95,28 @@ class Client:
     ) -> Job:
         """Start a job.
 
-        spec: what ``bigsap.solve`` takes, where it can be sent: a matrix (array, memmap, nested
+        spec: costs as for ``bigsap.solve``, if they can be sent: a matrix (array, memmap, nested
             list, h5py or zarr array, path of a ``.npy`` file or zarr store), ``bigsap.points``,
-            ``lowrank``, ``table``, ``expression``, ``from_http``, what ``sum_of``, ``scaled``,
-            ``masked`` and ``forbid_above`` make of these, the address of a zarr array
-            (``"https://..."``), which the service must allow. Or what the service takes: a cost
-            spec (``{"type": ...}``) or a job request (``{"cost": ..., "options": ...}``),
+            ``lowrank``, ``table``, ``expression``, ``from_http``, and combinations of these by
+            ``sum_of``, ``scaled``, ``masked`` and ``forbid_above``, the address of a zarr array
+            (``"https://..."``), which the service must allow. Or a cost spec (``{"type": ...}``)
+            or a job request (``{"cost": ..., "options": ...}``),
             as a mapping or a ``.json`` file (``{"npy": path}`` in it is an array). Arrays are
-            uploaded, by blocks, small ones sent in place.
-        options: those of a job request (``{"maximize": True, "gap": 0.1}``), before its own.
-        shape: (n_rows, n_columns), where the costs do not tell.
-        spread: True to have rows evaluated by several workers of the service's cluster, or by
-            how many at most.
+            uploaded, by blocks; small ones are sent within the request.
+        options: those of a job request (``{"maximize": True, "gap": 0.1}``); they take precedence
+            over the request's own.
+        shape: (n_rows, n_columns), if the costs do not define it.
+        spread: True to have rows evaluated by several workers of the service's cluster, or the
+            largest number of workers.
         wait: True, or seconds, to return only once the job has ended; progress draws a
             bar meanwhile.
-        idempotency_key: submitting twice under one key makes one job. One is made up when
-            not given, so that a request whose answer was lost is not carried out twice.
-            A key of the service that may not read gets the first answer again.
+        idempotency_key: submitting twice under one key makes one job. By default a new key is
+            made, so that a request whose answer was lost is not carried out twice.
+            With an access key that may not read, the first answer is returned again.
 
-        Raises InputError for what cannot be sent, as Python functions, and says what to do
-        instead; ServiceError when the request is refused, InvalidCostError for NaN in it,
-        naming the first entry, TimeoutError when ``wait`` seconds
-        were not enough: the job goes on.
+        Raises InputError for costs that cannot be sent, such as Python functions, with an
+        alternative in the message; ServiceError if the request is refused; InvalidCostError for NaN
+        in it, naming the first entry; TimeoutError after ``wait`` seconds: the job continues.
         """
         key = secrets.token_hex(16) if idempotency_key is None else idempotency_key
         headers = {"Idempotency-Key": header_text("the idempotency key", key)}
@@ -131,9 +129,9 @@ class Client:
         job = Job(self, answer.json(), answer.headers.get("ETag"))
         if answer.headers.get("Idempotency-Replayed") == "true":
             try:
-                job.refresh()  # it was the first answer, which may be long ago
+                job.refresh()  # the answer may be the first one again, and out of date
             except ServiceError as error:
-                if error.slug != "forbidden":  # as to a key that may only submit
+                if error.slug != "forbidden":  # the access key may only submit
                     raise
         if wait is not False:
             job.wait(None if wait is True else float(wait), progress=progress)
@@ -147,7 +145,7 @@ class Client:
         shape: Sequence[int] | None = None,
         spread: bool | int = False,
     ) -> Record:
-        """What the service would make of this: the whole request, memory and time.
+        """Return the service's estimate: the whole request, memory and time.
 
         spec, options, shape, spread: as for ``submit``. Arrays are uploaded.
         """
@@ -157,7 +155,7 @@ class Client:
         return self._json("POST", "/v1/jobs", json=body, params={"dry_run": "true"})
 
     def check(self, cost: Any, shape: Sequence[int] | None = None) -> Record:
-        """Compile costs (see ``submit``) on the service and look at some of them."""
+        """Compile costs (see ``submit``) on the service and evaluate some of them."""
         body: Record = {"cost": inline(spec_of(cost), self.upload)}
         if shape is not None:
             body["shape"] = list(shape)
@@ -166,19 +164,19 @@ class Client:
     def request_of(
         self, spec: Any, *, options: Mapping[str, Any] | None = None, shape: Sequence[int] | None = None
     ) -> Record:
-        """What ``submit`` takes as a job request in JSON types; uploads the arrays in it."""
+        """Return the arguments of ``submit`` as a job request in JSON types; upload the arrays in it."""
         found: Record = inline(request_of(spec, options, shape), self.upload)
         return found
 
     def job(self, job_id: str) -> Job:
-        """A job by its id. Raises ServiceError when there is none."""
+        """Return a job by its id. Raises ServiceError if there is none."""
         answer = self._transport.call("GET", path_of("jobs", job_id))
         return Job(self, answer.json(), answer.headers.get("ETag"))
 
     def jobs(
         self, *, state: str | None = None, label: str | None = None, limit: int | None = None
     ) -> Iterator[Job]:
-        """Jobs, newest first, fetched page by page; ``limit`` of them at most."""
+        """Yield jobs, newest first, fetched page by page; at most ``limit`` of them."""
         token: str | None = None
         given = 0
         while limit is None or given < limit:
@@ -193,14 +191,14 @@ class Client:
                 return
 
     def result(self, job_id: str, *, wait: bool = True, progress: bool = False) -> Result:
-        """The result of a job as numpy arrays; see ``Job.result``."""
+        """Return the result of a job as numpy arrays; see ``Job.result``."""
         job = self.job(job_id)
         if wait:
             job.wait(progress=progress)
         return job.result()
 
     def cancel(self, job_id: str, mode: str = "graceful") -> Job:
-        """Ask a job to end; see ``Job.cancel``."""
+        """Request the end of a job; see ``Job.cancel``."""
         return Job(self, {"id": job_id}).cancel(mode)
 
     def upload(
@@ -211,16 +209,16 @@ class Client:
         block_bytes: int = 8 << 20,
         progress: Callable[[int, int], None] | None = None,
     ) -> str:
-        """Upload a (n,) or (n, k) array of real numbers; returns the id for use in specs.
+        """Upload a (n,) or (n, k) array of real numbers; return the id for use in specs.
 
         array: may be a memmap: blocks of rows of about ``block_bytes``, and no more than the
-            service takes, are read and sent one by one.
-        array_id: an upload to continue: only what is missing is sent.
-        progress: called with rows there and rows in all.
+            service accepts, are read and sent one by one.
+        array_id: an upload to continue: only missing rows are sent.
+        progress: called with the number of rows that the service has, and of all rows.
 
-        Raises UploadError when the service goes away half-way; its ``array_id`` is
-        what to continue. Raises ServiceError when dtype or shape differ from what is to be
-        continued, or when the service has received something else than was sent.
+        Raises UploadError if the service becomes unreachable half-way; its ``array_id`` continues
+        the upload. Raises ServiceError if dtype or shape differ from the upload to be continued, or
+        if the service has received other bytes than were sent.
         """
         return upload(self._transport, array, array_id=array_id, block_bytes=block_bytes, progress=progress)
 
@@ -229,10 +227,10 @@ class Client:
         self._transport.call("DELETE", path_of("arrays", array_id))
 
     def events(self, job_id: str, after: int = 0) -> Iterator[Record]:
-        """What happens to a job, as it happens: ``{"seq", "time", "kind", "data"}``.
+        """Yield the events of a job as they happen: ``{"seq", "time", "kind", "data"}``.
 
-        after: only events with a larger ``seq``. A lost connection is made anew and goes on
-        where it was. Ends when the job has ended.
+        after: only events with a larger ``seq``. A lost connection is opened again, without losing
+        events. Ends when the job has ended.
         """
         from bigsap.client.events import events
 
@@ -244,7 +242,7 @@ class Client:
 
 
 class Job:
-    """A job of a service, as last heard of. ``record`` is all that the service told."""
+    """A job of a service, as of the last answer. ``record`` is the whole answer."""
 
     def __init__(self, client: Client, record: Record, etag: str | None = None) -> None:
         self._client = client
@@ -256,27 +254,27 @@ class Job:
 
     @property
     def id(self) -> str:
-        """What the service calls the job."""
+        """The service's id of the job."""
         return str(self.record["id"])
 
     @property
     def state(self) -> str:
-        """``queued``, ``running``, ``succeeded``, ... as last heard of."""
+        """The state of the last answer: ``queued``, ``running``, ``succeeded``, ..."""
         return str(self.record["state"])
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more happens to the job by itself."""
+        """Whether the job has reached its final state, unless it is resumed."""
         return self.state in _ENDED or "resume" in self.record["links"]
 
     @property
     def progress(self) -> Record:
-        """Where the solve stands; empty before it has begun."""
+        """The progress of the solve; empty before it has begun."""
         return dict(self.record.get("progress") or {})
 
     @property
     def outcome(self) -> Record | None:
-        """Of the result in brief: ``status``, ``success``, ``objective``, ``bound``, ``gap``."""
+        """A summary of the result: ``status``, ``success``, ``objective``, ``bound``, ``gap``."""
         found: Record | None = self.record.get("outcome")
         return found
 
@@ -287,7 +285,7 @@ class Job:
         return found
 
     def refresh(self, wait: float = 0.0) -> Job:
-        """Ask the service again; ``wait``: up to so many seconds for something to change."""
+        """Fetch the record again; ``wait``: seconds to wait for a change."""
         headers = {"If-None-Match": self._etag} if self._etag and wait else {}
         answer = self._transport.call(
             "GET", self._path, headers=headers, params={"wait": f"{wait:g}"} if wait else None, wait=wait
@@ -301,10 +299,10 @@ class Job:
         progress: bool = False,
         callback: Callable[[Job], None] | None = None,
     ) -> Job:
-        """Return when the job has ended, however it ended.
+        """Wait until the job has ended, in any state.
 
-        progress: draw a bar on stderr (tqdm's where installed). callback: called whenever
-        the job has changed. Raises TimeoutError after ``timeout`` seconds; the job goes on.
+        progress: draw a bar on stderr (tqdm's if installed). callback: called whenever the job has
+        changed. Raises TimeoutError after ``timeout`` seconds; the job continues.
         """
         end = None if timeout is None else time.monotonic() + timeout
         pause = _PAUSE
@@ -326,7 +324,8 @@ class Job:
                 if (self.record, self._etag) != before:
                     pause = _PAUSE
                 elif rest > 0:
-                    # The service lets nobody wait, or is stopping: it is not to be asked at once.
+                    # The service does not allow waiting, or is stopping: do not repeat the request
+                    # at once.
                     time.sleep(rest)
                     pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
@@ -334,10 +333,10 @@ class Job:
                 bar.close()
 
     def result(self) -> Result:
-        """The result, its arrays downloaded; what ``bigsap.solve`` would have returned.
+        """Return the result, with its arrays downloaded, as ``bigsap.solve`` would.
 
-        Also that of a cancelled job which had found an assignment. Raises JobFailedError
-        when the job failed, and ServiceError (``no-result``) while there is none.
+        A cancelled job that had found an assignment has a result too. Raises JobFailedError if the
+        job failed, and ServiceError (``no-result``) if there is no result yet.
         """
         try:
             summary = self._client._json("GET", f"{self._path}/result")
@@ -348,12 +347,15 @@ class Job:
         return fetch(self._transport, self.id, summary)
 
     def cancel(self, mode: str = "graceful") -> Job:
-        """``graceful`` keeps the best assignment so far, its bound and a checkpoint;
-        ``now`` ends the worker process."""
+        """Request the end of the job.
+
+        ``graceful`` keeps the best assignment so far, its bound and a checkpoint; ``now`` ends the
+        worker process.
+        """
         return self._heard(self._transport.call("POST", f"{self._path}/cancel", json={"mode": mode}))
 
     def resume(self) -> Job:
-        """Another attempt, from the checkpoint of the last."""
+        """Start another attempt, from the checkpoint of the last."""
         return self._heard(self._transport.call("POST", f"{self._path}/resume", again=False))
 
     def delete(self) -> None:
@@ -361,7 +363,7 @@ class Job:
         self._transport.call("DELETE", self._path)
 
     def events(self, after: int = 0) -> Iterator[Record]:
-        """See ``Client.events``."""
+        """Yield the job's events, see ``Client.events``."""
         return self._client.events(self.id, after)
 
     @property

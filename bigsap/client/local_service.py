@@ -1,4 +1,4 @@
-"""A service of one's own for a while: a process on a free port of the loopback."""
+"""A temporary local service: a process on a free port of the loopback."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from typing import IO, Any
 
 from bigsap.errors import BigsapError
 
-# What the service needs beyond the library; one missing name tells of the extra.
+# Packages that the service needs beyond the library; if one is missing, so is the extra.
 _PACKAGES = ("bigsap_server", "fastapi", "uvicorn", "distributed", "pydantic_settings")
 _START_S = 60.0
-# Longer than the service gives running jobs for their checkpoints.
+# Longer than the time that the service gives running jobs for their checkpoints.
 _STOP_S = 60.0
 
 
 class LocalService:
     """Starts a service on entering, stops it on leaving.
 
-    data: its folder, made when missing; jobs of an earlier service there go on. workers:
-    worker processes. ``url`` is where it listens: on 127.0.0.1, without keys.
+    data: its folder, created if missing; jobs of an earlier service in it continue. workers: worker
+    processes. ``url`` is its address: on 127.0.0.1, without access keys.
 
-    Raises ImportError naming the extra when packages are missing, BigsapError with the
-    service's own words when it does not start.
+    Raises ImportError naming the extra if packages are missing, BigsapError with the service's own
+    message if it does not start.
     """
 
     def __init__(self, data: Path, *, workers: int = 1) -> None:
@@ -45,9 +45,9 @@ class LocalService:
 
     def __enter__(self) -> LocalService:
         if threading.current_thread() is threading.main_thread():
-            # Whoever ends us by SIGTERM shall not leave the service behind.
+            # If SIGTERM ends this process, stop the service too.
             self._former = signal.signal(signal.SIGTERM, _leave)
-        # Settings of the user's environment are about another service.
+        # BIGSAP_ settings of the user's environment are meant for another service.
         kept = {key: value for key, value in os.environ.items() if not key.startswith("BIGSAP_")}
         self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
         self._process = subprocess.Popen(
@@ -66,7 +66,7 @@ class LocalService:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            # Ctrl-C is for us; we stop the service in good order.
+            # Ctrl-C must reach this process only, which then stops the service.
             start_new_session=True,
         )
         try:
@@ -82,11 +82,11 @@ class LocalService:
         self._stop()
 
     def peak_bytes(self) -> int:
-        """The most memory that the service and its workers have had resident, in sum."""
+        """Return the sum of peak resident bytes of the service and its workers."""
         return 0 if self._process is None else sum(_peaks(self._process.pid))
 
     def _address(self, process: subprocess.Popen[str]) -> str:
-        """What the service says once it listens."""
+        """Return the address that the service prints once it listens."""
         found: list[str] = []
 
         def listen() -> None:
@@ -95,7 +95,7 @@ class LocalService:
                 if address and not found:
                     found.append(address.group())
                     said.set()
-            said.set()  # it has ended
+            said.set()  # the process has ended
 
         said = threading.Event()
         threading.Thread(target=listen, daemon=True).start()
@@ -135,7 +135,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def _peaks(pid: int) -> list[int]:
-    """Peak resident bytes of a process and all that it has started (Linux; else none)."""
+    """Return the peak resident bytes of a process and all its descendants (Linux; else none)."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         children = [

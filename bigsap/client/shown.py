@@ -1,4 +1,4 @@
-"""What a progress bar shows of a job."""
+"""Progress of a job for a progress bar."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Shown:
-    """A job's progress as what a ``Bar`` reads."""
+    """The attributes that a ``Bar`` reads, from a job's record."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
         progress = record.get("progress") or {}

@@ -1,1 +1,1 @@
-"""A result, and a solve under way, as a person sees them: text, a figure, a progress bar."""
+"""Display of a result, and of a running solve: text, a figure, a progress bar."""

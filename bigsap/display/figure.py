@@ -1,4 +1,4 @@
-"""The picture of a solve that ``Result.plot`` draws."""
+"""The figure of a solve that ``Result.plot`` draws."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from bigsap.proof.claim import Claim
 
 _INK, _BLUE, _ORANGE, _GREEN, _GREY = "#333333", "#1f5fa8", "#d9822b", "#2e8b57", "#d9d9d9"
-# Phases whose bars can carry their numbers without touching, and the fewest for which
-# there is room: a single bar shall not fill the panel.
+# The most phases whose bars fit their labels without overlap, and the least number of places for
+# bars: a single bar should not fill the panel.
 _LABELLED, _LEAST = 12, 4
 
 
 def draw(result: Claim) -> Any:
-    """See ``Result.plot``. The figure has one panel a quantity, phases from left to right."""
+    """Draw the figure of ``Result.plot``: one panel for each quantity, phases from left to right."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -52,7 +52,7 @@ def _title(result: Claim) -> str:
 
 
 def _prepare(ax: Any) -> None:
-    """A light grid behind the data, no box."""
+    """Draw a light grid behind the data, no box."""
     ax.set_axisbelow(True)
     ax.grid(axis="y", color=_GREY, linewidth=0.6)
     for side in ("top", "right"):
@@ -90,7 +90,7 @@ def _phase_axis(ax: Any, phases: Sequence[Mapping[str, Any]], *, last: bool) -> 
 
 
 def _epsilon(ax: Any, phases: Sequence[Mapping[str, Any]], result: Claim) -> None:
-    """The last phase has epsilon 0."""
+    """Draw epsilon by phase; the last phase has epsilon 0."""
     values = [float(phase.get("epsilon", 0.0)) for phase in phases]
     ax.plot(range(1, len(values) + 1), values, "o-", color=_BLUE, linewidth=1.4, markersize=4.5)
     if values:
@@ -99,7 +99,7 @@ def _epsilon(ax: Any, phases: Sequence[Mapping[str, Any]], result: Claim) -> Non
 
 
 def _logarithmic(ax: Any, values: Sequence[float]) -> None:
-    """A logarithmic y axis that also holds 0, with ticks at some of the values."""
+    """Set a logarithmic y axis that also holds 0, with ticks at some of the values."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     highest = max(values)
@@ -107,7 +107,7 @@ def _logarithmic(ax: Any, values: Sequence[float]) -> None:
         ax.set_ylim(-0.05, 1)
         ax.set_yticks([0])
         return
-    # What is 10 decades below the highest is as good as 0.
+    # Values more than 10 decades below the highest are drawn as 0.
     lowest = max(min(value for value in values if value > 0), highest * 1e-10)
     decades = math.log10(highest / lowest)
     ax.set_yscale("symlog", linthresh=lowest, linscale=max(0.6, decades / 4))
@@ -122,7 +122,7 @@ def _logarithmic(ax: Any, values: Sequence[float]) -> None:
 
 
 def _scans(ax: Any, phases: Sequence[Mapping[str, Any]], result: Claim) -> None:
-    """Every phase augments each row of the searched side once."""
+    """Draw scans per augmentation; every phase augments each row of the searched side once."""
     n_augmented = max(1, result.shape[1 if result.stats.get("transposed") else 0])
     values = [phase.get("rows_scanned", 0) / n_augmented for phase in phases]
     _bars(ax, values, _ORANGE, "{:,.1f}")
@@ -139,12 +139,12 @@ def _bars(ax: Any, values: Sequence[float], colour: str, text: str) -> None:
     bars = ax.bar(range(1, len(values) + 1), values, width=0.62, color=colour)
     if 0 < len(values) <= _LABELLED:
         ax.bar_label(bars, [text.format(v) for v in values], fontsize=7, color=_INK, padding=1.5)
-    # Room for the numbers above the bars.
+    # Leave room for the numbers above the bars.
     ax.set_ylim(0, 1.18 * max([*values, 0]) or 1)
 
 
 def _gap_over_time(stats: Mapping[str, Any]) -> tuple[list[float], list[float]] | None:
-    """Seconds and gaps (cost units) of ``stats["gaps"]``, records with both numbers."""
+    """Return seconds and gaps (cost units) of ``stats["gaps"]``, for records with both numbers."""
     records = [r for r in stats.get("gaps") or [] if r.get("gap") is not None]
     if not records:
         return None

@@ -1,6 +1,6 @@
-"""A progress bar for one terminal line: tqdm's where installed, otherwise our own.
+"""A progress bar on one terminal line: tqdm's if installed, otherwise our own.
 
-A bar breaks no solve: where there is no stderr, or it is gone, the bar switches itself off.
+Errors while drawing never interrupt a solve: if stderr is missing or closed, the bar is off.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TextIO
 
-#: Seconds between two drawings; a terminal needs no more, a log wants less.
+#: Seconds between two drawings.
 INTERVAL = 0.1
 
 
 class BarState(Protocol):
-    """What a bar reads off a running solve (``bigsap.progress.Progress`` has it all)."""
+    """The attributes of a running solve that a bar reads (``bigsap.progress.Progress`` has them)."""
 
     @property
     def phase(self) -> int: ...
@@ -40,36 +40,36 @@ class BarState(Protocol):
 
 
 def clock(seconds: float) -> str:
-    """Seconds as ``m:ss`` or ``h:mm:ss``."""
+    """Return seconds as ``m:ss`` or ``h:mm:ss``."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def title(state: BarState) -> str:
-    """The phase in a few characters; phase 0 is the sweep for the first prices."""
+    """Return a short name of the phase; phase 0 is the sweep for the first prices."""
     if state.phase == 0:
         return "first prices"
     return f"phase {state.phase}, epsilon {state.epsilon:.2g}"
 
 
 def counts(state: BarState) -> str:
-    """The two costs of a search: rows scanned and rows evaluated so far."""
+    """Return the two costs of a search as text: rows scanned and rows evaluated so far."""
     return f"{state.rows_scanned:,} scans, {state.rows_evaluated:,} evaluations"
 
 
 class Assigned:
-    """How many rows are assigned, as a bar may show it: it never falls.
+    """The number of assigned rows as a bar shows it: it never falls.
 
-    Every phase assigns all rows anew, and only what the last one assigns stays. So the number
-    is told from the last phase on; how far a phase with epsilon > 0 has come is a share alone.
+    Every phase assigns all rows anew, and only the last phase's assignment stays. So the number is
+    shown from the last phase on; the progress of a phase with epsilon > 0 is shown as a share only.
     """
 
     def __init__(self) -> None:
         self._phase, self._most, self._last = -1, 0, 0
 
     def see(self, state: BarState) -> None:
-        """Take note of what a state says."""
+        """Record the counts of a state."""
         if state.phase != self._phase:
             self._phase, self._most = state.phase, 0
         self._most = max(self._most, state.assigned)
@@ -78,17 +78,19 @@ class Assigned:
 
     @property
     def rows(self) -> int:
-        """The most that the phase has assigned so far."""
+        """The most rows that the phase has assigned so far."""
         return max(self._most, self._last)
 
     def text(self, n_rows: int) -> str:
-        """The number of rows, empty before the last phase."""
+        """Return the number of rows as text, empty before the last phase."""
         return f"{self._last:,}/{n_rows:,}" if self._last else ""
 
 
 class _Shield:
-    """A stream whose errors are kept from the bar: from tqdm's too, which would hold on to its
-    lock for ever, and all other bars would wait for it."""
+    """A stream that hides its errors from the bar.
+
+    tqdm would keep its lock for ever after such an error, and all other bars would wait for it.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -109,11 +111,11 @@ class _Shield:
             try:
                 action()
             except (OSError, ValueError, AttributeError, TypeError):
-                self.broken = True  # a closed terminal, a closed or strange stream
+                self.broken = True  # a closed terminal, or a closed or unusual stream
 
 
 class _Nothing:
-    """Before anything is known."""
+    """The state before the first update."""
 
     phase = assigned = n_rows = rows_scanned = rows_evaluated = 0
     epsilon = seconds = 0.0
@@ -121,12 +123,14 @@ class _Nothing:
 
 
 class Bar:
-    """One line that shows where a solve stands: how far its phase is, and the counts that move
-    while the last rows of a phase take their time. See ``Assigned`` for the number of rows.
+    """One line that shows the progress of a solve.
 
-    stream: where to draw, stderr by default, nowhere without one. Draws at most every
-    ``INTERVAL`` seconds and once more on ``close``, which ends the line and may be called
-    twice. Threads may call it at the same time.
+    It shows the share of the current phase, and counts that still change while the last rows of a
+    phase take long. See ``Assigned`` for the number of rows.
+
+    stream: where to draw, by default stderr, if there is one. Draws at most every ``INTERVAL``
+    seconds and once more on ``close``, which ends the line and may be called twice. Threads may
+    call it at the same time.
     """
 
     def __init__(self, stream: TextIO | None = None, *, plain: bool | None = None) -> None:
@@ -152,7 +156,7 @@ class Bar:
         )
 
     def _unless_broken(self, draw: Callable[[], None]) -> None:
-        """Draw; switch the bar off for good when that fails."""
+        """Draw; switch the bar off permanently if that fails."""
         with self._lock:
             if not self._open:
                 return
@@ -163,7 +167,7 @@ class Bar:
                     self._tqdm.disable = True
 
     def update(self, state: BarState) -> None:
-        """Show ``state`` if it is time to. The state may be changed in place later."""
+        """Show ``state`` if ``INTERVAL`` has passed. The caller may change the state in place later."""
         self._state = state
         self._assigned.see(state)
         now = time.monotonic()
@@ -174,12 +178,12 @@ class Bar:
     __call__ = update  # a Bar is a callback
 
     def compiling(self, seconds: float | None) -> None:
-        """Say that kernels are being compiled, for so long; None: no longer."""
+        """Show that kernels have been compiling for ``seconds``; None: compilation has ended."""
         self._compiling = seconds
         self._unless_broken(lambda: self._draw(self._state or _Nothing()))
 
     def say(self, text: str) -> None:
-        """A line of its own, above the bar."""
+        """Write a line of text above the bar."""
         self._unless_broken(lambda: self._say(text))
 
     def close(self) -> None:
@@ -219,14 +223,14 @@ class Bar:
             self._tqdm.refresh()
             return
         text = line(state, _columns(self._stream) - 1, heading, self._assigned)
-        # Blanks instead of an escape sequence: also right where none is understood.
+        # Overwrite with blanks: not every terminal supports escape sequences.
         self._stream.write("\r" + text.ljust(self._width))
         self._stream.flush()
         self._width = len(text)
 
 
 def _columns(stream: Any) -> int:
-    """The width of the terminal behind ``stream`` (stdout may lead elsewhere)."""
+    """Return the width of the terminal behind ``stream`` (stdout may be redirected)."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError, AttributeError):  # not a terminal
@@ -235,9 +239,9 @@ def _columns(stream: Any) -> int:
 
 
 def line(state: BarState, width: int, heading: str | None = None, assigned: Assigned | None = None) -> str:
-    """The whole bar as text of at most ``width`` characters.
+    """Return the whole bar as text of at most ``width`` characters.
 
-    heading: by default the phase. assigned: what earlier states said, by default nothing.
+    heading: by default the phase. assigned: the record of earlier states, by default empty.
     """
     if assigned is None:
         assigned = Assigned()

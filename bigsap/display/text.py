@@ -1,4 +1,4 @@
-"""A result as a person reads it, and as a program does."""
+"""A result as text for people, and as a record for programs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from bigsap.proof.claim import Claim
 
 
 def shown(text: object) -> str:
-    """Text that others may have written, for a terminal: one line, without control characters.
+    """Return untrusted text for a terminal: one line, without control characters.
 
-    Whatever is neither printable nor a space (line breaks, escape sequences, marks that change
-    the direction of writing) is written as Python would escape it.
+    Characters that are neither printable nor a space (line breaks, escape sequences, marks that
+    change the direction of writing) are escaped as in Python.
     """
     found = str(text)
     if found.isprintable():
@@ -30,12 +30,12 @@ def _escaped(character: str) -> str:
 
 
 def result_text(result: Claim) -> str:
-    """Several aligned lines: outcome, numbers, effort. No line break at the end."""
+    """Return several aligned lines: outcome, numbers, effort. No line break at the end."""
     return align(result_lines(result))
 
 
 def result_lines(result: Claim) -> Iterator[tuple[str, str]]:
-    """(label, value) pairs; what the result does not know is left out."""
+    """Yield (label, value) pairs; unknown values are left out."""
     stats = result.stats
     n_rows, n_columns = result.shape
     yield "status", f"{result.status}: {result.message}".rstrip(": ")
@@ -76,14 +76,14 @@ def result_lines(result: Claim) -> Iterator[tuple[str, str]]:
 
 
 def align(lines: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> str:
-    """Labels in one column, values in the next, as ``shown``."""
+    """Return text with labels in one column and values in the next, escaped by ``shown``."""
     pairs = [(shown(label), shown(value)) for label, value in lines]
     width = max((len(label) for label, _ in pairs), default=0)
     return "\n".join(f"{label.ljust(width)}  {value}" for label, value in pairs)
 
 
 def hit_rate(stats: Mapping[str, Any]) -> float | None:
-    """Hits over touches of the row cache; None when it was never touched."""
+    """Return the hit rate of the row cache; None if it was never used."""
     if "cache_hits" not in stats or "cache_misses" not in stats:
         return None
     touches = int(stats["cache_hits"]) + int(stats["cache_misses"])
@@ -91,7 +91,7 @@ def hit_rate(stats: Mapping[str, Any]) -> float | None:
 
 
 def number(value: float) -> str:
-    """Integers in full, other numbers with 12 significant digits."""
+    """Return a number as text: integers in full, others with 12 significant digits."""
     if isinstance(value, (int, np.integer)) or (
         math.isfinite(value) and value == int(value) and abs(value) < 2**53
     ):
@@ -100,14 +100,14 @@ def number(value: float) -> str:
 
 
 def gap_text(gap: float, fun: float | None) -> str:
-    """The gap, and its share of the cost where that says anything."""
+    """Return the gap as text, with its share of the cost if that is meaningful."""
     if gap == 0 or not fun or not math.isfinite(gap):
         return f"{gap:.3g}"
     return f"{gap:.3g} ({gap / abs(fun):.1e} of the cost)"
 
 
 def seconds_text(seconds: Any) -> str:
-    """``stats["seconds"]``: the total, then the stages."""
+    """Return ``stats["seconds"]`` as text: the total, then the stages."""
     if not isinstance(seconds, Mapping):
         return f"{float(seconds):.2f}"
     stages = {str(k): float(v) for k, v in seconds.items()}
@@ -119,7 +119,7 @@ def seconds_text(seconds: Any) -> str:
 
 
 def bytes_text(size: float) -> str:
-    """A byte size in binary units."""
+    """Return a byte size in binary units."""
     size = float(size)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:
@@ -129,7 +129,7 @@ def bytes_text(size: float) -> str:
 
 
 def result_record(result: Claim) -> dict[str, Any]:
-    """The result without its arrays, ready for ``json.dumps``."""
+    """Return the result without its arrays, ready for ``json.dumps``."""
     record = {
         "status": result.status,
         "success": result.success,
@@ -148,7 +148,7 @@ def result_record(result: Claim) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """``value`` in the types JSON has; infinities and NaN, which it lacks, become null."""
+    """Return ``value`` in JSON types; infinities and NaN become null."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Where costs come from: ``as_source`` turns what users pass into a ``CostSource``."""
+"""Cost sources; ``as_source`` converts users' objects to a ``CostSource``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
     "scannable",
 ]
 
-#: Dask arrays up to this size are computed at once; larger ones cost a graph a row.
+#: Dask arrays up to this size are computed at once; of larger ones each row would cost a graph.
 DASK_LIMIT_BYTES = 64 << 20
 
 _CPU_DEVICE = 1  # kDLCPU of DLPack
@@ -48,7 +48,7 @@ def as_source(
     missing: str = "error",
     maximize: bool = False,
 ) -> CostSource:
-    """Whatever a user calls a cost matrix, as a ``CostSource``.
+    """Convert any object that represents a cost matrix to a ``CostSource``.
 
     cost: array, memmap, matrix or nested list; zarr array; path of a ``.npy`` file or
         zarr store; xarray (its ``.data``); small dask array; DLPack array in host or
@@ -60,19 +60,18 @@ def as_source(
         hold is an error when it is read.
     missing: ``"error"``, InvalidCostError with row and column, at once or when it is read;
         ``"forbid"``: pairs whose cost is missing are forbidden. Missing are masked values, NA, None
-        and null, and, with "forbid", NaN; of zarr, HDF5 and netCDF arrays and xarray also
-        what their attributes ``_FillValue``, ``missing_value`` and ``valid_range`` say. (Their
-        ``scale_factor`` and ``add_offset`` are applied, in float64.) Not for callables and
-        ``CostSource`` objects of integers, which cannot say inf.
+        and null, and, with "forbid", NaN; in zarr, HDF5 and netCDF arrays and xarray also
+        values that the attributes ``_FillValue``, ``missing_value`` and ``valid_range`` define as
+        missing. (Their ``scale_factor`` and ``add_offset`` are applied, in float64.) Not for
+        callables and ``CostSource`` objects of integers, which cannot represent inf.
     maximize: the sense of the problem, which decides the infinity that forbids.
 
-    Integers beyond int64 in memory are read as float64 where that rounds none, else they are an
-    error.
-    Raises ``ShapeError``, ``DtypeError``, ``StoreError``, ``OptionError`` or plain
-    ``InputError``, each saying what was given. O(1) in time and memory, nested lists
-    and small dask arrays apart.
+    Integers beyond int64 in memory are read as float64 if that rounds none of them, else they are
+    an error. Raises ``ShapeError``, ``DtypeError``, ``StoreError``, ``OptionError`` or plain
+    ``InputError``, each with the given value. O(1) in time and memory, except for nested lists and
+    small dask arrays.
     """
-    labelled(cost)  # or an error: a closed file cannot even tell a shape
+    labelled(cost)  # raises an error for a closed file, which has no shape
     args = _as_args(args)
     if missing not in CHOICES:
         raise OptionError(f'missing must be "error" or "forbid", got {missing!r}')
@@ -121,25 +120,25 @@ def _is_sliceable(cost: Any) -> bool:
 
 
 def _is_callable_cost(cost: Any) -> bool:
-    """Callable, and not one of the array-likes, some of which are callable as well."""
+    """Return whether an object is callable, and not one of the array-likes that are callable as well."""
     return callable(cost) and (isinstance(cost, type) or not (_is_source(cost) or _is_sliceable(cost)))
 
 
 def _forbidding(source: CostSource, maximize: bool) -> CostSource:
-    """Costs in which NaN stands for what is missing, with these pairs forbidden."""
+    """Return costs in which NaN means missing, with these pairs forbidden."""
     if not isinstance(source, ArraySource) or source.mapped:
         return without_missing(source, maximize=maximize)
     array = source.array
     absent = np.isnan(array) if array.dtype.kind == "f" else np.zeros(1, np.bool_)
     if not absent.any():
         return source
-    array = array.astype(source.dtype)  # the user's own stays as it is
+    array = array.astype(source.dtype)  # a copy: the user's array stays unchanged
     array[absent] = -np.inf if maximize else np.inf
     return ArraySource(array)
 
 
 def _in_memory(values: Any, name: str, forbid: bool) -> ArraySource:
-    """An array, list or frame. forbid: what is missing becomes NaN."""
+    """Return the source of an array, list or frame. forbid: missing values become NaN."""
     array, missing = parted(values, name)
     if missing is None:
         return ArraySource(array)
@@ -159,7 +158,7 @@ def _in_memory(values: Any, name: str, forbid: bool) -> ArraySource:
 
 
 def _recognise(cost: Any, forbid: bool) -> CostSource:
-    """The source for anything but a callable. forbid: what is missing becomes NaN."""
+    """Return the source of anything but a callable. forbid: missing values become NaN."""
     if isinstance(cost, np.ndarray):
         if mask_of(cost) is not None:
             return _in_memory(cost, "the cost matrix", forbid)
@@ -200,7 +199,7 @@ def _numpy_dtype(dtype: Any) -> np.dtype[Any] | None:
 
 
 def _checked_source(cost: Any) -> CostSource:
-    """A user's own source, its promises about shape and dtype checked."""
+    """Return a user's own source after checking its shape and dtype."""
     shape = cost_shape(cost.shape, _name(cost))
     dtype = _numpy_dtype(cost.dtype)
     if dtype is None or dtype not in SCANNABLE:
@@ -216,24 +215,24 @@ def _checked_source(cost: Any) -> CostSource:
 
 
 def _from_xarray(cost: Any, forbid: bool) -> CostSource:
-    """The values; unpacked here if they were opened with ``mask_and_scale=False``."""
+    """Return the source of an xarray, unpacked if it was opened with ``mask_and_scale=False``."""
     inner = _recognise(cost.data, forbid)
     packing = packing_told(cost, f"the {_name(cost)}") if labelled(cost) else None
     return unpacked(inner, packing, forbid=forbid)
 
 
 def _from_sliceable(cost: Any, forbid: bool) -> CostSource:
-    """h5py, netCDF4 and the like, whose attributes may say that numbers are packed."""
+    """Return the source of h5py, netCDF4 and similar arrays, unpacked by their attributes."""
     what, given = f"the {_name(cost)}", None
     if callable(getattr(cost, "ncattrs", None)) and 0 not in cost.shape and len(cost.shape) == 2:
-        # netCDF4 unpacks and masks by itself unless told not to, and then gives another dtype.
+        # netCDF4 unpacks and masks by default, and then gives another dtype.
         given = np.ma.getdata(cost[:1, :1]).dtype
     source = SliceableSource(cost, what, given=given, forbid=forbid)
     return unpacked(source, packing_told(cost, what), forbid=forbid)
 
 
 def _from_path(path: Path | str, forbid: bool) -> CostSource:
-    """A ``.npy`` file, recognised by name or first bytes; everything else is zarr's."""
+    """Return the source of a path: a ``.npy`` file by name or first bytes, else a zarr store."""
     file = Path(path)
     if file.suffix == ".npy" and not file.is_dir():
         return from_npy(file)
@@ -263,7 +262,7 @@ def _from_dask(cost: Any, forbid: bool) -> CostSource:
 
 
 def _from_dlpack(cost: Any, forbid: bool) -> CostSource:
-    """Arrays of other libraries in host memory, without a copy."""
+    """Return the source of another library's array in host memory, without a copy."""
     if int(cost.__dlpack_device__()[0]) != _CPU_DEVICE:
         from bigsap.sources.cuda.placed import device_array
 
@@ -271,7 +270,7 @@ def _from_dlpack(cost: Any, forbid: bool) -> CostSource:
     try:
         return ArraySource(np.from_dlpack(cost))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        try:  # DLPack of numpy knows no bfloat16
+        try:  # numpy's DLPack does not support bfloat16
             return _in_memory(np.asarray(cost), _name(cost), forbid)
         except (RuntimeError, TypeError) as again:
             raise DtypeError(

@@ -1,9 +1,8 @@
-"""The contract between BigSAP and whatever costs come from.
+"""The contract between BigSAP and sources of costs.
 
-A source has one required method, ``read``; every further ability is a small
-protocol of its own, asked for with ``isinstance`` and never inside a loop.
-Row-wise access is all the engine needs (A1015, section 4: "we only ever need to
-access one row of the matrix at a time").
+A source has one required method, ``read``; every further ability is a small protocol of its own,
+tested with ``isinstance`` and never inside a loop. Row-wise access is all the engine needs (A1015,
+section 4: "we only ever need to access one row of the matrix at a time").
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ Task: TypeAlias = Callable[..., list[Array]]
 # Packages whose sources write plain numbers.
 _OURS = ("bigsap", "bigsap_server")
 
-# Between two looks of ``Waiting``.
+# Seconds between two checks of ``Waiting``.
 _LOOK_SECONDS = 0.02
 
-#: Cost dtypes that kernels scan as they are. Every source's ``dtype`` is one of
-#: these; other numeric dtypes are converted by the source (see ``scannable``).
+#: Cost dtypes that kernels scan without conversion. Every source's ``dtype`` is one of these; other
+#: numeric dtypes are converted by the source (see ``scannable``).
 SCANNABLE = tuple(np.dtype(t) for t in ("f8", "f4", "i8", "i4", "u1", "u2"))
 
 
@@ -40,9 +39,10 @@ _ProtocolType: Any = type(Protocol)
 
 
 class Ability(_ProtocolType):  # type: ignore[misc]  # Python has no public name for the base
-    """The type of protocols whose ``isinstance`` only looks for the names of their members.
+    """The type of protocols whose ``isinstance`` tests only the names of their members.
 
-    Python 3.11 takes 20 microseconds to find these names, each time; a solve asks some 25 times.
+    Python 3.11 takes 20 microseconds to find these names, each time; a solve needs them some 25
+    times.
     """
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -50,7 +50,7 @@ class Ability(_ProtocolType):  # type: ignore[misc]  # Python has no public name
             return bool(super().__instancecheck__(instance))
         members = cls.__dict__.get("_members")
         if members is None:
-            # A protocol may be made of others.
+            # A protocol may inherit from others.
             bases = [base for base in cls.__mro__ if base.__dict__.get("_is_protocol")]
             named = {name for base in bases for name in (*vars(base), *get_annotations(base))}
             members = cls._members = tuple(name for name in named if not name.startswith("_"))
@@ -58,7 +58,7 @@ class Ability(_ProtocolType):  # type: ignore[misc]  # Python has no public name
 
 
 class CostSource(Protocol):
-    """Something that yields rows of the cost matrix.
+    """An object that yields rows of the cost matrix.
 
     ``shape`` is ``(n_rows, n_columns)``; ``dtype`` one of ``SCANNABLE``.
     """
@@ -70,7 +70,7 @@ class CostSource(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the costs, one of ``SCANNABLE``."""
+        """The dtype of the costs, one of ``SCANNABLE``."""
         ...
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
@@ -79,8 +79,9 @@ class CostSource(Protocol):
         rows: integer ids, shape (k,), any order, repeats allowed.
         columns: contiguous slice with explicit start and stop, step 1.
         out: (k, stop - start), dtype ``self.dtype``; rows are C-contiguous.
-        Values are passed on unchecked: NaN and infinities are judged by the caller.
-        Raises a ``SourceError`` that names the row when it cannot deliver.
+
+        Values are not checked here: the caller tests for NaN and infinities. Raises a
+        ``SourceError`` that names the row if it cannot deliver.
         """
         ...
 
@@ -90,37 +91,36 @@ class Resident(Protocol, metaclass=Ability):
     """The whole matrix lies in memory (or is mapped) and can be scanned in place."""
 
     def resident(self) -> Array | None:
-        """The matrix as a C-contiguous 2-D array of ``dtype``, no copy.
+        """Return the matrix as a C-contiguous 2-D array of ``dtype``, no copy.
 
-        It may have more columns than ``shape`` says (a view of a wider matrix);
-        the surplus must not be touched. None when this instance cannot.
+        It may have more columns than ``shape`` (a view of a wider matrix); these must not be read
+        or written. None if this instance has no such array.
         """
         ...
 
 
 @runtime_checkable
 class Transposable(Protocol, metaclass=Ability):
-    """The source can also be asked by columns at about the same price."""
+    """The source can also be read by columns at about the same cost."""
 
     def transposed(self) -> CostSource | None:
-        """A source for the transposed matrix, or None when that would be slow."""
+        """Return a source of the transposed matrix, or None if that would be slow."""
         ...
 
 
 def _nothing() -> None:
-    """What a pickled ``Fill`` becomes."""
+    """Stand in for a pickled ``Fill``."""
 
 
 @dataclass(frozen=True)
 class Fill:
     """A C function that writes part of one row, callable without the interpreter.
 
-    ``void fill(int64 context, int64 row, int64 start, int64 stop, int64 out)``
-    writes ``cost[row, start:stop]`` to consecutive items of the source's dtype at
-    address ``out``. It must be thread-safe and must not raise.
-    ``keep`` holds whatever must outlive the addresses. ``in_parts``: a part of a row costs
-    its share of the row, not all of it. ``pace``: (1,) int64, how many pairs the last call
-    of ``read_by_fill`` found to fit.
+    ``void fill(int64 context, int64 row, int64 start, int64 stop, int64 out)`` writes ``cost[row,
+    start:stop]`` to consecutive items of the source's dtype at address ``out``. It must be
+    thread-safe and must not raise. ``keep`` holds objects that must outlive the addresses.
+    ``in_parts``: a part of a row costs its share of the row, not all of it. ``pace``: (1,) int64,
+    the number of pairs that the last call of ``read_by_fill`` found to fit.
     """
 
     address: int
@@ -130,7 +130,7 @@ class Fill:
     pace: Array = field(default_factory=lambda: np.zeros(1, np.int64), compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Addresses are of one process: another one, and a copy, make their own."""
+        """Pickle no addresses: another process, or a copy, makes its own."""
         return _nothing, ()
 
 
@@ -139,7 +139,7 @@ class Fillable(Protocol, metaclass=Ability):
     """Rows can be computed by compiled code inside a kernel."""
 
     def fill(self) -> Fill | None:
-        """The compiled filler, or None when this instance has none."""
+        """Return the compiled filler, or None if this instance has none."""
         ...
 
 
@@ -148,47 +148,47 @@ class Grouped(Protocol, metaclass=Ability):
     """Rows come in groups that cost no more than one of them (a decoded chunk)."""
 
     def rows_together(self, row: int) -> tuple[int, int]:
-        """The half-open range of rows that one read of ``row`` decodes anyway."""
+        """Return the half-open range of rows that one read of ``row`` decodes."""
         ...
 
 
 @runtime_checkable
 class Prefetching(Protocol, metaclass=Ability):
-    """The source can start reading before it is asked."""
+    """The source can start reading in advance."""
 
     def prefetch(self, row: int) -> None:
-        """``row`` will probably be read soon. Returns at once, never raises."""
+        """Prepare to read ``row``, which will probably be needed soon. Returns at once, never raises."""
         ...
 
 
 @runtime_checkable
 class Foreseeing(Protocol, metaclass=Ability):
-    """Rows asked for one by one come with others that may be asked for next, at no more time."""
+    """A read of one row can fetch predicted rows with it, in the same time."""
 
     @property
     def foresees(self) -> int:
-        """How many others; 0: none."""
+        """Number of predicted rows; 0: none."""
         ...
 
     def predict_slot(self, rows: Array) -> None:
-        """Rows that may be asked for after the next one, the likeliest first."""
+        """Take rows that may be requested after the next one, the likeliest first."""
         ...
 
 
 @runtime_checkable
 class Fingerprinted(Protocol, metaclass=Ability):
-    """The source can tell whether its data is still the same."""
+    """The source can test whether its data is still the same."""
 
     def fingerprint(self) -> str:
-        """A short hex digest of shape, dtype and (cheaply sampled) content."""
+        """Return a short hex digest of shape, dtype and (cheaply sampled) content."""
         ...
 
 
 def scannable(dtype: npt.DTypeLike) -> np.dtype[Any] | None:
-    """The dtype a source of ``dtype`` should offer, or None if it is no real number.
+    """Return the dtype that a source of ``dtype`` should offer; None if it is not real.
 
-    bool, i1, i2, u4 widen to the next scannable integer, f2 to f4; wider floats
-    narrow to f8; u8 (range checked by the source) to i8; byte order becomes native.
+    bool, i1, i2, u4 widen to the next scannable integer, f2 to f4; wider floats narrow to f8; u8
+    (range checked by the source) to i8; byte order becomes native.
     """
     d = np.dtype(dtype)
     if d.newbyteorder("=") in SCANNABLE:
@@ -205,7 +205,7 @@ class Selectable(Protocol, metaclass=Ability):
     """Some rows and columns of the source are a source of the same kind."""
 
     def select(self, rows: Ids, columns: Ids) -> CostSource | None:
-        """``cost[rows][:, columns]`` as a source, None when that would cost too much.
+        """Return ``cost[rows][:, columns]`` as a source, None if that would cost too much.
 
         rows, columns: ids in any order, no repeats: permutations reorder the source.
         """
@@ -230,25 +230,27 @@ class Separation:
 
 @runtime_checkable
 class Separable(Protocol, metaclass=Ability):
-    """Costs are a simple function of points, which bounds them over boxes of points."""
+    """Costs are a simple function of points, so they can be bounded over boxes of points."""
 
     def separable(self) -> Separation | None:
-        """The points and the function, None when this instance has none."""
+        """Return the points and the function, None if this instance has none."""
         ...
 
 
 @runtime_checkable
 class Ranged(Protocol, metaclass=Ability):
-    """It is known between which numbers the costs lie, without reading them."""
+    """Bounds of the costs are known without reading them."""
 
     def cost_range(self) -> tuple[float, float] | None:
-        """No finite cost is less than the first or more than the second; either may be
-        infinite. None when nothing is known of this instance."""
+        """Return a lower and an upper bound of the finite costs.
+
+        Either may be infinite. None if this instance has no bounds.
+        """
         ...
 
 
 def range_of(source: CostSource) -> tuple[float, float] | None:
-    """What ``Ranged`` tells of any source; of unsigned integers the ends of their range."""
+    """Return the bounds of a ``Ranged`` source; for unsigned integers the range of their dtype."""
     if isinstance(source, Ranged):
         return source.cost_range()
     if np.dtype(source.dtype).kind == "u":
@@ -258,31 +260,34 @@ def range_of(source: CostSource) -> tuple[float, float] | None:
 
 @runtime_checkable
 class Interruptible(Protocol, metaclass=Ability):
-    """A read that waits (for a provider, say) can be left before it is done."""
+    """A read that waits (for a provider, say) can be abandoned."""
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
         """Call ``check`` many times a second while a read of this thread waits.
 
-        Whatever it raises leaves the read. None: no more checks.
+        An exception that it raises ends the read. None: no more checks.
         """
         ...
 
 
 @runtime_checkable
 class Guarded(Protocol, metaclass=Ability):
-    """What lies in place may be taken away: a mapped file can be truncated."""
+    """Costs in place may become invalid: a mapped file can be truncated."""
 
     def intact(self) -> None:
-        """Raise StoreError when it was: what was read may not have been there.
+        """Raise StoreError if costs became invalid: values read before may be wrong.
 
-        Asked every tenth of a second while in use, and before results or errors count.
+        Called every tenth of a second while in use, and before results or errors are reported.
         """
         ...
 
 
 @contextmanager
 def intact_throughout(source: object) -> Iterator[None]:
-    """Whatever comes of costs in place, result or error, counts only if none were lost."""
+    """Raise StoreError at the end of the context if costs in place became invalid.
+
+    It replaces the result, or the ValueError, of the context.
+    """
     if not isinstance(source, Guarded):
         yield
         return
@@ -301,11 +306,11 @@ class Waiting(threading.local):
     _looked = 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Nothing of it belongs to a source that is pickled or copied."""
+        """Start without checks in a source that is pickled or copied."""
         return Waiting, ()
 
     def look(self) -> None:
-        """Call it, when that was last done some time ago."""
+        """Call ``check`` if enough time has passed since the last call."""
         if self.check is not None:
             now = time.perf_counter()
             if now - self._looked >= _LOOK_SECONDS:
@@ -314,15 +319,15 @@ class Waiting(threading.local):
 
 
 def read_rows(source: CostSource, rows: Ids, columns: slice, out: Array) -> None:
-    """``source.read``; masked values that a user's own source writes are an error, not costs."""
+    """Call ``source.read``; masked values that a user's own source writes are an error."""
     if type(source).__module__.partition(".")[0] not in _OURS:
-        # By its name, so that kernels, which depend on what is imported here, do not on that.
+        # Imported by name: kernels depend on this module's imports, and should not depend on that one.
         out = import_module("bigsap.sources.room").room_of(source, rows, columns, out)
     source.read(rows, columns, out)
 
 
 def read_while(source: CostSource, check: Callable[[], None], rows: Ids, columns: slice, out: Array) -> None:
-    """``source.read``, left as soon as ``check`` raises where the source allows that."""
+    """Call ``source.read``; end it as soon as ``check`` raises, if the source supports that."""
     if not isinstance(source, Interruptible):
         read_rows(source, rows, columns, out)
         return
@@ -335,15 +340,15 @@ def read_while(source: CostSource, check: Callable[[], None], rows: Ids, columns
 
 @runtime_checkable
 class Crewed(Protocol, metaclass=Ability):
-    """Rows are made by workers elsewhere, which can also make of them what is wanted."""
+    """Rows are evaluated by workers, which can also compute results from them."""
 
     @property
     def row_bytes(self) -> int:
-        """What a row of costs takes."""
+        """Bytes of a row of costs."""
         ...
 
     def share(self, values: Array) -> Any:
-        """Send what all rows of a wave need; what ``wave`` takes for it."""
+        """Send the data that all rows of a wave need; return the argument for ``wave``."""
         ...
 
     def wave(
@@ -357,20 +362,22 @@ class Crewed(Protocol, metaclass=Ability):
         shared: Any = None,
         args: Callable[[Array], tuple[Any, ...]] = lambda positions: (),
     ) -> Iterator[tuple[Array, Array]]:
-        """Positions in ``rows`` and the bytes that ``task`` made of them, in no fixed order; see
-        ``sources.cluster.workers``."""
+        """Yield positions in ``rows`` with the bytes that the function ``name`` made of them.
+
+        In no fixed order; see ``bigsap.sources.cluster.workers``.
+        """
         ...
 
     def show(
         self, rows: Array, take: Callable[[int, Array], None], tick: Callable[[], None] | None = None
     ) -> None:
-        """Hand every row of costs to ``take(row, costs)`` as it arrives."""
+        """Pass every row of costs to ``take(row, costs)`` as it arrives."""
         ...
 
 
 @runtime_checkable
 class Minimised(Protocol, metaclass=Ability):
-    """A source that makes the certificate's pass by itself, by code of its own."""
+    """A source that makes the certificate's pass with its own code."""
 
     def row_minima(
         self,
@@ -380,6 +387,8 @@ class Minimised(Protocol, metaclass=Ability):
         maximize: bool,
         tick: Callable[[int], None],
     ) -> tuple[Array, Array | None, Array | None, Array] | None:
-        """The first four fields of ``bigsap.proof.row_minima.RowMinima``, at prices with low
-        parts; None where the host must do it."""
+        """Return the first four fields of ``bigsap.proof.row_minima.RowMinima``.
+
+        Prices have low parts. None if the host must make the pass.
+        """
         ...

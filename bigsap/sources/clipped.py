@@ -1,14 +1,14 @@
 """Costs under which a row may stay unassigned at a price of its own.
 
-Clip each cost at its row's price, ``min(c[i, j], price[i])``: a row that is given a
-clipped pair pays its price, which is what staying unassigned costs, and the pair is then
-dropped (``bigsap.proof.unassigned.drop_clipped_pairs``). With at least as many columns as rows every choice
-of unassigned rows can be completed in that way, so both problems have the same optimum, and
-no entry is computed that the plain problem would not compute. With more rows than columns,
-``n - m`` further columns, each at the row's own price, make the matrix square.
+Clip each cost at its row's price, ``min(c[i, j], price[i])``: a row that is assigned a clipped pair
+pays its price, the cost of staying unassigned, and the pair is then dropped
+(``bigsap.proof.unassigned.drop_clipped_pairs``). With at least as many columns as rows every choice
+of unassigned rows can be completed in that way, so both problems have the same optimum, and no
+entry is computed that the plain problem would not compute. With more rows than columns, ``n - m``
+further columns, each at the row's own price, make the matrix square.
 
-The textbook model adds a private column per row, ``(n, m + n)``: the same optimum,
-but every scan, and every cached row, is that much longer.
+The textbook model adds a private column per row, ``(n, m + n)``: the same optimum, but every scan,
+and every cached row, is that much longer.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ _EXACT = 2**53
 
 
 def unassigned_prices(value: npt.ArrayLike, n_rows: int, maximize: bool) -> Array:
-    """``unassigned_cost=`` as a vector (n_rows,) of int64 or float64.
+    """Return ``unassigned_cost=`` as a vector (n_rows,) of int64 or float64.
 
     value: a number for all rows, or (n_rows,) numbers, in cost units; the infinity that
-        forbids a pair (``inf``, ``-inf`` under ``maximize``) says *must be assigned*.
-    Raises DtypeError, ShapeError, or InvalidCostError naming the row for NaN and the
-    other infinity.
+        forbids a pair (``inf``, ``-inf`` under ``maximize``) means *must be assigned*.
+
+    Raises DtypeError, ShapeError, or InvalidCostError naming the row for NaN and the other
+    infinity.
     """
     what = "unassigned_cost"
     try:
@@ -85,17 +86,15 @@ def unassigned_prices(value: npt.ArrayLike, n_rows: int, maximize: bool) -> Arra
 
 
 class ClippedCosts:
-    """The costs of ``source`` clipped at each row's price, square when it was tall.
+    """The costs of ``source`` clipped at each row's price; made square if there are more rows.
 
-    shape: (n, max(n, m)). prices: (n,), see ``unassigned_prices``. source: the
-    costs that were given, in the dtype of this source, so that prices compare with
-    them exactly.
+    shape: (n, max(n, m)). prices: (n,), see ``unassigned_prices``. source: the given costs, in the
+    dtype of this source, so that prices compare with them exactly.
 
-    dtype: that of the costs when it holds every price, else int64 (whole prices and
-    integer costs) or float64. Integer costs also become float64, and then must stay
-    below 2**53 in size, when a row must be assigned although there are more rows than
-    columns, because only floats can forbid a pair. O(1) beyond the source's own time,
-    two vectors of memory.
+    dtype: that of the costs if it holds every price, else int64 (whole prices and integer costs) or
+    float64. Integer costs also become float64, and then must stay below 2**53 in size, if a row
+    must be assigned although there are more rows than columns, because only floats can forbid a
+    pair. O(1) beyond the source's own time, two vectors of memory.
     """
 
     def __init__(self, source: CostSource, unassigned_cost: npt.ArrayLike, *, maximize: bool = False) -> None:
@@ -106,7 +105,7 @@ class ClippedCosts:
         self.shape = (n, max(n, m))
         self.n_columns = m
         self.dtype = _dtype_for(source, self.prices)
-        # int64 -> float64 is no conversion that ``converted`` would refuse anything in.
+        # ``converted`` accepts all of int64 as float64, rounded: so check the size here.
         self._check_size = source.dtype == np.int64 and self.dtype.kind == "f"
         self.source = converted(source, self.dtype)
         self._cap = _as_cap(self.prices, self.dtype, self.maximize)
@@ -116,7 +115,7 @@ class ClippedCosts:
         return f"ClippedCosts({self.given!r})"
 
     def __new__(cls, source: CostSource, *_: Any, **__: Any) -> ClippedCosts:
-        """A source that reads rows in groups keeps that ability."""
+        """Make an object with the abilities of a source that reads rows in groups, if it is one."""
         grouped = isinstance(source, Grouped) and isinstance(source, Prefetching)
         return super().__new__(_GatedGroups if grouped and cls is ClippedCosts else cls)
 
@@ -134,7 +133,7 @@ class ClippedCosts:
             read_rows(self.source, rows, slice(start, start + inner), part)
             if self._check_size:
                 self._refuse_large(rows, start, part)
-            # NaN and the wrong infinity pass, to be complained about by the caller.
+            # NaN and the wrong infinity pass; the caller reports them.
             (np.maximum if self.maximize else np.minimum)(part, cap, out=part)
         out[:, inner:] = cap
 
@@ -151,7 +150,7 @@ class ClippedCosts:
             )
 
     def fill(self) -> Fill | None:
-        """A compiled filler around the source's own, None when that has none."""
+        """Return a compiled filler around the source's own, None if that has none."""
         if self._fill is None and not self._check_size and isinstance(self.given, Fillable):
             inner = self.given.fill()
             if inner is not None:
@@ -162,11 +161,11 @@ class ClippedCosts:
 
     @property
     def cap(self) -> Array:
-        """(n,), what each row's costs are clipped at, in ``dtype``."""
+        """(n,), the value at which each row's costs are clipped, in ``dtype``."""
         return self._cap
 
     def cost_range(self) -> tuple[float, float] | None:
-        """That of the source, and of the prices."""
+        """Return the range of the source's costs and of the prices."""
         ends = range_of(self.given)
         prices = self.prices[np.isfinite(self.prices)]
         if ends is None or not prices.size:
@@ -175,23 +174,22 @@ class ClippedCosts:
 
     @property
     def evaluated_by(self) -> str | None:
-        """What the source tells, see ``FunctionSource``."""
+        """The source's ``evaluated_by``, see ``FunctionSource``."""
         told: str | None = getattr(self.given, "evaluated_by", None)
         return told
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
-        """Passed on to the source, where it can be interrupted."""
         if isinstance(self.source, Interruptible):
             self.source.while_waiting(check)
 
     def fingerprint(self) -> str:
-        """The source's own fingerprint, followed by one of the prices."""
+        """Return the source's own fingerprint, followed by one of the prices."""
         given = self.given
         own = given.fingerprint() if isinstance(given, Fingerprinted) else fingerprint_of(given)
         return own + self.prices_fingerprint()
 
     def prices_fingerprint(self) -> str:
-        """A digest of prices and sense alone."""
+        """Return a digest of prices and sense alone."""
         digest = hashlib.blake2b(digest_size=8)
         digest.update(self.prices.dtype.str.encode() + self.prices.tobytes())
         digest.update(b"max" if self.maximize else b"min")
@@ -199,22 +197,21 @@ class ClippedCosts:
 
 
 class _GatedGroups(ClippedCosts):
-    """Gated costs of a source that reads rows in groups, ahead of time."""
+    """Clipped costs of a source that reads rows in groups, ahead of time."""
 
     def rows_together(self, row: int) -> tuple[int, int]:
-        """The half-open range of rows that one read of ``row`` decodes anyway."""
+        """Return the half-open range of rows that one read of ``row`` decodes."""
         grouped: Any = self.given
         start, stop = grouped.rows_together(row)
         return int(start), int(stop)
 
     def prefetch(self, row: int) -> None:
-        """``row`` will probably be read soon."""
         ahead: Any = self.given
         ahead.prefetch(row)
 
 
 def _dtype_for(source: CostSource, prices: Array) -> np.dtype[Any]:
-    """The narrowest scannable dtype that holds costs and prices alike."""
+    """Return the narrowest scannable dtype that holds costs and prices alike."""
     own = np.dtype(source.dtype)
     free = prices[np.isfinite(prices)]
     if own.kind == "f":
@@ -232,7 +229,10 @@ def _dtype_for(source: CostSource, prices: Array) -> np.dtype[Any]:
 
 
 def _as_cap(prices: Array, dtype: np.dtype[Any], maximize: bool) -> Array:
-    """What costs are clipped at: the prices, or what never clips for a row that must."""
+    """Return the values at which costs are clipped.
+
+    They are the prices; for a row that must be assigned, a value that never clips.
+    """
     if dtype.kind == "f":
         return np.ascontiguousarray(prices, dtype)
     limits = np.iinfo(dtype)

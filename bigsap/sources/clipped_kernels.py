@@ -1,8 +1,8 @@
-"""Compiled fillers that clip what another filler writes: see ``bigsap.sources.clipped``.
+"""Compiled fillers that clip the costs of another filler: see ``bigsap.sources.clipped``.
 
-One function for each pair of dtypes, named by both: ``f4_f8`` reads float32 costs as
-float64. They stand at module level, one by one, because numba keeps on disk only what
-captures no other compiled function.
+One function for each pair of dtypes, named by both: ``f4_f8`` reads float32 costs as float64. Each
+is defined at module level, because numba keeps on disk only functions that capture no other
+compiled function.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bigsap.sources.compiled import (
     pointer_u2,
 )
 
-# numba's annotations describe the inside of its decorators, not what they return.
+# numba's annotations describe the inside of its decorators, not their results.
 carray: Any = numpy_support.carray
 
 _pointer_f4 = pointer_to(numba.types.float32)
@@ -35,10 +35,10 @@ _pointer_i4 = pointer_to(numba.types.int32)
 
 
 def gate_fill(inner: Fill, item: np.dtype[Any], cap: Array, n_columns: int, maximize: bool) -> Fill:
-    """A filler that writes ``min(cost, cap[row])`` (max under ``maximize``).
+    """Return a filler that writes ``min(cost, cap[row])`` (max under ``maximize``).
 
-    inner: writes costs of dtype ``item``, which is no wider than ``cap.dtype``, the
-    dtype of what is written. Columns from ``n_columns`` on get ``cap[row]``.
+    inner: writes costs of dtype ``item``, which is no wider than ``cap.dtype``, the output dtype.
+    Columns from ``n_columns`` on get ``cap[row]``.
     """
     kernel = _filler(f"{item.str[1:]}_{cap.dtype.str[1:]}")
     words = (inner.address, inner.context, cap, n_columns, int(maximize))
@@ -54,11 +54,11 @@ def _filler(name: str) -> Any:
 def _begin(
     context: int, row: int, start: int, stop: int, out: int, size: int, full: int
 ) -> tuple[int, int, int, bool]:
-    """Have the costs written; how many, at which address, the cap's address, the sense.
+    """Call the inner filler; return number and address of costs, the cap's address, the sense.
 
-    Context words: the inner filler's address and context, caps, columns, maximize.
-    Narrow costs (size bytes) go to the end of the space of wide ones (full bytes) and are
-    widened from the left: a wide item ends before the narrow one after its own begins.
+    Context words: the inner filler's address and context, caps, columns, maximize. Narrow costs
+    (size bytes) go to the end of the space of wide ones (full bytes) and are widened from the left:
+    a wide item ends before the narrow one after its own begins.
     """
     words = carray(pointer_i8(context), 5)
     n = max(0, min(stop, words[3]) - start)
@@ -70,7 +70,7 @@ def _begin(
 
 @kernel(nrt=True)
 def _clip(given: Array, costs: Array, cap: Any, maximize: bool) -> None:
-    """Both comparisons are false for NaN, which has to survive."""
+    """Clip costs; both comparisons are false for NaN, which must survive."""
     n = given.size
     if maximize:
         for k in range(n):
@@ -84,91 +84,91 @@ def _clip(given: Array, costs: Array, cap: Any, maximize: bool) -> None:
 
 
 def f8_f8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """f8 costs as f8."""
+    """Clip f8 costs as f8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 8, 8)
     cap = carray(pointer_f8(at), 1)[0]
     _clip(carray(pointer_f8(first), n), carray(pointer_f8(out), stop - start), cap, largest)
 
 
 def f4_f4(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """f4 costs as f4."""
+    """Clip f4 costs as f4."""
     n, first, at, largest = _begin(context, row, start, stop, out, 4, 4)
     cap = carray(_pointer_f4(at), 1)[0]
     _clip(carray(_pointer_f4(first), n), carray(_pointer_f4(out), stop - start), cap, largest)
 
 
 def i8_i8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """i8 costs as i8."""
+    """Clip i8 costs as i8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 8, 8)
     cap = carray(pointer_i8(at), 1)[0]
     _clip(carray(pointer_i8(first), n), carray(pointer_i8(out), stop - start), cap, largest)
 
 
 def i4_i4(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """i4 costs as i4."""
+    """Clip i4 costs as i4."""
     n, first, at, largest = _begin(context, row, start, stop, out, 4, 4)
     cap = carray(_pointer_i4(at), 1)[0]
     _clip(carray(_pointer_i4(first), n), carray(_pointer_i4(out), stop - start), cap, largest)
 
 
 def u1_u1(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """u1 costs as u1."""
+    """Clip u1 costs as u1."""
     n, first, at, largest = _begin(context, row, start, stop, out, 1, 1)
     cap = carray(pointer_u1(at), 1)[0]
     _clip(carray(pointer_u1(first), n), carray(pointer_u1(out), stop - start), cap, largest)
 
 
 def u2_u2(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """u2 costs as u2."""
+    """Clip u2 costs as u2."""
     n, first, at, largest = _begin(context, row, start, stop, out, 2, 2)
     cap = carray(pointer_u2(at), 1)[0]
     _clip(carray(pointer_u2(first), n), carray(pointer_u2(out), stop - start), cap, largest)
 
 
 def f4_f8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """f4 costs as f8."""
+    """Clip f4 costs as f8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 4, 8)
     cap = carray(pointer_f8(at), 1)[0]
     _clip(carray(_pointer_f4(first), n), carray(pointer_f8(out), stop - start), cap, largest)
 
 
 def i4_i8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """i4 costs as i8."""
+    """Clip i4 costs as i8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 4, 8)
     cap = carray(pointer_i8(at), 1)[0]
     _clip(carray(_pointer_i4(first), n), carray(pointer_i8(out), stop - start), cap, largest)
 
 
 def i4_f8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """i4 costs as f8."""
+    """Clip i4 costs as f8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 4, 8)
     cap = carray(pointer_f8(at), 1)[0]
     _clip(carray(_pointer_i4(first), n), carray(pointer_f8(out), stop - start), cap, largest)
 
 
 def u1_i8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """u1 costs as i8."""
+    """Clip u1 costs as i8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 1, 8)
     cap = carray(pointer_i8(at), 1)[0]
     _clip(carray(pointer_u1(first), n), carray(pointer_i8(out), stop - start), cap, largest)
 
 
 def u1_f8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """u1 costs as f8."""
+    """Clip u1 costs as f8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 1, 8)
     cap = carray(pointer_f8(at), 1)[0]
     _clip(carray(pointer_u1(first), n), carray(pointer_f8(out), stop - start), cap, largest)
 
 
 def u2_i8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """u2 costs as i8."""
+    """Clip u2 costs as i8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 2, 8)
     cap = carray(pointer_i8(at), 1)[0]
     _clip(carray(pointer_u2(first), n), carray(pointer_i8(out), stop - start), cap, largest)
 
 
 def u2_f8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """u2 costs as f8."""
+    """Clip u2 costs as f8."""
     n, first, at, largest = _begin(context, row, start, stop, out, 2, 8)
     cap = carray(pointer_f8(at), 1)[0]
     _clip(carray(pointer_u2(first), n), carray(pointer_f8(out), stop - start), cap, largest)

@@ -1,12 +1,12 @@
-"""Costs made of other costs: sums, multiples, forbidden pairs.
+"""Costs combined from other costs: sums, multiples, forbidden pairs.
 
-Nothing is stored: rows are read from the sources below and combined in pieces of about
-1 MiB. Forbidden pairs (infinite costs) stay forbidden whatever is done to them, and a
-finite cost never becomes infinite silently.
+Nothing is stored: rows are read from the sources below and combined in pieces of about 1 MiB.
+Forbidden pairs (infinite costs) stay forbidden in every combination, and a finite cost never
+becomes infinite silently.
 
-The costs are float64, since only floats forbid. Integers stay exact: where float64 does not hold
-one (some beyond 2**53), reading it is an OverflowRiskError. Costs that are integers below several
-combinations count as integers throughout. Thresholds are compared with integers as they are.
+The costs are float64, since only floats forbid. Integers stay exact: if float64 does not hold one
+(some beyond 2**53), reading it is an OverflowRiskError. Costs that are integers below several
+combinations count as integers throughout. Thresholds are compared with integers exactly.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from bigsap.sources.whole_numbers import (
 
 
 def sum_of(sources: Sequence[Any]) -> CostSource:
-    """``cost[i, j]`` = the sum of the costs of several sources of one shape, float64.
+    """Return the sum of the costs of several sources of one shape, float64.
 
-    sources: one or more of whatever ``as_source`` accepts. A pair is forbidden where one of them
-    forbids it; infinities of both signs make NaN, which is an error when solved.
-    Raises ShapeError when shapes differ, InvalidCostError when a sum exceeds float64,
-    OverflowRiskError for a sum of integers, or an integer beside floats, that float64 does not
-    hold. A row costs a row of each source.
+    sources: one or more objects that ``as_source`` accepts. A pair is forbidden if one of them
+    forbids it; infinities of both signs make NaN, which is an error when solved. Raises ShapeError
+    if shapes differ, InvalidCostError if a sum exceeds float64, OverflowRiskError for a sum of
+    integers, or an integer beside floats, that float64 does not hold. A row costs a row of each
+    source.
     """
     terms = tuple(as_source(source) for source in sources)
     if not terms:
@@ -62,11 +62,11 @@ def sum_of(sources: Sequence[Any]) -> CostSource:
 
 
 def scaled(source: Any, factor: float) -> CostSource:
-    """``factor * cost[i, j]``, float64; forbidden pairs stay as they are.
+    """Return ``factor * cost[i, j]``, float64; forbidden pairs stay forbidden.
 
-    factor: finite, also negative or 0. Raises OptionError otherwise, InvalidCostError when a
-    product exceeds float64, OverflowRiskError for a product of integers, or an integer to be
-    multiplied by a fraction, that float64 does not hold.
+    factor: finite, also negative or 0. Raises OptionError otherwise, InvalidCostError if a product
+    exceeds float64, OverflowRiskError for a product of integers, or an integer to be multiplied by
+    a fraction, that float64 does not hold.
     """
     number = _finite(factor, "factor")
     if isinstance(number, int):
@@ -75,12 +75,12 @@ def scaled(source: Any, factor: float) -> CostSource:
 
 
 def masked(source: Any, forbidden: Any, *, maximize: bool = False) -> CostSource:
-    """The costs, float64, with the pairs forbidden where ``forbidden[i, j]`` is not 0.
+    """Return the costs, float64, with the pairs forbidden where ``forbidden[i, j]`` is not 0.
 
-    forbidden: anything ``as_source`` accepts, of the same shape. maximize: the sense of
-    the problem, which decides the infinity that forbids. Raises ShapeError when the shapes
-    differ, OverflowRiskError for an integer that is not forbidden and that float64 does not hold.
-    A row costs a row of each.
+    forbidden: anything ``as_source`` accepts, of the same shape. maximize: the sense of the
+    problem, which decides the infinity that forbids. Raises ShapeError if the shapes differ,
+    OverflowRiskError for an integer that is not forbidden and that float64 does not hold. A row
+    costs a row of each.
     """
     both = (as_source(source), as_source(forbidden))
     _same_shape(both)
@@ -88,20 +88,20 @@ def masked(source: Any, forbidden: Any, *, maximize: bool = False) -> CostSource
 
 
 def forbid_above(source: Any, threshold: float, *, maximize: bool = False) -> CostSource:
-    """The costs, float64, with every pair forbidden that costs more than ``threshold``.
+    """Return the costs, float64, with every pair forbidden that costs more than ``threshold``.
 
-    threshold: finite, cost units, compared exactly, integers of any size with integers too;
-    pairs that cost exactly as much stay allowed. maximize: the sense of the problem, which
-    decides the infinity that forbids. Raises OptionError for a threshold that is not finite,
-    OverflowRiskError for an integer that is not forbidden and that float64 does not hold.
-    A row costs a row of the source.
+    threshold: finite, cost units, compared exactly, also integers of any size with integers; pairs
+    that cost exactly the threshold stay allowed. maximize: the sense of the problem, which decides
+    the infinity that forbids. Raises OptionError for a threshold that is not finite,
+    OverflowRiskError for an integer that is not forbidden and that float64 does not hold. A row
+    costs a row of the source.
     """
     limit = _finite(threshold, "threshold")
     return _combined((as_source(source),), _Threshold(limit, _forbidding(maximize)))
 
 
 def _finite(value: Any, name: str) -> int | float:
-    """A float; an integer where float64 does not hold it."""
+    """Return a float; an integer if float64 does not hold it."""
     found = number(value)
     if found is None:
         raise OptionError(f"{name} must be a number, got {value!r}")
@@ -124,26 +124,27 @@ def _same_shape(sources: Sequence[CostSource]) -> None:
 
 
 class _Rule:
-    """How blocks of several sources make one."""
+    """A rule that combines blocks of several sources."""
 
     def apply(self, blocks: Sequence[Array], whole: bool) -> tuple[Array, Array | None, bool]:
-        """The combined costs, float64; where they are not what they should be, or None; and
-        whether that is because integers were rounded (else: finite costs became infinite).
+        """Return the combined costs, a mask of errors, and the kind of error.
 
-        blocks: in the sources' own dtypes. whole: all sources hold integers and infinities only.
+        The costs are float64. The mask is None without errors. The kind is True if integers were
+        rounded, False if finite costs became infinite. blocks: in the sources' own dtypes. whole:
+        all sources hold integers and infinities only.
         """
         raise NotImplementedError
 
     def whole(self) -> bool:
-        """Whether integers stay integers."""
+        """Return whether integers stay integers."""
         return True
 
     def ends(self, ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        """Between which numbers the result lies when the blocks lie in these."""
+        """Return the range of the result from the ranges of the blocks."""
         return ranges[0]
 
     def facts(self) -> tuple[str, dict[str, float]]:
-        """Its type in a cost spec, and its numbers."""
+        """Return the rule's type in a cost spec, and its numbers."""
         raise NotImplementedError
 
 
@@ -176,7 +177,7 @@ class _Sum(_Rule):
 
     def ends(self, ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
         low, high = ranges[0]
-        for other in ranges[1:]:  # rounded as the costs are
+        for other in ranges[1:]:  # rounded in the same order as the costs
             low, high = low + other[0], high + other[1]
         return low, high
 
@@ -199,7 +200,7 @@ class _Scale(_Rule):
         values, rounded = as_floats(given)
         finite = ~np.isinf(values)
         if whole and self.whole():
-            # Of integers that float64 does not hold, the product may be held.
+            # The product may fit float64 although a factor does not.
             rounded = rounded_product(given, self.factor)
         np.multiply(values, self.factor, out=values, where=finite)
         if rounded is not None and rounded.any():
@@ -242,7 +243,7 @@ class _Threshold(_Rule):
     def apply(self, blocks: Sequence[Array], whole: bool) -> tuple[Array, Array | None, bool]:
         (given,) = blocks
         values, rounded = as_floats(given)
-        # An infinity that forbids already is kept; the wrong one too, for its error's sake.
+        # Keep an infinity that forbids already; the wrong one too, so that it is reported.
         forbidden = above(given, self.limit) & np.isfinite(values)
         values[forbidden] = self.infinity
         return values, None if rounded is None else rounded & ~forbidden, True
@@ -265,7 +266,7 @@ def _combined(sources: tuple[CostSource, ...], rule: _Rule) -> _Combined:
 
 
 class _Combined:
-    """Rows of several sources, made one by a rule."""
+    """Rows of several sources, combined by a rule."""
 
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
@@ -275,7 +276,7 @@ class _Combined:
         self.shape = sources[0].shape
         below = sources[:1] if isinstance(rule, _Mask) else sources
         self._of_whole = all(map(_holds_whole, below))
-        #: Whether its finite costs are integers.
+        #: Whether the finite costs are integers.
         self.holds_whole = self._of_whole and rule.whole()
 
     def __repr__(self) -> str:
@@ -313,7 +314,7 @@ class _Combined:
         return block
 
     def cost_range(self) -> tuple[float, float] | None:
-        """From those of the sources."""
+        """Return the range of costs, from those of the sources."""
         ranges = [range_of(source) for source in self._sources]
         first = ranges[0]
         if first is None:
@@ -322,29 +323,27 @@ class _Combined:
         return self._rule.ends([first, *others])
 
     def transposed(self) -> CostSource | None:
-        """The same rule on the transposes, where every source has one."""
+        """Return the same rule on the transposes; None if a source has none."""
         others = [s.transposed() if isinstance(s, Transposable) else None for s in self._sources]
         found = tuple(other for other in others if other is not None)
         return _combined(found, self._rule) if len(found) == len(others) else None
 
     def prefetch(self, row: int) -> None:
-        """Passed on to whatever can read ahead."""
         for source in self._sources:
             if isinstance(source, Prefetching):
                 source.prefetch(row)
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
-        """Passed on to whatever waits."""
         for source in self._sources:
             if isinstance(source, Interruptible):
                 source.while_waiting(check)
 
     def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
-        """The rule's type in a cost spec, its numbers (``infinity``: what forbids), the sources."""
+        """Return the rule's type in a cost spec, its numbers (``infinity`` forbids), and the sources."""
         return *self._rule.facts(), self._sources
 
     def fingerprint(self) -> str:
-        """Over the rule and the fingerprints of the sources."""
+        """Return a digest of the rule and the fingerprints of the sources."""
         digest = hashlib.blake2b(repr(self._rule).encode(), digest_size=16)
         for source in self._sources:
             own = source.fingerprint() if isinstance(source, Fingerprinted) else None
@@ -353,9 +352,9 @@ class _Combined:
 
 
 class _CombinedGroups(_Combined):
-    """Rows of sources of which some decode a group of rows for the price of one."""
+    """Combined rows of sources of which some decode rows in groups."""
 
     def rows_together(self, row: int) -> tuple[int, int]:
-        """The longest group that ``row`` is in: it is what is dearest to decode twice."""
+        """Return the longest group that ``row`` is in: it is the most expensive to decode twice."""
         groups = [s.rows_together(row) for s in self._sources if isinstance(s, Grouped)]
         return max(groups, key=lambda group: group[1] - group[0])

@@ -1,9 +1,9 @@
 """Shared machinery of compiled cost functions: addresses, context blocks, calling.
 
-A compiled cost function is a C function (see ``base.Fill``) whose data travels in a
-*context block*, an int64 array of addresses, sizes and scalars. Nothing of it is baked
-into machine code, so kernels that call such functions stay cacheable on disk, and an
-array that changes in place is seen.
+A compiled cost function is a C function (see ``base.Fill``) whose data are passed in a *context
+block*, an int64 array of addresses, sizes and scalars. None of the data is compiled into machine
+code, so kernels that call such functions stay cacheable on disk, and arrays that change in place
+are read correctly.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from bigsap.compile.decorator import callback, kernel
 from bigsap.sources.base import Array, Fill, Ids
 from bigsap.sources.convert import check_rows
 
-# numba's annotations describe the inside of its decorators, not what they return.
+# numba's annotations describe the inside of its decorators, not their results.
 types: Any = numba.types
 intrinsic: Any = extending.intrinsic
 cgutils: Any = numba_cgutils
 
-#: (context, row, start, stop, out) -> nothing.
+#: Arguments (context, row, start, stop, out), no result.
 FILL_SIGNATURE = types.void(*[types.int64] * 5)
 
-#: Most pairs computed between two looks at the interpreter, so that an interrupt is served.
+#: Most pairs computed in one call; interrupts are served between calls.
 PAIRS_PER_CALL = 1 << 20
-# The first call's, and how long the others should take at most.
+# Pairs of the first call. The others should take at most ``_CALL_SECONDS``.
 _FIRST_PAIRS = 1 << 10
-# Of what fitted before, so much: pairs may differ in what they take.
+# A later read starts with one in _REMEMBERED of the pairs that fitted before: costs of pairs differ.
 _REMEMBERED = 4
 _MOST_REMEMBERED = 1 << 16
 _CALL_SECONDS = 0.1
-# What a call takes besides: of a single pair nearly all.
+# Seconds of a call itself: nearly all of the time of a single pair.
 _CALLING_SECONDS = 2e-5
 
 
@@ -47,9 +47,8 @@ _CALLING_SECONDS = 2e-5
 def call_fill(typing: Any, address: Any, context: Any, row: Any, start: Any, stop: Any, out: Any) -> Any:
     """Call the ``Fill`` at an address: ``call_fill(address, context, row, start, stop, out)``.
 
-    All six are int64 (narrower integers widen); ``out`` is the address at which
-    ``cost[row, start]`` goes. For kernels; the address is an ordinary number to them, so
-    they can be cached.
+    All six are int64 (narrower integers widen); ``out`` is the address of ``cost[row, start]``. For
+    kernels: the address is an ordinary number there, so they can be cached.
     """
 
     def emit(ctx: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -63,8 +62,10 @@ def call_fill(typing: Any, address: Any, context: Any, row: Any, start: Any, sto
 
 @intrinsic
 def address_of(typing: Any, array: Any) -> Any:
-    """Where an array begins, an int64: ``ctypes.data`` is unsigned, and numba makes a float64 of
-    what is one of the two."""
+    """Return the address of an array as int64.
+
+    ``ctypes.data`` is unsigned, and numba converts a signed and an unsigned operand to float64.
+    """
 
     def emit(ctx: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = ctx.make_array(array)(ctx, builder, args[0]).data
@@ -101,7 +102,7 @@ def call_recover(typing: Any, address: Any, row: Any, start: Any, stop: Any, out
 
 @cache
 def pointer_to(item: Any) -> Any:
-    """An intrinsic that turns an int64 address into a typed pointer for ``carray``."""
+    """Return an intrinsic that turns an int64 address into a typed pointer for ``carray``."""
 
     @intrinsic
     def pointer(typing: Any, address: Any) -> Any:
@@ -113,7 +114,7 @@ def pointer_to(item: Any) -> Any:
     return pointer
 
 
-#: Address -> pointer, for ``numba.carray(pointer_f8(address), shape)``.
+#: Convert an address to a pointer, for ``numba.carray(pointer_f8(address), shape)``.
 pointer_f8 = pointer_to(types.float64)
 pointer_i8 = pointer_to(types.int64)
 pointer_u1 = pointer_to(types.uint8)
@@ -124,10 +125,10 @@ pointer_u8 = pointer_to(types.uint64)
 
 @intrinsic
 def attempt(typing: Any, function: Any, arguments: Any) -> Any:
-    """``attempt(f, (a, b))`` -> (True, f(a, b)), or (False, zeros) if that raises.
+    """Return (True, f(a, b)) for ``attempt(f, (a, b))``, or (False, zeros) if that raises.
 
-    f: a compiled function. The exception is dropped; nothing is printed. (numba's own
-    ``try`` loses exceptions raised in the first pass of a loop that also returns.)
+    f: a compiled function. The exception is dropped; nothing is printed. (numba's own ``try`` loses
+    exceptions raised in the first pass of a loop that also returns.)
     """
     call = function.get_call_type(typing, tuple(arguments), {})
     if call is None:
@@ -162,9 +163,9 @@ def _fill_pairs(address: int, context: int, rows: Array, columns: Array, out: in
 
 
 def read_pairs(fill: Fill, rows: Ids, columns: Ids, out: Array) -> None:
-    """``out[k] = cost[rows[k], columns[k]]``; out (k,), of the source's dtype.
+    """Compute ``out[k] = cost[rows[k], columns[k]]``; out (k,), of the source's dtype.
 
-    The ids are not checked. Releases the interpreter: ask for a few thousand at a time.
+    The ids are not checked. Releases the interpreter; pass at most a few thousand pairs at a time.
     """
     _fill_pairs(
         fill.address,
@@ -186,11 +187,11 @@ def read_by_fill(
     by_row: bool = False,
     look: Callable[[], None] | None = None,
 ) -> None:
-    """A source's ``read`` by means of its filler, so that both give the same bits.
+    """Implement a source's ``read`` with its filler, so that both give the same bits.
 
-    Releases the interpreter, but not for long. Arguments as in ``CostSource.read``.
-    by_row: a part costs the filler as much as its row, so none is cut into parts.
-    look: called several times a second, unless a single row or pair takes longer.
+    Releases the interpreter, but not for long. Arguments as in ``CostSource.read``. by_row: a part
+    costs the filler as much as its row, so rows are not cut into parts. look: called several times
+    a second, unless a single row or pair takes longer.
     """
     check_rows(rows, shape[0])
     start, stop = columns.start, columns.stop
@@ -198,7 +199,7 @@ def read_by_fill(
         return
     ids = np.ascontiguousarray(rows, np.int64)
     item, stride = out.dtype.itemsize, out.strides[0]
-    # Nobody knows what a pair takes: begin with few, or with some of what fitted before.
+    # The cost of a pair is unknown: begin with few, or with some of those that fitted before.
     fitted = int(fill.pace[0])
     pairs = max(1, min(_MOST_REMEMBERED, fitted // _REMEMBERED)) if fitted else _FIRST_PAIRS
     pairs = min(PAIRS_PER_CALL, pairs)
@@ -208,7 +209,7 @@ def read_by_fill(
             look()
         clock = time.perf_counter()
         right = stop if by_row else min(stop, left + pairs)
-        # Several rows only if whole.
+        # Several rows in one call only if they are whole.
         count = max(1, pairs // (stop - start)) if (left, right) == (start, stop) else 1
         _fill_rows(
             fill.address,
@@ -222,7 +223,7 @@ def read_by_fill(
         seconds = time.perf_counter() - clock
         done = min(count, ids.size - k) * (right - left)
         k, left = (k + count, start) if right == stop else (k, right)
-        # Few pairs tell when they take long, but not that many more would fit.
+        # Few pairs can show that the pace is too slow, but not that many more would fit.
         seconds = max(seconds - _CALLING_SECONDS, 1e-9)
         fitting = max(1, min(PAIRS_PER_CALL, int(done * _CALL_SECONDS / seconds)))
         if 2 * done >= pairs:
@@ -235,10 +236,10 @@ def read_by_fill(
 def make_fill(
     address: int, words: Sequence[int | float | Array], keep: Sequence[Any] = (), *, in_parts: bool = False
 ) -> Fill:
-    """A ``Fill`` whose context block holds ``words``.
+    """Return a ``Fill`` whose context block holds ``words``.
 
-    An int stands for itself, a float for its bits, an array for its address (and is kept
-    alive). Whatever else must live on goes into ``keep``.
+    An int is stored as itself, a float as its bits, an array as its address (and is kept alive).
+    Other objects that must stay alive go into ``keep``.
     """
     block = np.zeros(max(1, len(words)), np.int64)
     for k, word in enumerate(words):
@@ -252,9 +253,9 @@ def make_fill(
 
 
 def compile_fill(function: Any) -> Any:
-    """The cfunc of a module's own fill function, compiled now or taken from disk.
+    """Return the cfunc of a module's own fill function, compiled now or loaded from disk.
 
-    ``.address`` is what a ``Fill`` wants; keep the object alive. No fast-math and no
-    fused multiply-add: every path must give the same bits.
+    A ``Fill`` takes its ``.address``; keep the object alive. No fast-math and no fused
+    multiply-add: every path must give the same bits.
     """
     return callback(FILL_SIGNATURE, function)

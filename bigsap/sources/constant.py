@@ -1,4 +1,4 @@
-"""Why costs are infinite: forbidden on purpose, or beyond float64."""
+"""Reasons for infinite costs: forbidden on purpose, or beyond float64."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _COLUMNS = 1024
 
 
 def why_infinite(source: object) -> str | None:
-    """What makes costs infinite that nobody has called so; None where nothing is known.
+    """Return a reason for infinite costs that the user did not request; None if none is known.
 
-    All sources but expressions refuse data that could lead there.
+    All sources but expressions refuse data that could make costs infinite.
     """
     if isinstance(source, ExpressionSource):
         return source.why_infinite()
@@ -28,8 +28,10 @@ def why_infinite(source: object) -> str | None:
 
 
 def infinities(source: CostSource, rows: list[int]) -> str:
-    """A sentence about the costs of some of these rows; empty when none is infinite. Reads up
-    to four rows."""
+    """Return a sentence about infinite costs in some of these rows; "" if there are none.
+
+    Reads up to four rows.
+    """
     m = source.shape[1]
     some = np.array(rows[:_ROWS], np.intp)
     width = min(m, _COLUMNS)

@@ -1,7 +1,7 @@
-"""Judging shapes and dtypes, converting costs, and hashing them: shared by sources.
+"""Checks of shapes and dtypes, conversion of costs, and hashing: shared by sources.
 
-Conversion never changes a cost silently: a value that the target cannot hold is an
-error naming its row and column. Only rounding to a float is allowed.
+Conversion never changes a cost silently: a value that the target cannot hold is an error naming its
+row and column. Only rounding to a float is allowed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from bigsap.errors import DtypeError, InvalidCostError, OverflowRiskError, ShapeError, SourceError
 from bigsap.sources.base import Array, CostSource, Ids, read_rows, scannable
 
-# Numbers of dtypes from here on belong to other packages.
+# Type numbers of dtypes of other packages start here.
 _FIRST_FOREIGN = 256
 
 #: Rows are converted in pieces whose temporaries take about this many bytes.
@@ -25,15 +25,15 @@ FINGERPRINT_BYTES = 4 << 20
 
 
 def cost_dtype(dtype: Any, what: str) -> np.dtype[Any]:
-    """The scannable dtype that costs of ``dtype`` are read as; else ``DtypeError``."""
+    """Return the scannable dtype that costs of ``dtype`` are read as; else raise ``DtypeError``."""
     try:
         given = np.dtype(dtype)
     except TypeError:
         raise DtypeError(f"{what} has a dtype numpy does not know: {dtype!r}") from None
-    # scannable() may only be asked about numbers: some dtypes have no byte order.
+    # scannable() accepts numbers only: some dtypes have no byte order.
     target = scannable(given) if given.kind in "biuf" else None
     if given.num >= _FIRST_FOREIGN and given.kind in "Vf":
-        # bfloat16, float8, int4, ... of ml_dtypes, which JAX has, too.
+        # bfloat16, float8, int4, ... of ml_dtypes, which JAX uses too.
         wider = (np.dtype(t) for t in ("i4", "f4", "f8"))
         target = next((d for d in wider if np.can_cast(given, d, "safe")), None)
     if target is None:
@@ -42,7 +42,7 @@ def cost_dtype(dtype: Any, what: str) -> np.dtype[Any]:
 
 
 def cost_shape(shape: Any, what: str) -> tuple[int, int]:
-    """``shape`` as two ints, or ``ShapeError``."""
+    """Return ``shape`` as two ints, or raise ``ShapeError``."""
     try:
         sizes = tuple(int(n) for n in shape)
         if any(size != n for size, n in zip(sizes, shape, strict=True)):
@@ -57,7 +57,7 @@ def cost_shape(shape: Any, what: str) -> tuple[int, int]:
 
 
 def check_rows(rows: Ids, n_rows: int) -> None:
-    """Row ids must be legal: numpy would silently wrap negative ones."""
+    """Raise an error for invalid row ids: numpy would silently wrap negative ones."""
     if rows.size and (int(rows.min()) < 0 or int(rows.max()) >= n_rows):
         bad = next(int(row) for row in rows if not 0 <= row < n_rows)
         raise SourceError(f"row {bad} is outside 0 to {n_rows - 1}")
@@ -66,10 +66,10 @@ def check_rows(rows: Ids, n_rows: int) -> None:
 def convert(values: Array, out: Array, rows: Ids, first_column: int) -> None:
     """Copy costs into ``out``, refusing values that its dtype cannot hold.
 
-    values, out: (k, p); out of a scannable dtype. ``rows`` (k,) and ``first_column``
-    say where they belong, for errors: ``OverflowRiskError`` for an integer out of
-    range, ``InvalidCostError`` for a fraction or an infinity asked as an integer, or
-    a finite float that would become infinite, that is, forbidden.
+    values, out: (k, p); out of a scannable dtype. ``rows`` (k,) and ``first_column`` are their
+    position, for errors: ``OverflowRiskError`` for an integer out of range, ``InvalidCostError``
+    for a fraction or an infinity converted to an integer, or a finite float that would become
+    infinite, that is, forbidden.
     """
     if np.can_cast(values.dtype, out.dtype, "safe"):
         out[...] = values
@@ -100,7 +100,7 @@ def convert(values: Array, out: Array, rows: Ids, first_column: int) -> None:
 
 
 def _out_of_range(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Where integers do not fit the integer ``dtype`` (numpy compares them exactly)."""
+    """Return where integers do not fit the integer ``dtype`` (numpy compares them exactly)."""
     limits = np.iinfo(dtype)
     lost = np.zeros(values.shape, np.bool_)
     if int(np.iinfo(values.dtype).max) > limits.max:
@@ -111,11 +111,11 @@ def _out_of_range(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def fingerprint_of(source: CostSource, rows: Ids | None = None) -> str:
-    """blake2b over shape, dtype and sampled rows, read in the source's own way.
+    """Return the blake2b of shape, dtype and sampled rows, read with the source's ``read``.
 
-    A matrix of up to ``FINGERPRINT_BYTES`` is hashed whole; of a larger one, about
-    that many bytes of evenly spread rows (or of ``rows``), first and last included;
-    of rows that are larger themselves, their two ends.
+    A matrix of up to ``FINGERPRINT_BYTES`` is hashed whole; of a larger one, about that many bytes
+    of evenly spread rows (or of ``rows``), first and last included; of rows that are larger
+    themselves, their two ends.
     """
     n_rows, n_columns = source.shape
     size = source.dtype.itemsize
@@ -140,9 +140,10 @@ def fingerprint_of(source: CostSource, rows: Ids | None = None) -> str:
 
 
 def read_only(array: Array) -> Array:
-    """The same memory as an array that cannot be written.
+    """Return the same memory as an array that cannot be written.
 
-    numba compiles a kernel anew for arrays that can: what is only read should always be so.
+    numba compiles a kernel separately for writable arrays, so pass arrays that are only read as
+    read-only always.
     """
     view = array.view()
     view.flags.writeable = False

@@ -1,7 +1,7 @@
-"""Costs described by plain data: the types of a cost spec, and the source that each stands for.
+"""Costs described by plain data: the types of a cost spec, and the source of each.
 
-One definition for the JSON of the command line and for that of the service. They differ in how
-an array is given (files beside the spec; uploads and stores) and in what they let pass.
+One definition for the JSON of the command line and for that of the service. They differ in how an
+array is given (files beside the spec; uploads and stores) and in what they accept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bigsap.sources.base import Array, CostSource
 class Kind:
     """A type of cost spec.
 
-    build: makes the source of the fields' values. fields: name of each and what it holds:
+    build: makes the source from the fields' values. fields: names of the fields and their types:
     array, arrays (an object of names and arrays or numbers), text, texts (an object), number,
     count, shape or path.
     """
@@ -27,7 +27,7 @@ class Kind:
     required: tuple[str, ...]
 
 
-# Imported at the call: a spec of one type needs nothing of the others.
+# Imported in the call: a spec of one type needs no modules of the others.
 def _points(**values: Any) -> CostSource:
     from bigsap.sources.metrics import points
 

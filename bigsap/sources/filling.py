@@ -1,4 +1,4 @@
-"""The compiled fill_of of a source, if it has one."""
+"""The compiled filler of a source, if it has one."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from bigsap.sources.base import CostSource, Fill, Fillable
 
 
 def fill_of(source: CostSource) -> Fill | None:
-    """What computes parts of the source's rows inside kernels; None: nothing does."""
+    """Return the source's filler for use inside kernels; None if it has none."""
     return source.fill() if isinstance(source, Fillable) else None

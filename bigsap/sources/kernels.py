@@ -1,9 +1,9 @@
 """Compiled fillers of the computed sources: metrics, low rank, tables.
 
-Each public function here is the body of one ``Fill``, compiled when first asked for and
-kept on disk (``filler``). Costs are summed over the dimensions in order, one column at
-a time in effect, so a part of a row has the same bits as the row; columns go through
-in tiles that stay in the first-level cache and vectorise. No fast-math anywhere.
+Each public function here is the body of one ``Fill``, compiled at first use and kept on disk
+(``filler``). Costs are summed over the dimensions in order, separately for each column, so a part
+of a row has the same bits as the row; columns are processed in tiles that stay in the first-level
+cache and vectorise. No fast-math anywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bigsap.sources.compiled import (
     pointer_u8,
 )
 
-# numba's annotations describe the inside of its decorators, not what they return.
+# numba's annotations describe the inside of its decorators, not their results.
 carray: Any = numpy_support.carray
 
 #: Columns in a tile: with a few dimensions, its inputs and costs fit 32 KiB.
@@ -35,7 +35,7 @@ _TILE = 512
 
 @kernel(nrt=True)
 def _points(context: int, row: int) -> Any:
-    """What a metric works on: x[row] (d,), y (d, m), weights (d,), its parameter.
+    """Return the data of a metric: x[row] (d,), y (d, m), weights (d,), its parameter.
 
     Context words: addresses of x (n, d), y, weights; d, m; the parameter's bits.
     """
@@ -49,7 +49,7 @@ def _points(context: int, row: int) -> Any:
 
 @kernel(nrt=True)
 def _squares(x: Array, y: Array, weights: Array, first: int, part: Array) -> None:
-    """part[t] = sum over k of weights[k] * (x[k] - y[k, first + t])**2.
+    """Compute part[t] = sum over k of weights[k] * (x[k] - y[k, first + t])**2.
 
     The direct formula: the expansion into dot products would cancel.
     """
@@ -85,7 +85,7 @@ def _squares(x: Array, y: Array, weights: Array, first: int, part: Array) -> Non
 
 
 def sqeuclidean(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Sum of weighted squared differences."""
+    """Compute the sum of weighted squared differences."""
     x, y, weights, _ = _points(context, row)
     costs = carray(pointer_f8(out), stop - start)
     for left in range(0, stop - start, _TILE):
@@ -94,7 +94,7 @@ def sqeuclidean(context: int, row: int, start: int, stop: int, out: int) -> None
 
 
 def euclidean(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Root of the sum of weighted squared differences."""
+    """Compute the root of the sum of weighted squared differences."""
     x, y, weights, _ = _points(context, row)
     costs = carray(pointer_f8(out), stop - start)
     for left in range(0, stop - start, _TILE):
@@ -105,7 +105,7 @@ def euclidean(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 
 def cosine(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Half the squared distance of vectors that were scaled to length 1."""
+    """Compute half the squared distance of vectors that were scaled to length 1."""
     x, y, weights, _ = _points(context, row)
     costs = carray(pointer_f8(out), stop - start)
     for left in range(0, stop - start, _TILE):
@@ -116,7 +116,7 @@ def cosine(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 
 def cityblock(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Sum of weighted absolute differences."""
+    """Compute the sum of weighted absolute differences."""
     x, y, weights, _ = _points(context, row)
     costs = carray(pointer_f8(out), stop - start)
     for left in range(0, stop - start, _TILE):
@@ -131,7 +131,7 @@ def cityblock(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 
 def chebyshev(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Largest weighted absolute difference."""
+    """Compute the largest weighted absolute difference."""
     x, y, weights, _ = _points(context, row)
     costs = carray(pointer_f8(out), stop - start)
     for left in range(0, stop - start, _TILE):
@@ -147,7 +147,7 @@ def chebyshev(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 
 def minkowski(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """(sum of weighted differences to the power p) to the power 1/p."""
+    """Compute (sum of weighted differences to the power p) to the power 1/p."""
     x, y, weights, p = _points(context, row)
     costs = carray(pointer_f8(out), stop - start)
     for j in range(start, stop):
@@ -158,7 +158,7 @@ def minkowski(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 
 def haversine(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Great-circle distance of (latitude, longitude) in radians on a sphere.
+    """Compute the great-circle distance of (latitude, longitude) in radians on a sphere.
 
     The third coordinate is the cosine of the latitude.
     """
@@ -172,7 +172,7 @@ def haversine(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 
 def lowrank(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """a[row] @ b + (row term + column term), summed over the rank in order.
+    """Compute a[row] @ b + (row term + column term), summed over the rank in order.
 
     Context words: addresses of a (n, r), b (r, m), row terms, column terms; r, m.
     """
@@ -204,7 +204,7 @@ def _pick(values: Array, classes: Array, costs: Array) -> None:
 
 
 def table(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """values[row_class[row], column_class[column]], of items of 1, 2, 4 or 8 bytes.
+    """Copy values[row_class[row], column_class[column]], of items of 1, 2, 4 or 8 bytes.
 
     Context words: addresses of values (K, L), row classes, column classes; L; itemsize.
     """
@@ -225,5 +225,5 @@ def table(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 @cache
 def filler(name: str) -> Any:
-    """The compiled filler of that name; ``.address`` goes into a ``Fill``."""
+    """Return the compiled filler of that name; ``.address`` goes into a ``Fill``."""
     return compile_fill(globals()[name])

@@ -1,4 +1,4 @@
-"""Costs from few numbers: low-rank products, and tables looked up by class."""
+"""Costs from few numbers: low-rank products, and tables of costs by class."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from bigsap.sources.metrics import check_finite, digest, real_array, whole_array
 
 
 def lowrank(a: Any, b: Any, *, row_terms: Any = None, column_terms: Any = None) -> LowRankSource:
-    """``cost = a @ b.T + row_terms[:, None] + column_terms[None, :]``, never stored.
+    """Return ``cost = a @ b.T + row_terms[:, None] + column_terms[None, :]``, never stored.
 
     a, b: (n, r) and (m, r), finite real numbers (1-D means r = 1). row_terms (n,),
-    column_terms (m,): real numbers, 0 when not given; an infinite one forbids its whole
+    column_terms (m,): real numbers, 0 if not given; an infinite one forbids its whole
     row or column. All are copied; costs are float64, summed over the rank in order, the
     same bits for any part of a row and for the transpose (so no BLAS).
 
-    Memory O((n + m) r); a row costs O(m r).
-    Raises ShapeError, DtypeError; InvalidCostError for NaN, or costs beyond float64.
+    Memory O((n + m) r); a row costs O(m r). Raises ShapeError, DtypeError; InvalidCostError for
+    NaN, or costs beyond float64.
     """
     return LowRankSource(a, b, row_terms, column_terms)
 
@@ -54,7 +54,7 @@ class LowRankSource:
         return LowRankSource, (self.a, self.b, self.row_terms, self.column_terms)
 
     def _check_reach(self) -> None:
-        """No finite data may give an infinite cost: that would forbid its pair."""
+        """Refuse finite data that could give an infinite cost: that would forbid its pair."""
         if 0 in self.shape:
             return
         terms = [t[np.isfinite(t)] for t in (self.row_terms, self.column_terms)]
@@ -69,7 +69,7 @@ class LowRankSource:
             raise InvalidCostError("row_terms and column_terms hold both +inf and -inf")
 
     def fill(self) -> Fill:
-        """The compiled filler (compiled at first use, then kept on disk)."""
+        """Return the compiled filler (compiled at first use, then kept on disk)."""
         if self._fill is None:
             from bigsap.sources.compiled import make_fill
             from bigsap.sources.kernels import filler
@@ -87,34 +87,34 @@ class LowRankSource:
         read_by_fill(self.fill(), self.shape, rows, columns, out)
 
     def transposed(self) -> LowRankSource:
-        """``lowrank(b, a)``: the same costs, bit for bit."""
+        """Return ``lowrank(b, a)``: the same costs, bit for bit."""
         return LowRankSource(self.b, self.a, self.column_terms, self.row_terms)
 
     def select(self, rows: Ids, columns: Ids) -> LowRankSource:
-        """The factors and terms of these rows and columns."""
+        """Return the source of these rows' and columns' factors and terms."""
         return LowRankSource(self.a[rows], self.b[columns], self.row_terms[rows], self.column_terms[columns])
 
     def separable(self) -> Separation | None:
-        """A scalar product of factors, unless row or column terms are added."""
+        """Return the factors as a scalar product; None if row or column terms are added."""
         if self.row_terms.any() or self.column_terms.any() or not self.a.shape[1]:
             return None
         return Separation(self.a, self._b_by_rank, np.ones(self.a.shape[1]), "product")
 
     def fingerprint(self) -> str:
-        """Over all factors and terms."""
+        """Return a digest of all factors and terms."""
         arrays = (self.a, self._b_by_rank, self.row_terms, self.column_terms)
         return digest("lowrank", arrays)
 
 
 def table(values: Any, row_class: Any, column_class: Any) -> TableSource:
-    """``cost[i, j] = values[row_class[i], column_class[j]]``.
+    """Return ``cost[i, j] = values[row_class[i], column_class[j]]``.
 
     values: (K, L), real numbers; infinities forbid. row_class: integers (n,) in [0, K);
     column_class: integers (m,) in [0, L). All are copied; the costs have the dtype of
     ``values`` (narrow and wide types as in ``base.scannable``).
 
-    Memory O(K L + n + m); a row costs O(m).
-    Raises ShapeError, DtypeError; InvalidCostError naming a class out of range.
+    Memory O(K L + n + m); a row costs O(m). Raises ShapeError, DtypeError; InvalidCostError naming
+    a class out of range.
     """
     return TableSource(values, row_class, column_class)
 
@@ -141,7 +141,7 @@ class TableSource:
         return TableSource, (self.values, self.row_class, self.column_class)
 
     def fill(self) -> Fill:
-        """The compiled filler (compiled at first use, then kept on disk)."""
+        """Return the compiled filler (compiled at first use, then kept on disk)."""
         if self._fill is None:
             from bigsap.sources.compiled import make_fill
             from bigsap.sources.kernels import filler
@@ -159,11 +159,11 @@ class TableSource:
         read_by_fill(self.fill(), self.shape, rows, columns, out)
 
     def transposed(self) -> TableSource:
-        """The table with rows and columns exchanged."""
+        """Return the table with rows and columns exchanged."""
         return TableSource(self.values.T, self.column_class, self.row_class)
 
     def fingerprint(self) -> str:
-        """Over the table and all classes."""
+        """Return a digest of the table and all classes."""
         return digest("table", (self.values, self.row_class, self.column_class))
 
 
@@ -209,7 +209,7 @@ def _classes(values: Any, n_classes: int, name: str, side: str) -> Array:
         raise ShapeError(f"{name} has shape {array.shape}; needs one class a {side}")
     if array.dtype.kind not in "biu" and array.size:
         raise DtypeError(f"{name} has dtype {array.dtype}; classes are integers")
-    # Compared before the cast, which could wrap. numpy would wrap negative ones too.
+    # Test before the cast, which could wrap. numpy would wrap negative ones too.
     wrong = (array < 0) | (array >= n_classes)
     if wrong.any():
         k = int(wrong.argmax())

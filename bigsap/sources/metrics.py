@@ -1,4 +1,4 @@
-"""Costs that are distances between two sets of points, computed when asked for."""
+"""Costs that are distances between two sets of points, computed on demand."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def points(
     w: Any = None,
     radius: float | None = None,
 ) -> PointSource:
-    """``cost[i, j]`` = distance from ``x[i]`` to ``y[j]``, never stored.
+    """Return costs ``cost[i, j]`` = distance from ``x[i]`` to ``y[j]``, never stored.
 
     x, y: (n, d) and (m, d), real numbers (1-D means d = 1); copied, computed in float64.
-    metric: with ``w`` (d,), weights >= 0, all 1 when not given:
+    metric: with ``w`` (d,), weights >= 0, all 1 if not given:
 
     ============= ====================================================================
     sqeuclidean   sum of w (x - y)^2, the direct formula: nothing cancels
     euclidean     root of that
     cityblock     sum of w abs(x - y)
     chebyshev     largest abs(x - y) over the dimensions with w > 0
-    minkowski     (sum of w abs(x - y)^p)^(1/p), 1 <= p < inf, 2 when not given
+    minkowski     (sum of w abs(x - y)^p)^(1/p), 1 <= p < inf, 2 if not given
     cosine        1 - x.y / (abs(x) abs(y)), products weighted by w; computed as half
                   the squared distance of the unit vectors, exact for equal vectors
     haversine     great-circle distance; d = 2, (latitude, longitude) in radians;
-                  ``radius`` (1 when not given) sets the unit; takes no ``w``
+                  ``radius`` (1 if not given) sets the unit; takes no ``w``
     ============= ====================================================================
 
     The first six are those of ``scipy.spatial.distance.cdist``, the last that of
@@ -68,7 +68,7 @@ class PointSource:
             raise OptionError(f"metric={metric!r} is unknown; choose one of {', '.join(METRICS)}")
         self.metric = metric
         self.x = coordinates(x, "x")
-        # Dimension by dimension, so that the loop over columns runs through memory.
+        # Stored by dimension, so that the loop over columns reads consecutive memory.
         self._y_by_dimension = np.ascontiguousarray(coordinates(y, "y").T)
         self._y_by_dimension.flags.writeable = False
         self.y = self._y_by_dimension.T
@@ -91,7 +91,7 @@ class PointSource:
         return partial(PointSource, p=self.p, w=self.w, radius=self.radius), (self.x, self.y, self.metric)
 
     def _prepare(self) -> None:
-        """The arrays that the kernel reads: name, x (n, d), y (d, m), weights (d,)."""
+        """Set the arrays that the kernel reads: name, x (n, d), y (d, m), weights (d,)."""
         self._kernel, self._x, self._y = self.metric, self.x, self._y_by_dimension
         self._weights = np.ones(self.x.shape[1]) if self.w is None else self.w
         self._parameter = self.p if self.p is not None else (self.radius or 0.0)
@@ -111,7 +111,7 @@ class PointSource:
             self._y = np.ascontiguousarray(_with_cosine(self.y, "y").T)
 
     def _drop_unweighted(self) -> None:
-        """Leave out dimensions of no weight: 0 times an overflow would be NaN."""
+        """Remove dimensions of weight 0: 0 times an overflow would be NaN."""
         used = self._weights > 0
         self._x = np.ascontiguousarray(self._x[:, used])
         self._y = np.ascontiguousarray(self._y[used])
@@ -121,7 +121,7 @@ class PointSource:
             self._x, self._y, self._weights = np.zeros((n, 1)), np.zeros((1, m)), np.zeros(1)
 
     def _check_reach(self) -> None:
-        """No distance may overflow: an infinite cost would forbid its pair."""
+        """Raise an error if a distance may overflow: an infinite cost would forbid its pair."""
         if 0 in self.shape or self.metric in ("cosine", "haversine"):
             return
         x, y = self._x, self._y
@@ -129,7 +129,7 @@ class PointSource:
         with np.errstate(over="ignore"):
             reach = np.maximum(x.max(axis=0) - y.min(axis=1), y.max(axis=1) - x.min(axis=0))
             largest = (self._weights * reach ** power.get(self._kernel, 2.0)).sum()
-        # Twice, because the kernel sums in another order.
+        # A factor of 2, because the kernel sums in another order.
         if not largest <= np.finfo(np.float64).max / 2:
             raise InvalidCostError(
                 f"{self.metric} distances of these points exceed float64 (coordinates differ by"
@@ -137,11 +137,11 @@ class PointSource:
             )
 
     def prepared(self) -> tuple[str, Array, Array, Array, float]:
-        """What kernels compute from: metric, x (n, d), y (d, m), weights (d,), parameter."""
+        """Return the kernel's input: metric, x (n, d), y (d, m), weights (d,), parameter."""
         return self._kernel, self._x, self._y, self._weights, float(self._parameter)
 
     def fill(self) -> Fill:
-        """The compiled filler (compiled at first use, then kept on disk)."""
+        """Return the compiled filler (compiled at first use, then kept on disk)."""
         if self._fill is None:
             from bigsap.sources.compiled import make_fill
             from bigsap.sources.kernels import filler
@@ -158,15 +158,15 @@ class PointSource:
         read_by_fill(self.fill(), self.shape, rows, columns, out)
 
     def transposed(self) -> PointSource:
-        """``points(y, x)``: the same costs, bit for bit."""
+        """Return ``points(y, x)``: the same costs, bit for bit."""
         return PointSource(self.y, self.x, self.metric, p=self.p, w=self.w, radius=self.radius)
 
     def select(self, rows: Ids, columns: Ids) -> PointSource:
-        """The points of these rows and columns."""
+        """Return the source of these rows' and columns' points."""
         return PointSource(self.x[rows], self.y[columns], self.metric, p=self.p, w=self.w, radius=self.radius)
 
     def separable(self) -> Separation | None:
-        """For the metrics that a box of points bounds coordinate by coordinate."""
+        """Return the points, for metrics that a box of points bounds coordinate by coordinate."""
         kinds = {"sqeuclidean": "square", "cityblock": "absolute", "euclidean": "root"}
         kinds["chebyshev"] = "largest"
         if self._kernel not in kinds or not self._weights.all():
@@ -174,19 +174,19 @@ class PointSource:
         return Separation(self._x, self._y, self._weights, kinds[self._kernel])
 
     def cost_range(self) -> tuple[float, float]:
-        """Distances are not negative; on a sphere, and between directions, not large."""
+        """Return the range of distances: at least 0; bounded on a sphere and between directions."""
         most = {"cosine": 2.001, "haversine": 3.15 * (self.radius or 0.0)}
         return 0.0, most.get(self.metric, math.inf)
 
     def fingerprint(self) -> str:
-        """Over the coordinates, all of them, and the metric with its parameters."""
+        """Return a digest of all coordinates, and the metric with its parameters."""
         facts = (self.shape, self.x.shape[1], self.metric, self.p, self.radius)
         arrays = (self.x, self._y_by_dimension, *(() if self.w is None else (self.w,)))
         return digest(repr(facts), arrays)
 
 
 def coordinates(values: Any, name: str) -> Array:
-    """Points as a read-only float64 (n, d) copy; every coordinate is finite."""
+    """Return points as a read-only float64 (n, d) copy; every coordinate is finite."""
     array = real_array(values, name)
     if array.ndim == 1:
         array = array[:, None]
@@ -200,7 +200,7 @@ def coordinates(values: Any, name: str) -> Array:
 
 
 def real_array(values: Any, name: str) -> Array:
-    """A C-contiguous float64 copy of real numbers, or ShapeError, DtypeError."""
+    """Return a C-contiguous float64 copy of real numbers, or raise ShapeError, DtypeError."""
     array = whole_array(values, name)
     if array.dtype.kind not in "biuf" and array.size:
         raise DtypeError(f"{name} has dtype {array.dtype}; needs real numbers")
@@ -208,7 +208,7 @@ def real_array(values: Any, name: str) -> Array:
 
 
 def whole_array(values: Any, name: str) -> Array:
-    """What a user gives, as an array in which nothing is missing (InvalidCostError)."""
+    """Return a user's values as an array without missing values; else raise InvalidCostError."""
     try:
         array, missing = parted(values, name)
     except ShapeError as error:
@@ -223,7 +223,7 @@ def whole_array(values: Any, name: str) -> Array:
 
 
 def check_finite(array: Array, place: str, what: str) -> None:
-    """InvalidCostError naming the first NaN or infinity of an array."""
+    """Raise InvalidCostError naming the first NaN or infinity of an array."""
     if np.isfinite(array).all():
         return
     where = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
@@ -231,7 +231,7 @@ def check_finite(array: Array, place: str, what: str) -> None:
 
 
 def digest(text: str, arrays: Iterable[Array]) -> str:
-    """blake2b over a text and whole arrays, about 1 s a GB."""
+    """Return the blake2b of a text and whole arrays, about 1 s a GB."""
     state = hashlib.blake2b(text.encode(), digest_size=16)
     for array in arrays:
         state.update(str((array.shape, array.dtype.str)).encode())
@@ -285,8 +285,8 @@ def _dimension_weights(w: Any, d: int, metric: str) -> Array | None:
 
 
 def _unit_vectors(vectors: Array, weights: Array, name: str) -> Array:
-    """Rows times the weights' roots, scaled to length 1."""
-    # First to entries of at most 1: squares of the raw ones may overflow or vanish.
+    """Return rows times the weights' roots, scaled to length 1."""
+    # Scale entries to at most 1 first: squares of the raw ones may overflow or vanish.
     scaled = vectors * np.sqrt(weights / max(weights.max(), np.finfo(np.float64).tiny))
     largest = np.abs(scaled).max(axis=1, keepdims=True, initial=0.0)
     zero = largest[:, 0] == 0
@@ -301,7 +301,7 @@ def _unit_vectors(vectors: Array, weights: Array, name: str) -> Array:
 
 
 def _with_cosine(angles: Array, name: str) -> Array:
-    """(latitude, longitude, cosine of the latitude)."""
+    """Return (latitude, longitude, cosine of the latitude)."""
     if angles.shape[1] != 2:
         raise ShapeError(f"haversine needs (latitude, longitude); {name} has shape {angles.shape}")
     latitude = angles[:, 0]

@@ -1,8 +1,7 @@
-"""Missing values: how they reach costs, where they are, and that they never become costs.
+"""Missing values: detection, and refusal as costs.
 
-numpy's masked arrays keep a number under the mask, which every plain conversion brings back.
-pandas, polars and pyarrow have NA, None and null. What is turned into an array goes through
-here.
+numpy's masked arrays keep a number under the mask, which every plain conversion exposes. pandas,
+polars and pyarrow have NA, None and null. All conversions to arrays use this module.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from bigsap.sources.packing import labelled, packing_told
 
 _Array: TypeAlias = npt.NDArray[Any]
 
-#: What ``missing=`` of ``as_source`` may say.
+#: Values of ``missing=`` of ``as_source``.
 CHOICES = ("error", "forbid")
 
 _INT64 = np.iinfo(np.int64)
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a single value stands for a missing one: None, NA, NaT, masked, null."""
+    """Return whether a single value means missing: None, NA, NaT, masked, null."""
     if value is None:
         return True
     mask = mask_of(value)
@@ -44,14 +43,14 @@ def is_missing(value: Any) -> bool:
 
 
 def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
-    """Whatever holds numbers as a plain array, and where its values are missing.
+    """Return numbers as a plain array, and a mask of missing values.
 
-    values: array, masked array, nested list, frame, anything that numpy understands.
-    Returns the array and a bool array of the same shape, None where nothing is missing; what the
-    array holds at missing values means nothing. An array of objects that are all real numbers
-    becomes int64 or, with fractions or integers beyond int64 that float64 holds, float64. Numbers
-    that attributes say are packed (``packing``) are unpacked.
-    Raises ShapeError and DtypeError, with ``name`` in their words.
+    values: array, masked array, nested list, frame, anything that numpy understands. Returns the
+    array and a bool array of the same shape, None if nothing is missing; the array's values at
+    missing places are undefined. An array of objects that are all real numbers becomes int64 or,
+    with fractions or integers beyond int64 that float64 holds, float64. Numbers that are packed by
+    their attributes (``packing``) are unpacked. Raises ShapeError and DtypeError, with ``name`` in
+    the message.
     """
     if isinstance(values, (list, tuple)):
         values = plain_items(values)
@@ -74,7 +73,7 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
 
 
 def _unpacked(values: Any, name: str) -> tuple[_Array, _Array | None]:
-    """What an h5py, netCDF4, xarray or zarr array stands for, by its attributes."""
+    """Return the values of an h5py, netCDF4, xarray or zarr array, unpacked by its attributes."""
     packing = packing_told(values, name)
     of_xarray = type(values).__module__.partition(".")[0] == "xarray"
     array, missing = parted(values.data if of_xarray else values[...], name)
@@ -90,7 +89,7 @@ def _unpacked(values: Any, name: str) -> tuple[_Array, _Array | None]:
 
 
 def mask_of(values: Any) -> _Array | None:
-    """The mask of an array that has one, numpy's or astropy's, as bool of its shape; else None."""
+    """Return the mask of a numpy or astropy array, as bool of its shape; None if it has none."""
     if isinstance(values, np.ma.MaskedArray):
         return np.ma.getmaskarray(values)
     if type(values) is np.ndarray or not isinstance(values, np.ndarray):
@@ -101,7 +100,7 @@ def mask_of(values: Any) -> _Array | None:
 
 
 def under_mask(values: Any) -> _Array:
-    """The plain array under a mask, no copy."""
+    """Return the plain array under a mask, no copy."""
     values = getattr(values, "unmasked", values)
     return np.asarray(np.ma.getdata(values)).view(np.ndarray)
 
@@ -117,7 +116,7 @@ def refuse(row: int, column: int, why: str) -> NoReturn:
 
 
 def refuse_in(missing: _Array, row: int, column: int, why: str) -> None:
-    """Complain of the first missing cost of a block (k, p) that begins at ``row, column``."""
+    """Raise an error for the first missing cost of a block (k, p) that begins at ``row, column``."""
     if missing.any():
         k, p = (int(x) for x in np.argwhere(missing)[0])
         refuse(row + k, column + p, why)
@@ -128,9 +127,9 @@ def _pair(where: list[int]) -> tuple[int | None, int | None]:
 
 
 def plain_items(rows: Any) -> Any:
-    """A nested list whose masked rows are one masked array, and whose masked items are None.
+    """Return a nested list with masked rows as one masked array, and masked items as None.
 
-    numpy would take what lies under the masks.
+    numpy would read the values under the masks.
     """
     if any(mask_of(row) is not None for row in rows):
         if all(isinstance(row, np.ndarray) for row in rows) and len({r.shape for r in rows}) == 1:
@@ -162,7 +161,7 @@ def _items(row: Any) -> Any:
 
 
 def _numbers(objects: _Array, name: str) -> tuple[_Array, _Array | None]:
-    """An array of objects as numbers. Complains of anything else."""
+    """Return an array of objects as numbers. Raise an error for anything else."""
     missing = np.zeros(objects.shape, np.bool_)
     kinds: set[type] = set()
     smallest = largest = 0
@@ -183,7 +182,7 @@ def _numbers(objects: _Array, name: str) -> tuple[_Array, _Array | None]:
         elif isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "biuf":
             numbers_found[k] = value.item()
             kinds.add(int if value.dtype.kind in "biu" else float)
-            smallest, largest = _INT64.min - 1, largest  # the range is judged by numpy
+            smallest, largest = _INT64.min - 1, largest  # numpy checks the range
         else:
             _refuse_object(value, np.unravel_index(k, objects.shape), name)
     exact = kinds <= {int} and _INT64.min <= smallest and largest <= _INT64.max

@@ -1,6 +1,6 @@
-"""Costs that kernels read here, and workers elsewhere that may make rows of them as well.
+"""Costs that kernels read here and that workers may evaluate as well.
 
-Apart from ``base``, on which every kernel's name depends.
+A module apart from ``base``, since every kernel's cache key depends on ``base``.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ from bigsap.sources.filling import fill_of
 
 
 class Beside(Protocol):
-    """Workers elsewhere beside costs that kernels read here: asked where that is faster."""
+    """Workers beside costs that kernels read here; used if they are faster."""
 
     def pays(self, n_rows: int, seconds: float, n_threads: int, answer_bytes: int) -> bool:
-        """Whether workers make these rows sooner than so many threads here, which take so many
-        seconds for them. answer_bytes: what comes back of a row."""
+        """Return whether workers make these rows sooner than the threads here.
+
+        seconds: that ``n_threads`` threads here take for them. answer_bytes: of the answer for one
+        row.
+        """
         ...
 
     def of(self, source: CostSource) -> Crewed | None:
-        """The source as workers have it; None for costs that cannot be sent."""
+        """Return the source as evaluated by workers; None for costs that cannot be sent."""
         ...
 
 
 def read_by_kernels(source: CostSource) -> bool:
-    """Whether kernels read the costs: a matrix in memory or in a mapped file, or compiled code."""
+    """Return whether kernels read the costs: a matrix in memory or a mapped file, or compiled code."""
     if isinstance(source, Resident) and source.resident() is not None:
         return True
     return fill_of(source) is not None

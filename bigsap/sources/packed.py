@@ -1,4 +1,4 @@
-"""Costs that stored numbers stand for, by the attributes of the CF conventions. See ``packing``."""
+"""Costs stored as packed numbers, by the attributes of the CF conventions. See ``packing``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bigsap.sources.wrappers import Converted
 
 
 def unpacked(source: CostSource, packing: Packing | None, *, forbid: bool) -> CostSource:
-    """The costs that the numbers of ``source`` stand for.
+    """Return the unpacked costs of the numbers of ``source``.
 
     forbid: missing ones become NaN, for ``WithoutMissing``; otherwise each is an error.
     """
@@ -24,7 +24,7 @@ def unpacked(source: CostSource, packing: Packing | None, *, forbid: bool) -> Co
     only_nan = not forbid and all(value != value for value, _ in packing.markers)
     plain = not packing.scaled and packing.low is None and packing.high is None
     if plain and only_nan and source.dtype.kind == "f":
-        return source  # NaN is an error wherever it comes from
+        return source  # NaN is an error in any case
     dtype = source.dtype
     if packing.scaled or (forbid and dtype.kind != "f"):
         dtype = np.dtype(np.float64)
@@ -33,7 +33,7 @@ def unpacked(source: CostSource, packing: Packing | None, *, forbid: bool) -> Co
 
 
 def without_missing(source: CostSource, *, maximize: bool) -> CostSource:
-    """The costs of ``source`` with NaN, which stands for missing ones, forbidden."""
+    """Return the costs of ``source`` with NaN (missing) replaced by forbidden pairs."""
     if source.dtype.kind != "f":
         return source
     return (_WithoutGroups if _grouped(source) else WithoutMissing)(source, maximize=maximize)
@@ -44,7 +44,7 @@ def _grouped(source: CostSource) -> bool:
 
 
 class Unpacked(Converted):
-    """Costs that packed numbers stand for. See ``unpacked``."""
+    """Costs unpacked from stored numbers. See ``unpacked``."""
 
     def __init__(self, source: CostSource, dtype: np.dtype[Any], packing: Packing, *, forbid: bool) -> None:
         super().__init__(source, dtype)
@@ -92,7 +92,7 @@ class Unpacked(Converted):
             )
 
     def cost_range(self) -> tuple[float, float] | None:
-        """That of the stored numbers, unpacked as they are."""
+        """Return the range of the stored numbers, unpacked in the same way."""
         ends = range_of(self._source)
         if ends is None:
             return None
@@ -100,20 +100,20 @@ class Unpacked(Converted):
         return min(low, high), max(low, high)
 
     def transposed(self) -> CostSource | None:
-        """The transpose, unpacked, where the source has one."""
+        """Return the transpose, unpacked; None if the source has none."""
         found = super().transposed()
         if not isinstance(found, Converted):
             return None
         return Unpacked(found._source, self.dtype, self._packing, forbid=self._forbid)
 
     def fingerprint(self) -> str:
-        """The source's own, and what is made of its numbers."""
+        """Return the source's own fingerprint and the packing."""
         facts = f"{self._packing.scale!r},{self._packing.offset!r},{self._packing.markers!r}"
         return super().fingerprint() + facts.encode().hex()
 
 
 class WithoutMissing(Converted):
-    """Costs whose missing ones are forbidden. See ``without_missing``."""
+    """Costs with missing ones forbidden. See ``without_missing``."""
 
     def __init__(self, source: CostSource, *, maximize: bool) -> None:
         super().__init__(source, source.dtype)
@@ -128,34 +128,33 @@ class WithoutMissing(Converted):
         out[np.isnan(out)] = -np.inf if self._maximize else np.inf
 
     def cost_range(self) -> tuple[float, float] | None:
-        """That of the source: what is forbidden is not finite."""
+        """Return the source's range: forbidden costs are not finite."""
         return range_of(self._source)
 
     def transposed(self) -> CostSource | None:
-        """The transpose, with missing costs forbidden, where the source has one."""
+        """Return the transpose, with missing costs forbidden; None if the source has none."""
         found = super().transposed()
         if not isinstance(found, Converted):
             return None
         return WithoutMissing(found._source, maximize=self._maximize)
 
     def fingerprint(self) -> str:
-        """The source's own, and the sense."""
+        """Return the source's own fingerprint and the sense."""
         return super().fingerprint() + ("fd" if self._maximize else "fc")
 
 
 class _Groups:
-    """What a source that reads rows in groups hands on."""
+    """Forwarding of a source's groups of rows and reads in advance."""
 
     _source: CostSource
 
     def rows_together(self, row: int) -> tuple[int, int]:
-        """The half-open range of rows that one read of ``row`` decodes anyway."""
+        """Return the half-open range of rows that one read of ``row`` decodes."""
         grouped: Any = self._source
         start, stop = grouped.rows_together(row)
         return int(start), int(stop)
 
     def prefetch(self, row: int) -> None:
-        """``row`` will probably be read soon."""
         ahead: Any = self._source
         ahead.prefetch(row)
 
@@ -165,4 +164,4 @@ class _UnpackedGroups(_Groups, Unpacked):
 
 
 class _WithoutGroups(_Groups, WithoutMissing):
-    """The same of costs whose missing ones are forbidden."""
+    """Costs with missing ones forbidden, of a source that reads rows in groups, ahead of time."""

@@ -1,9 +1,9 @@
-"""What the attributes of a stored array say of its numbers: the CF conventions.
+"""The meaning of stored numbers by the attributes of their array: the CF conventions.
 
 ``scale_factor`` and ``add_offset`` (values are stored * scale + offset), ``_FillValue`` and
-``missing_value`` (what stands for a missing value), ``valid_min``, ``valid_max``, ``valid_range``
-(what lies outside is missing). xarray, netCDF and HDF5 write them beside the numbers; whoever reads
-the numbers alone takes packed ones, and markers, for values.
+``missing_value`` (markers of missing values), ``valid_min``, ``valid_max``, ``valid_range`` (values
+outside are missing). xarray, netCDF and HDF5 write them beside the numbers; a reader of the numbers
+alone would take packed numbers and markers for values.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ _NUMBERS = ("scale_factor", "add_offset", "valid_min", "valid_max")
 
 @dataclass(frozen=True)
 class Packing:
-    """What attributes say of stored numbers. markers: stored values that mean *missing*, with the
-    attribute that says so; low, high: what is stored outside of these is missing."""
+    """The packing of stored numbers by their attributes.
+
+    markers: stored values that mean *missing*, with the attribute that defines them; low, high:
+    stored values outside of these are missing.
+    """
 
     name: str
     scale: float = 1.0
@@ -39,11 +42,11 @@ class Packing:
 
     @property
     def scaled(self) -> bool:
-        """Whether values are other numbers than the stored ones."""
+        """Whether values differ from the stored numbers."""
         return (self.scale, self.offset) != (1.0, 0.0)
 
     def missing(self, stored: _Array) -> _Array:
-        """Where numbers of a block stand for missing values."""
+        """Return where the numbers of a block are missing."""
         found = np.zeros(stored.shape, np.bool_)
         for value, _ in self.markers:
             if value != value:
@@ -59,14 +62,14 @@ class Packing:
         return found
 
     def unpack(self, stored: _Array, out: _Array) -> None:
-        """Write the values, floats, that stored numbers stand for; what exceeds them is inf."""
+        """Write the values of stored numbers as floats; values beyond the float range become inf."""
         out[...] = stored
         with np.errstate(over="ignore", invalid="ignore"):
             out *= self.scale
             out += self.offset
 
     def why(self, value: Any) -> str:
-        """Why a stored number is missing, for people."""
+        """Return the reason, as text, why a stored number is missing."""
         for marker, attribute in self.markers:
             if value == marker or (value != value and marker != marker):
                 return f"{self.name} has {attribute} = {marker}"
@@ -76,10 +79,10 @@ class Packing:
 def packing_of(
     attributes: Mapping[str, Any], dtype: np.dtype[Any], name: str, *, fill: Any = None
 ) -> Packing | None:
-    """What CF attributes say of numbers stored as ``dtype``, or None: they are the values.
+    """Return the packing of numbers stored as ``dtype``, or None if they are the values.
 
-    fill: a further value that stands for missing ones, None if there is none.
-    Raises StoreError for an attribute that cannot be understood, DtypeError for ``_Unsigned``.
+    fill: a further marker of missing values, None if there is none. Raises StoreError for an
+    invalid attribute, DtypeError for ``_Unsigned``.
     """
     unsigned = attributes.get("_Unsigned")
     if str(unsigned).lower() == "true" and dtype.kind == "i":
@@ -119,7 +122,7 @@ def packing_of(
 #: Packages whose arrays have such attributes.
 _LABELLING = ("h5netcdf", "h5py", "netCDF4", "xarray", "zarr")
 
-#: What netCDF writes where nothing was written, by dtype (NC_FILL of netcdf.h).
+#: netCDF's default fill values of unwritten data, by dtype (NC_FILL of netcdf.h).
 _NETCDF_FILL = {
     "i2": -32767,
     "i4": -2147483647,
@@ -133,7 +136,7 @@ _NETCDF_FILL = {
 
 
 def labelled(obj: Any) -> bool:
-    """Whether an object is an array that may have attributes: h5py, netCDF4, xarray, zarr."""
+    """Return whether an object is an array with attributes: h5py, netCDF4, xarray, zarr."""
     if type(obj).__module__.partition(".")[0] not in _LABELLING:
         return False
     try:
@@ -147,13 +150,13 @@ def labelled(obj: Any) -> bool:
 
 
 def packing_told(obj: Any, name: str) -> Packing | None:
-    """What a ``labelled`` object says of the numbers that it gives, or None: they are the values.
+    """Return the packing of a ``labelled`` object's numbers, or None if they are the values.
 
     Raises StoreError and DtypeError as ``packing_of`` does.
     """
     try:
         dtype = np.dtype(obj.dtype)
-    except TypeError:  # of a pandas array within xarray
+    except TypeError:  # a pandas array within xarray
         return None
     if dtype.kind not in "biuf":
         return None
@@ -164,12 +167,12 @@ def packing_told(obj: Any, name: str) -> Packing | None:
     root, fill = type(obj).__module__.partition(".")[0], None
     if root == "xarray":
         if {"scale_factor", "add_offset"} & set(getattr(obj, "encoding", None) or {}):
-            # Unpacked already, but these are of the packed numbers.
+            # The values are unpacked already, but these attributes refer to packed numbers.
             for key in ("valid_min", "valid_max", "valid_range"):
                 attributes.pop(key, None)
     elif root == "zarr":
         if obj.metadata.zarr_format == 2 and "_ARRAY_DIMENSIONS" in attributes:
-            # So xarray writes it, with the fill value in place of the attribute _FillValue.
+            # xarray writes the fill value instead of the attribute _FillValue.
             fill = obj.fill_value
     elif "_FillValue" not in attributes:
         fill = _NETCDF_FILL.get(dtype.str[1:])
@@ -179,7 +182,7 @@ def packing_told(obj: Any, name: str) -> Packing | None:
 
 
 def _left_by_netcdf(variable: Any, dtype: np.dtype[Any], name: str) -> dict[str, Any]:
-    """The attributes that a netCDF4 variable does not apply by itself, as it was told not to."""
+    """Return the attributes that a netCDF4 variable does not apply itself, by its settings."""
     masks, scales = getattr(variable, "mask", True), getattr(variable, "scale", True)
     attributes = {key: variable.getncattr(key) for key in variable.ncattrs()}
     if masks:
@@ -213,7 +216,7 @@ def _one(value: Any, dtype: np.dtype[Any], key: str, name: str) -> float | int:
 
 
 def _several(value: Any, dtype: np.dtype[Any], key: str, name: str) -> list[float | int]:
-    """The numbers of an attribute: one, a list, an array; of JSON they may be text."""
+    """Return the numbers of an attribute: one, a list, an array; text if they come from JSON."""
     if isinstance(value, np.ndarray):
         items = value.reshape(-1).tolist()
     else:
@@ -237,7 +240,7 @@ def _number(item: Any, dtype: np.dtype[Any], key: str, whole: Any, name: str) ->
 
 
 def _plain_text(text: str, dtype: np.dtype[Any]) -> float | int | None:
-    """``NaN``, ``-Infinity``, ``0x7fc00000`` (the bits of a float), ``1.5``, ``-999``."""
+    """Parse ``NaN``, ``-Infinity``, ``0x7fc00000`` (the bits of a float), ``1.5``, ``-999``."""
     try:
         if text.startswith("0x") and dtype.kind == "f":
             bits = bytes.fromhex(text[2:])
@@ -252,7 +255,7 @@ def _plain_text(text: str, dtype: np.dtype[Any]) -> float | int | None:
 
 
 def _base64_text(text: str, dtype: np.dtype[Any]) -> float | int | None:
-    """A double, little endian, in base 64: how xarray writes floats into zarr format 3."""
+    """Parse a little-endian double in base 64: xarray's format of floats in zarr format 3."""
     try:
         bits = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -264,7 +267,7 @@ _READERS: tuple[Callable[[str, np.dtype[Any]], float | int | None], ...] = (_pla
 
 
 def _as_stored(value: Any, dtype: np.dtype[Any]) -> float | int:
-    """A marker as the stored numbers have it: rounded where these are."""
+    """Return a marker in the stored numbers' precision: rounded as they are."""
     if isinstance(value, np.generic):
         value = value.item()
     if dtype.kind == "f":

@@ -1,13 +1,13 @@
-"""What prices leave of the costs: the problem that refinement solves.
+"""Residual costs: costs less prices, the problem that refinement solves.
 
-``d[i, j] = c[i, j] - u[i] - v[j]`` of prices in two parts, computed exactly and rounded once. All d
-are >= 0 and nearly tight pairs are near 0, however large costs and prices are, so prices of d
-carry none of their rounding. The assignment at hand leaves its gap: no pair that leaves more is
-part of a better one, so d is capped at twice that, and prices of d stay within that size. A power
-of two brings the cap to about 1.
+``d[i, j] = c[i, j] - u[i] - v[j]`` with prices in two parts, computed exactly and rounded once. All
+d are >= 0 and nearly tight pairs are near 0, however large costs and prices are, so prices of d
+have none of their rounding. The current assignment has a gap. A pair with a larger d is not part of
+a better assignment, so d is capped at twice the gap, and prices of d stay within that size. A power
+of two scales the cap to about 1.
 
-With more columns than rows, or more rows, the problem is made square: rows that no column of the
-user's is left for have ``-v[j]``, such columns ``-u[i]``.
+With more columns than rows, or more rows, the problem is made square: added rows have ``-v[j]``,
+added columns ``-u[i]``.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Residual:
     """Costs (N, N) left by duals, N the larger side of ``source``, which holds real costs.
 
     u, u_low (n,), v, v_low (m,): float64 duals in two parts, in the minimising sense, feasible.
-    gap: what some assignment leaves in all, at least. scale: costs are d times this.
-    Memory: four vectors. Time: the source's own and some nanoseconds a pair.
+    gap: of some assignment, or more. scale: costs are d times this. Memory: four vectors. Time: the
+    source's own and some nanoseconds a pair.
     """
 
     dtype = np.dtype(np.float64)
@@ -39,7 +39,7 @@ class Residual:
         u, u_low, v, v_low = (np.ascontiguousarray(part, np.float64) for part in duals)
         self._duals = u, u_low, v, v_low
         cap = min(2.0 * gap, 2.0**1023)
-        # Not so large that a product could overflow, nor so small that it loses digits.
+        # Neither so large that a product could overflow, nor so small that it loses digits.
         self.scale = math.ldexp(1.0, min(1000, max(-1000, 1 - math.frexp(cap)[1])))
         self._limits = np.array([cap, self.scale])
         side = max(source.shape)
@@ -76,7 +76,7 @@ class Residual:
             out[:, max(0, m - start) :] = more[:, None]
 
     def fill(self) -> Fill | None:
-        """A compiled filler around the source's own, where the problem is square."""
+        """Return a compiled filler around the source's own; None unless the problem is square."""
         if self._fill is None and self.source.shape == self.shape:
             inner = self.source.fill() if isinstance(self.source, Fillable) else None
             if inner is not None and self.source.dtype.kind == "f":
@@ -89,6 +89,5 @@ class Residual:
         return self._fill
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
-        """Passed on to the source, where it can be interrupted."""
         if isinstance(self.source, Interruptible):
             self.source.while_waiting(check)

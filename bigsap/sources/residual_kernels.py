@@ -1,4 +1,4 @@
-"""Compiled residual costs: ``c - u - v`` of prices in two parts, rounded once."""
+"""Compiled residual costs: ``c - u - v`` with prices in two parts, rounded once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bigsap.compile.decorator import kernel
 from bigsap.sources.base import Array, Fill
 from bigsap.sources.compiled import call_fill, compile_fill, make_fill, pointer_f8, pointer_i8, pointer_to
 
-# numba's annotations describe the inside of its decorators, not what they return.
+# numba's annotations describe the inside of its decorators, not their results.
 carray: Any = numpy_support.carray
 
 _pointer_f4 = pointer_to(numba.types.float32)
@@ -28,7 +28,7 @@ def _two(a: float, b: float) -> tuple[float, float]:
 
 @kernel(forceinline=True)
 def _residual(c: float, u: float, u_low: float, v: float, v_low: float) -> float:
-    """``c - u - u_low - v - v_low``, not below 0; large numbers may cancel."""
+    """Return ``c - u - u_low - v - v_low``, not below 0; large numbers may cancel."""
     a, b = _two(c, -u)
     a, d = _two(a, -v)
     e, f = _two(b, -u_low)
@@ -51,7 +51,7 @@ def subtract(
     scale: float,
     out: Array,
 ) -> None:
-    """Scaled residual costs of a part of a row; forbidden pairs stay so. out may be costs."""
+    """Write scaled residual costs of a part of a row; keep forbidden pairs. out may be costs."""
     for j in range(costs.size):
         c = sign * costs[j]
         found = _residual(c, u, u_low, v[j], v_low[j])
@@ -72,7 +72,7 @@ def subtract_rows(
     cap: float,
     scale: float,
 ) -> None:
-    """The same of rows of costs (k, l) from column ``start`` on, in place."""
+    """Write scaled residual costs of rows (k, l) from column ``start`` on, in place."""
     stop = start + costs.shape[1]
     for k in range(rows.size):
         i = rows[k]
@@ -89,10 +89,9 @@ def residual_fill(
     v_low: Array,
     limits: Array,
 ) -> Fill:
-    """A filler that writes residual costs, float64.
+    """Return a filler that writes residual costs, float64.
 
-    inner: writes costs of dtype ``item``. limits (2,): the cap, and what
-    the capped costs are multiplied by.
+    inner: writes costs of dtype ``item``. limits (2,): the cap, and the factor of the capped costs.
     """
     body = _filler(item.str[1:])
     words = (inner.address, inner.context, u, u_low, v, v_low, int(sign), u.size, v.size, limits)
@@ -106,10 +105,10 @@ def _filler(name: str) -> Any:
 
 @kernel(nrt=True)
 def _begin(context: int, row: int, start: int, stop: int, out: int, size: int) -> int:
-    """Have the costs written, narrow ones to the end of the space of wide ones; their address.
+    """Call the inner filler and return the address of its costs.
 
-    Context words: the inner filler's address and context, u, u_low, v, v_low, sign, n, m,
-    the limits.
+    Narrow costs are written to the end of the space of wide ones. Context words: the inner filler's
+    address and context, u, u_low, v, v_low, sign, n, m, the limits.
     """
     words = carray(pointer_i8(context), 10)
     first = out + (stop - start) * (8 - size)
@@ -138,12 +137,12 @@ def _finish(context: int, row: int, start: int, stop: int, given: Array, out: in
 
 
 def f8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """From float64 costs."""
+    """Write residual costs from float64 costs."""
     first = _begin(context, row, start, stop, out, 8)
     _finish(context, row, start, stop, carray(pointer_f8(first), stop - start), out)
 
 
 def f4(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """From float32 costs."""
+    """Write residual costs from float32 costs."""
     first = _begin(context, row, start, stop, out, 4)
     _finish(context, row, start, stop, carray(_pointer_f4(first), stop - start), out)

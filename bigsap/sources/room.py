@@ -1,4 +1,4 @@
-"""The array that a user's function writes costs to: masked values are refused."""
+"""The output array for a user's function; it refuses masked values."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _Array: TypeAlias = npt.NDArray[Any]
 
 
 class Room(np.ndarray):
-    """What a user's function writes costs to: an array that refuses masked values.
+    """The output array for a user's function: writing masked values raises an error.
 
-    A plain array would take what lies under the mask. (numpy still does behind its back: through
-    ``numpy.asarray`` of it, and where a masked array is asked to write to ``out=``, as by
+    A plain array would accept the values under the mask. (numpy still does in two cases: through
+    ``numpy.asarray`` of this array, and if a masked array writes to ``out=``, as in
     ``numpy.take(masked, ids, out=out)``.) ``lost(k, p)`` makes the exception for the first masked
-    item, at position ``k, p`` of the whole, or of None where it is a copy's.
+    item, at position ``k, p`` of the whole, or None for an item of a copy.
     """
 
     _lost: Callable[[int | None, int | None], Exception] | None
@@ -53,7 +53,7 @@ class Room(np.ndarray):
         hit = target[np.broadcast_to(missing, target.shape)]
         if hit.size:
             first = int(hit.flat[0])
-            if not 0 <= first < self._size:  # of a copy
+            if not 0 <= first < self._size:  # an item of a copy
                 raise self._lost(None, None)
             row, rest = divmod(first, self._row_bytes)
             raise self._lost(row, rest // self.itemsize)
@@ -62,7 +62,7 @@ class Room(np.ndarray):
         plain = [v.view(np.ndarray) if isinstance(v, Room) else v for v in inputs]
         rooms: Any = options.pop("out", None) or ()
         if rooms and any(mask_of(value) is not None for value in inputs):
-            # Computed apart, then written as masked arrays are.
+            # Computed separately, then written as masked arrays are.
             where = np.broadcast_to(options.pop("where", True), rooms[0].shape)
             result = np.ma.asarray(getattr(np.ma, ufunc.__name__, ufunc)(*plain))
             rooms[0][where] = np.broadcast_to(result, where.shape, subok=True)[where]
@@ -76,14 +76,14 @@ class Room(np.ndarray):
         if not _holds_masked((args, options)):
             return super().__array_function__(function, kinds, args, options)
         if args and args[0] is self:
-            # put, place, copyto and their like: what is written where a mask is written.
+            # put, place, copyto and others: find the items written from masked values.
             hit = np.zeros(self.shape, np.bool_)
             function(hit, *map(_its_mask, args[1:]), **{k: _its_mask(v) for k, v in options.items()})
             self._complain(Ellipsis, hit)
         return super().__array_function__(function, kinds, args, options)
 
     def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
-        """As numpy's."""
+        """Write items as ``numpy.ndarray.put`` does; refuse masked values."""
         plain, missing = _masked_of(values)
         if missing is not None:
             hit = np.zeros(self.shape, np.bool_)
@@ -102,7 +102,7 @@ class Room(np.ndarray):
 
 
 class _Flat:
-    """What ``flat`` of an array does, with ``Room``'s look at what is written."""
+    """The ``flat`` iterator of ``Room``, which checks written values."""
 
     def __init__(self, whole: Room) -> None:
         self._whole = whole
@@ -141,7 +141,7 @@ def _holds_masked(value: Any) -> bool:
 
 
 def _its_mask(value: Any) -> Any:
-    """The mask of what holds masked values, for the same call with masks in place of values."""
+    """Return the mask of masked values, for the same call with masks in place of values."""
     if not _holds_masked(value):
         return value
     plain, missing = _masked_of(value)
@@ -149,7 +149,7 @@ def _its_mask(value: Any) -> Any:
 
 
 def _masked_of(value: Any) -> tuple[Any, _Array | None]:
-    """A value that is assigned, and where it is masked."""
+    """Return an assigned value, and where it is masked."""
     mask = mask_of(value)
     if mask is not None:
         return under_mask(value), (mask if mask.any() else None)
@@ -163,7 +163,7 @@ def _masked_of(value: Any) -> tuple[Any, _Array | None]:
 
 
 def room(out: _Array, lost: Callable[[int | None, int | None], Exception]) -> _Array:
-    """``out``, C-contiguous rows (k, p), as ``Room``."""
+    """Return ``out``, C-contiguous rows (k, p), as ``Room``."""
     found = out.view(Room)
     found._lost = lost
     found._begin = out.__array_interface__["data"][0]
@@ -173,7 +173,7 @@ def room(out: _Array, lost: Callable[[int | None, int | None], Exception]) -> _A
 
 
 def room_of(source: Any, rows: Any, columns: slice, out: _Array) -> _Array:
-    """``out`` for the ``read`` of a user's own source."""
+    """Return ``out`` for the ``read`` of a user's own source."""
 
     def lost(k: int | None, p: int | None) -> InvalidCostError:
         row = None if k is None else int(rows[k])

@@ -14,7 +14,7 @@ from bigsap.sources.base import Array
 
 
 def read_json(file: Path) -> Any:
-    """What a JSON file holds. Raises InputError naming file and place; repeated keys too."""
+    """Return the content of a JSON file. Raises InputError naming file and place; also for repeated keys."""
     try:
         return json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_object)
     except FileNotFoundError:
@@ -32,7 +32,7 @@ def read_json(file: Path) -> Any:
 
 
 def load_npy(path: str | os.PathLike[str], pointer: str | None = None) -> Array:
-    """The ``.npy`` file at ``path``, mapped; errors begin with ``pointer``, if there is one."""
+    """Return the ``.npy`` file at ``path``, mapped; errors begin with ``pointer``, if there is one."""
     where = os.fspath(path) if pointer is None else f"{pointer}: {os.fspath(path)}"
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)

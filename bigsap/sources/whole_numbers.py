@@ -1,4 +1,4 @@
-"""Integers in float64: which of them it holds, and what is above a threshold, both exactly."""
+"""Integers in float64: exact tests of representability and of thresholds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXACT = 2**53
 
 
 def plain_number(value: float) -> int | float:
-    """``value`` as a float where float64 holds it, else the Python integer that it is."""
+    """Return ``value`` as a float if float64 holds it, else as a Python integer."""
     if not isinstance(value, (int, np.integer)):
         return float(value)
     whole = int(value)
@@ -26,12 +26,12 @@ def plain_number(value: float) -> int | float:
 
 
 def is_whole(number: float) -> bool:
-    """Whether a finite number is an integer."""
+    """Return whether a finite number is an integer."""
     return isinstance(number, int) or number.is_integer()
 
 
 def as_floats(values: Array) -> tuple[Array, Array | None]:
-    """The values as float64, and where integers had to be rounded; None: nowhere."""
+    """Return the values as float64, and where integers were rounded; None: nowhere."""
     floats = values.astype(np.float64, copy=False)
     if values.dtype.itemsize < 8 or values.dtype.kind not in "iu" or not _beyond(values):
         return floats, None
@@ -39,9 +39,9 @@ def as_floats(values: Array) -> tuple[Array, Array | None]:
 
 
 def integer_sum(blocks: Sequence[Array]) -> tuple[Array, Array | None]:
-    """The sum of integer arrays as float64, and where that had to be rounded.
+    """Return the sum of integer arrays as float64, and where it was rounded.
 
-    The sums are exact in between: halves of 32 bits, of up to 2**31 blocks.
+    The intermediate sums are exact: halves of 32 bits, of up to 2**31 blocks.
     """
     if not any(_beyond(block, EXACT // len(blocks)) for block in blocks):
         total = blocks[0].astype(np.float64)
@@ -61,7 +61,7 @@ def integer_sum(blocks: Sequence[Array]) -> tuple[Array, Array | None]:
 
 
 def rounded_sum(a: Array, b: Array, total: Array) -> Array:
-    """Where the float64 ``total`` is not a + b exactly (TwoSum); never where one is infinite."""
+    """Return where the float64 ``total`` is not a + b exactly (TwoSum); never for infinities."""
     with np.errstate(invalid="ignore", over="ignore"):
         part = total - a
         error = (a - (total - part)) + (b - part)
@@ -69,8 +69,10 @@ def rounded_sum(a: Array, b: Array, total: Array) -> Array:
 
 
 def rounded_product(values: Array, factor: float) -> Array | None:
-    """Where the product of whole numbers, float64 or integers, and a whole factor has more bits
-    than float64 holds; None: nowhere."""
+    """Return where a product of whole numbers and a whole factor does not fit float64; None: nowhere.
+
+    values: float64 or integers.
+    """
     size = abs(int(factor))
     if size == 0 or not _beyond(values, EXACT // size):
         return None
@@ -80,7 +82,7 @@ def rounded_product(values: Array, factor: float) -> Array | None:
 
 
 def above(values: Array, limit: float) -> Array:
-    """Where costs are above a finite limit, compared as real numbers."""
+    """Return where costs are above a finite limit, compared as real numbers."""
     found: Array
     if values.dtype.kind in "iu":
         range_of, whole = np.iinfo(values.dtype), math.floor(limit)
@@ -89,7 +91,7 @@ def above(values: Array, limit: float) -> Array:
         found = values > whole
         return found
     if isinstance(limit, int):
-        # A float is above the limit where it is above the next float below it.
+        # A float is above the limit if it is above the next float below the limit.
         try:
             near = float(limit)
         except OverflowError:
@@ -100,24 +102,24 @@ def above(values: Array, limit: float) -> Array:
 
 
 def _beyond(values: Array, size: int = EXACT) -> bool:
-    """Whether one of them is larger than ``size``; infinite ones count."""
+    """Return whether one of the values is larger than ``size``; infinite ones count."""
     if values.dtype.kind in "iu" and np.iinfo(values.dtype).max <= size:
         return False
     return bool((values > size).any() or (values < -size).any())
 
 
 def _odd_part(values: Array) -> Array:
-    """Whole numbers without their factors of two, in size, int64; 0 for 0 and infinities."""
+    """Return absolute whole numbers without their factors of two, int64; 0 for 0 and infinities."""
     if values.dtype.kind == "f":
         mantissa, _ = np.frexp(np.where(np.isfinite(values), values, 0.0))
         values = (np.abs(mantissa) * float(EXACT)).astype(np.int64)
     values = values.astype(np.int64, copy=False)
-    twos = values & -values  # -2**63 keeps itself
+    twos = values & -values  # -2**63 stays itself
     return np.abs(values // np.where(twos == 0, 1, twos))
 
 
 def rounded_among(values: object, array: Array) -> int | None:
-    """The first integer of nested lists that the array made of them holds rounded, if one is."""
+    """Return the first integer of nested lists that was rounded in their array; None if none was."""
     if array.dtype.kind != "f":
         return None
     if isinstance(values, list):

@@ -1,4 +1,4 @@
-"""Sources around sources: what one of them adds, no other needs an option for."""
+"""Sources that wrap other sources, each adding one feature."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from bigsap.sources.convert import CONVERSION_BYTES, convert, fingerprint_of
 
 
 class Counted:
-    """Counts what is asked of a source, from any number of threads.
+    """Counts the reads of a source, from any number of threads.
 
-    It has no ability but ``read``, so that nothing can be had uncounted.
+    It has no ability but ``read``, so that every access is counted.
 
-    calls: reads asked; rows: rows asked, whole or partial; pairs: costs asked;
-    per_row: int64 (n_rows,), how often each row was asked. Failed reads count too.
+    calls: reads; rows: rows read, whole or partial; pairs: costs read; per_row: int64 (n_rows,),
+    reads of each row. Failed reads count too.
     """
 
     def __init__(self, source: CostSource) -> None:
@@ -52,7 +52,7 @@ class Counted:
         vars(self).update(state, _lock=threading.Lock())
 
     def reset(self) -> None:
-        """Start counting at zero again."""
+        """Reset all counts to zero."""
         with self._lock:
             self.calls = 0
             self.rows = 0
@@ -71,11 +71,11 @@ class Counted:
 
 
 def converted(source: CostSource, dtype: Any) -> CostSource:
-    """The same costs as another scannable dtype; ``source`` itself if it has it.
+    """Return the same costs as another scannable dtype; ``source`` itself if it has it.
 
-    A cost that the dtype cannot hold (a fraction or an infinity as an integer, a
-    number out of range) is an ``InvalidCostError`` when it is read; floats round.
-    Raises ``DtypeError`` unless ``dtype`` is in ``SCANNABLE``.
+    A cost that the dtype cannot hold (a fraction or an infinity as an integer, a number out of
+    range) is an ``InvalidCostError`` when it is read; floats round. Raises ``DtypeError`` unless
+    ``dtype`` is in ``SCANNABLE``.
     """
     try:
         target = np.dtype(dtype)
@@ -113,7 +113,7 @@ class Converted:
             convert(values, out[k : k + step], some, columns.start)
 
     def cost_range(self) -> tuple[float, float] | None:
-        """That of the source, rounded as its costs are."""
+        """Return the source's range, rounded as its costs are."""
         ends = range_of(self._source)
         if ends is None or self.dtype.kind != "f":
             return None
@@ -121,17 +121,16 @@ class Converted:
             return float(self.dtype.type(ends[0])), float(self.dtype.type(ends[1]))
 
     def transposed(self) -> CostSource | None:
-        """The transpose, converted, where the source has one."""
+        """Return the transpose, converted; None if the source has none."""
         other = self._source.transposed() if isinstance(self._source, Transposable) else None
         return None if other is None else Converted(other, self.dtype)
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
-        """Passed on to the source, where it can be interrupted."""
         if isinstance(self._source, Interruptible):
             self._source.while_waiting(check)
 
     def fingerprint(self) -> str:
-        """The source's own fingerprint and the dtype; as cheap as the source's."""
+        """Return the source's own fingerprint and the dtype; takes no longer than the source's."""
         if isinstance(self._source, Fingerprinted):
             return self._source.fingerprint() + self.dtype.str[1:].encode().hex()
         return fingerprint_of(self)
@@ -141,12 +140,11 @@ class _ConvertedGroups(Converted):
     """Converted costs of a source that reads rows in groups, ahead of time."""
 
     def rows_together(self, row: int) -> tuple[int, int]:
-        """The half-open range of rows that one read of ``row`` decodes anyway."""
+        """Return the half-open range of rows that one read of ``row`` decodes."""
         grouped: Any = self._source
         start, stop = grouped.rows_together(row)
         return int(start), int(stop)
 
     def prefetch(self, row: int) -> None:
-        """``row`` will probably be read soon."""
         ahead: Any = self._source
         ahead.prefetch(row)

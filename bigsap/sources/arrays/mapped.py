@@ -1,8 +1,8 @@
 """Mapped files that may shrink, and more files than can be mapped at a time.
 
-Touching a page beyond the end of a file would end the process (SIGBUS). ``shrinking``
-turns that into zeros; here what was read is judged by the file's size and by whether
-pages were missing.
+Touching a page beyond the end of a file would end the process (SIGBUS). ``shrinking`` turns that
+into zeros; this module checks, from the file's size and from missing pages, whether the values that
+were read are valid.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from bigsap.errors import StoreError
 from bigsap.sources.arrays.shrinking import watch
 from bigsap.sources.base import Array
 
-#: Files mapped at a time by one source. Each map holds a file handle of the usual 1024.
+#: Most files mapped at a time by one source. Each map holds a file handle of the usual 1024.
 MOST_MAPS = 64
 
 
 class MapGuard:
-    """Tells when the file behind a ``numpy.memmap`` has become shorter than the map."""
+    """Detects that the file behind a ``numpy.memmap`` has become shorter than the map."""
 
     def __init__(self, array: Any, what: str) -> None:
         self._map = array._mmap
@@ -38,7 +38,7 @@ class MapGuard:
 
     @classmethod
     def of(cls, array: Array, what: str) -> MapGuard | None:
-        """The guard of an array; None unless it lies in a map of a file."""
+        """Return the guard of an array; None unless it lies in a map of a file."""
         found: Any = array
         while found is not None and not isinstance(found, np.memmap):
             found = getattr(found, "base", None)
@@ -46,7 +46,7 @@ class MapGuard:
         return cls(found, what) if mapped else None
 
     def check(self) -> None:
-        """Raise StoreError when the file was truncated; what was read before may be zeros."""
+        """Raise StoreError if the file was truncated; values read before may be zeros."""
         found = self._map.size()
         if found < self._needed or self._watch.lost:
             raise StoreError(
@@ -55,9 +55,9 @@ class MapGuard:
 
 
 def place_of(array: Array) -> tuple[str, int, int, np.dtype[Any], tuple[int, ...], tuple[int, ...]] | None:
-    """File, first byte, number of bytes, dtype, shape and strides of a mapped array.
+    """Return file, first byte, number of bytes, dtype, shape and strides of a mapped array.
 
-    None where the file has no name, or the map holds changes that the file does not.
+    None if the file has no name, or the map holds changes that the file does not.
     """
     found: Any = array
     while found is not None and not isinstance(found, np.memmap):
@@ -68,7 +68,7 @@ def place_of(array: Array) -> tuple[str, int, int, np.dtype[Any], tuple[int, ...
     first = int(array.__array_interface__["data"][0])
     low = first + sum(min(0, step) for step in reach)
     high = first + sum(max(0, step) for step in reach) + array.itemsize
-    # Of a slice of a map ``offset`` is that of the whole.
+    # The ``offset`` of a slice of a map is that of the whole map.
     whole: Any = found
     begin = np.frombuffer(whole._mmap, np.uint8).__array_interface__["data"][0]
     offset = found.offset - found.offset % mmap.ALLOCATIONGRANULARITY + low - begin
@@ -82,14 +82,14 @@ class OpenFile(Protocol):
     size: int
 
     def take(self, begin: int, count: int) -> bytes:
-        """``count`` bytes from ``begin`` on, fewer at the end of the file."""
+        """Return ``count`` bytes from ``begin`` on, fewer at the end of the file."""
 
     def fill(self, begin: int, out: Array) -> bool:
-        """Read all of ``out`` (contiguous); False when the file ends before."""
+        """Read all of ``out`` (contiguous); return False if the file is too short."""
 
 
 class _Read:
-    """By reading, for a file that is asked for once."""
+    """A file accessed by reading, for a single use."""
 
     def __init__(self, file: FileIO) -> None:
         self._file = file
@@ -112,11 +112,11 @@ class _Read:
 
 
 class _Mapped:
-    """By a map, for a file that is asked for again and again."""
+    """A file accessed by a map, for repeated use."""
 
     def __init__(self, map_: _Map) -> None:
         self._map, self._file = map_, map_.file
-        # The part that is mapped, or what is left of it.
+        # The mapped part, or the rest of it after truncation.
         self.size = min(self._file.size(), len(self._file))
 
     def take(self, begin: int, count: int) -> bytes:
@@ -131,7 +131,7 @@ class _Mapped:
 
 
 class _Map:
-    """A map of a whole file, watched as long as somebody reads from it."""
+    """A map of a whole file, watched for truncation while it is read."""
 
     def __init__(self, file: mmap.mmap) -> None:
         self.file = file
@@ -139,12 +139,12 @@ class _Map:
 
 
 class Files:
-    """Opens files for reading; maps up to ``most`` that it was asked for before.
+    """Opens files for reading; maps up to ``most`` that were opened before.
 
-    Copying from a map takes half the time of opening and reading, but mapping a file anew
-    for one row twice that time. So a file is mapped when it is asked for again while it
-    is among the last ``most`` that were not mapped; the map used least recently makes
-    room. A file replaced under its name goes on being read as it was while it is mapped.
+    Copying from a map takes half the time of opening and reading, but mapping a file for one row
+    takes twice that time. So a file is mapped if it is opened again while it is among the last
+    ``most`` that were not mapped; the least recently used map is dropped for it. A file replaced
+    under its name is still read in its old version while it is mapped.
     """
 
     def __init__(self, most: int = MOST_MAPS) -> None:
@@ -155,10 +155,10 @@ class Files:
 
     @contextmanager
     def open(self, path: str) -> Iterator[OpenFile]:
-        """The file at ``path``, for any number of threads. Raises OSError."""
+        """Open the file at ``path``, for any number of threads. Raises OSError."""
         found = self._map(path)
         if found is not None:
-            # Not closed when it has to make room: another thread may be copying from it.
+            # Dropped maps are not closed: another thread may be copying from one.
             yield _Mapped(found)
             return
         with FileIO(path) as file:
@@ -168,7 +168,7 @@ class Files:
         with self._lock:
             found = self._maps.get(path)
             if found is not None and (found.file.size() != len(found.file) or found.watch.lost):
-                # Changed: read anew, to be judged by what it is now.
+                # The file has changed: open its new version, which is then checked.
                 del self._maps[path]
                 found = None
             elif found is not None:
@@ -181,7 +181,7 @@ class Files:
                 return None
             with FileIO(path) as file:
                 if os.fstat(file.fileno()).st_size == 0:
-                    return None  # nothing can be mapped
+                    return None  # an empty file cannot be mapped
                 found = _Map(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             del self._asked[path]
             self._maps[path] = found

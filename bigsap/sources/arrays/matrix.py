@@ -1,7 +1,7 @@
 """Costs that lie in memory, in a mapped file, or behind ``__getitem__``.
 
-An ndarray that kernels can scan is used where it lies; anything else is converted
-row by row as it is read, so a second copy of the matrix never exists.
+An ndarray that kernels can scan is used in place; other arrays are converted row by row as they are
+read, so a second copy of the matrix never exists.
 """
 
 from __future__ import annotations
@@ -32,21 +32,20 @@ _WIDE = (np.dtype("<u8"), np.dtype(">u8"))
 
 
 class ArraySource:
-    """Rows of a numpy array (or memmap), scanned in place where that is possible.
+    """Rows of a numpy array (or memmap), scanned in place if possible.
 
-    array: (n_rows, n_columns), any real dtype. float64, float32, int64, int32,
-    uint8 and uint16 of native byte order are never copied, bool is seen as uint8;
-    other dtypes are converted as rows are read (see ``base.scannable``); uint64 beyond int64
-    becomes float64 where that rounds none, else OverflowRiskError when it is read.
-    Raises ``ShapeError`` unless 2-D, ``DtypeError`` unless real, InvalidCostError for a masked
-    array that holds masked values.
-    A read costs O(k p); no memory beyond about 1 MiB of conversion.
+    array: (n_rows, n_columns), any real dtype. float64, float32, int64, int32, uint8 and uint16 of
+    native byte order are never copied, bool is seen as uint8; other dtypes are converted as rows
+    are read (see ``base.scannable``); uint64 beyond int64 becomes float64 if that rounds none, else
+    OverflowRiskError when it is read. Raises ``ShapeError`` unless 2-D, ``DtypeError`` unless real,
+    InvalidCostError for a masked array that holds masked values. A read costs O(k p); no memory
+    beyond about 1 MiB of conversion.
     """
 
     def __init__(self, array: Array, what: str = "the cost matrix") -> None:
         mask = mask_of(array)
         if mask is not None:
-            # Taking what lies under the mask would make costs of missing values.
+            # The values under the mask would become costs of missing values.
             if mask.any():
                 cost_shape(array.shape, what)
                 refuse_in(mask, 0, 0, "masked")
@@ -67,7 +66,7 @@ class ArraySource:
         return f"ArraySource(shape={self.shape}, dtype={self.array.dtype})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A mapped file is mapped again, by its path; anything else is taken along."""
+        """Pickle a mapped file by its path, to be mapped again; other arrays with their data."""
         place = None if self._guard is None else place_of(self.array)
         if place is None:
             return ArraySource, (self.array, self._what)
@@ -92,15 +91,15 @@ class ArraySource:
         self.intact()
 
     def intact(self) -> None:
-        """Raise StoreError when the mapped file was truncated; see ``mapped``."""
+        """Raise StoreError if the mapped file was truncated; see ``mapped``."""
         if self._guard is not None:
             self._guard.check()
 
     def resident(self) -> Array | None:
-        """The matrix for kernels, in place; None when it must be copied or converted.
+        """Return the matrix for kernels, in place; None if it must be copied or converted.
 
-        Equally spaced rows (``big[:, 3:9]``, ``big[::2]``) are given as a wider
-        C-contiguous view, whose surplus columns belong to somebody else.
+        Equally spaced rows (``big[:, 3:9]``, ``big[::2]``) are returned as a wider C-contiguous
+        view, whose surplus columns are other data.
         """
         array = self.array
         if array.dtype != self.dtype or not array.flags.aligned:
@@ -119,14 +118,14 @@ class ArraySource:
         return self._widened(row_stride // size)
 
     def _widened(self, width: int) -> Array:
-        """A C-contiguous (n_rows, width) view over the same memory."""
+        """Return a C-contiguous (n_rows, width) view of the same memory."""
         size = self.array.itemsize
-        # The last row's surplus may lie beyond the buffer: the view is legal as long
-        # as nobody touches it, which the contract of ``Resident`` forbids.
+        # The last row's surplus may lie beyond the buffer. The view is legal as long as the surplus
+        # is not accessed, which the contract of ``Resident`` forbids.
         return np.lib.stride_tricks.as_strided(self.array, (self.shape[0], width), (width * size, size))
 
     def transposed(self) -> ArraySource | None:
-        """The transpose where its rows are contiguous (Fortran order), else None.
+        """Return the transpose if its rows are contiguous (Fortran order), else None.
 
         Columns of a C-ordered matrix cost a cache line an item: None for them.
         """
@@ -140,24 +139,24 @@ class ArraySource:
         return self._guard is not None
 
     def across(self) -> ArraySource:
-        """The transpose, however its rows lie: one may cost a cache line an item."""
+        """Return the transpose for any layout of its rows: one may cost a cache line an item."""
         other = ArraySource(self.array.T, self._what)
         other._guard = self._guard
         return other
 
     def fingerprint(self) -> str:
-        """Hex digest of shape, dtype and sampled rows."""
+        """Return a hex digest of shape, dtype and sampled rows."""
         return fingerprint_of(self)
 
 
 class SliceableSource:
     """Rows of any object with ``shape``, ``dtype`` and ``__getitem__`` (h5py, ...).
 
-    Consecutive rows are asked for together, as ``obj[first:last, start:stop]``, one
-    call at a time: few such objects promise to take several threads.
-    given: the dtype of what it gives, if not its ``dtype``. forbid: masked values become NaN,
-    for ``packed.WithoutMissing``, and costs are floats; otherwise they are an error.
-    Raises ``SourceError`` naming the rows, chained from what the object raised.
+    Consecutive rows are read together, as ``obj[first:last, start:stop]``, one call at a time: few
+    such objects are thread-safe. given: the dtype of the returned arrays, if not the object's
+    ``dtype``. forbid: masked values become NaN, for ``packed.WithoutMissing``, and costs are
+    floats; otherwise they are an error. Raises ``SourceError`` naming the rows, chained from the
+    object's error.
     """
 
     def __init__(self, obj: Any, what: str | None = None, *, given: Any = None, forbid: bool = False) -> None:
@@ -229,7 +228,7 @@ class SliceableSource:
             out[missing] = np.nan
 
     def fingerprint(self) -> str:
-        """Hex digest of shape, dtype and sampled rows."""
+        """Return a hex digest of shape, dtype and sampled rows."""
         return fingerprint_of(self)
 
 
@@ -238,7 +237,7 @@ def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _closed(obj: Any) -> str:
-    """What to do about an HDF5 or netCDF object whose file is closed."""
+    """Return advice for an HDF5 or netCDF object whose file is closed."""
     if type(obj).__module__.partition(".")[0] not in ("h5py", "h5netcdf", "netCDF4"):
         return ""
     return "; keep its file open until the solve is done, or pass a copy, dataset[:]"
@@ -253,27 +252,27 @@ def mapped_again(
     strides: tuple[int, int],
     what: str,
 ) -> ArraySource:
-    """The source of a matrix in a mapped file, see ``mapped.place_of``."""
+    """Return the source of a matrix in a mapped file, see ``mapped.place_of``."""
     if not Path(file).is_file() or Path(file).stat().st_size < offset + n_bytes:
         raise StoreError(f"{what} is not there, or shorter: {file}")
     flat = np.memmap(file, np.uint8, "r", offset, (n_bytes,))
-    # Of negative strides the first item is not the lowest.
+    # With negative strides the first item is not the lowest.
     first = sum(-step * (size - 1) for step, size in zip(strides, shape, strict=True) if step < 0)
     return ArraySource(np.ndarray(shape, dtype, flat, first, strides), what)
 
 
 def from_npy(path: str | os.PathLike[str]) -> ArraySource:
-    """Costs in a ``.npy`` file, mapped read-only: nothing is loaded until scanned.
+    """Return costs in a ``.npy`` file, mapped read-only: nothing is loaded until scanned.
 
-    path: file of a 2-D array of real numbers, C or Fortran order, any byte order.
-    Raises ``StoreError`` naming the file when it is missing, truncated, longer than
-    its header says or no ``.npy`` at all; ``ShapeError`` and ``DtypeError`` as for
-    arrays. Pickled objects are never loaded. Opening is O(1).
+    path: file of a 2-D array of real numbers, C or Fortran order, any byte order. Raises
+    ``StoreError`` naming the file if it is missing, truncated, longer than its header states or not
+    a ``.npy`` file; ``ShapeError`` and ``DtypeError`` as for arrays. Pickled objects are never
+    loaded. Opening is O(1).
 
-    A file that is truncated while it is in use is an error (``StoreError``) at the next
-    look at its size: before each read, and every tenth of a second while kernels scan it
-    in place. Should they touch what is gone within that time, the system ends the
-    process; pass ``numpy.load(path)``, a copy, where that must not happen.
+    A file that is truncated while in use raises ``StoreError`` at the next check of its size:
+    before each read, and every tenth of a second while kernels scan it in place. If kernels touch
+    the missing part within that time, the system ends the process; pass ``numpy.load(path)``, a
+    copy, to exclude that.
     """
     file = Path(path)
     what = f"the file {os.fspath(file)!r}"
@@ -294,11 +293,11 @@ def from_npy(path: str | os.PathLike[str]) -> ArraySource:
 
 
 def _npy_header(file: Path, what: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Shape, Fortran order, dtype and the offset of the data; ``StoreError`` if damaged."""
+    """Return shape, Fortran order, dtype and the offset of the data; ``StoreError`` if damaged."""
     readers = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
-        # As 2.0, but for names of fields, which no matrix has: the header is UTF-8.
+        # As 2.0, except for the encoding of field names, which a matrix does not have.
         (3, 0): np.lib.format.read_array_header_2_0,
     }
     try:
@@ -311,18 +310,18 @@ def _npy_header(file: Path, what: str) -> tuple[tuple[int, ...], bool, np.dtype[
     except FileNotFoundError:
         raise StoreError(f"{what} does not exist") from None
     except Exception as error:
-        # numpy lets the tokenizer's, the parser's and the decoder's own errors through
-        # for damaged headers, so no narrower list is safe.
+        # numpy passes on errors of the tokenizer, the parser and the decoder for damaged headers,
+        # so no narrower list is safe.
         raise StoreError(f"{what} is not a readable .npy file: {error}") from error
 
 
 def _are_floats(array: Array) -> bool:
-    """Whether float64 holds all of these integers as they are."""
+    """Return whether float64 holds all of these integers exactly."""
     step = max(1, CONVERSION_BYTES // max(1, 8 * array.shape[1]))
     for first in range(0, array.shape[0], step):
         block = array[first : first + step]
         rounded = block.astype(np.float64)
-        # 2.0**64 has no uint64.
+        # 2.0**64 does not fit uint64.
         if (rounded >= 2.0**64).any() or (rounded.astype(np.uint64) != block).any():
             return False
     return True

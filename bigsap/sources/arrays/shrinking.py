@@ -1,14 +1,13 @@
-"""Touching a page that a mapped file has lost: zeros in place of the end of the process.
+"""A SIGBUS handler that turns lost pages of mapped files into zeros.
 
-The system sends SIGBUS for a page beyond the end of a file, and asking for the file's size
-before each touch leaves a moment in between. While maps are *watched* a handler puts zero
-pages where the missing ones were and notes it; whoever reads the map asks ``lost``
-afterwards and discards what it read. A fault anywhere else goes to the handler that
-was there before.
+The system sends SIGBUS for a page beyond the end of a file, and checking the file's size before
+each access leaves a race. While maps are *watched*, a handler maps zero pages in place of the
+missing ones and records it; readers of the map test ``lost`` afterwards and discard the values that
+they read. A fault at any other address goes to the previous handler.
 
-The fault is sent to the thread that touches, at that instruction: in numpy's copying or in a
-kernel, which hold no locks of the interpreter, so that the handler may be Python.
-On Linux, for 64-bit processors; elsewhere nothing is watched.
+The fault is sent to the accessing thread, at that instruction: in numpy's copying or in a kernel,
+which hold no locks of the interpreter, so the handler may be Python. On Linux, for 64-bit
+processors; elsewhere nothing is watched.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _PAGE = mmap.PAGESIZE
 _SIGINFO = 4  # SA_SIGINFO
 _FIXED = 0x10  # MAP_FIXED
 _FAILED = ctypes.c_void_p(-1).value
-# Where struct siginfo_t holds the address, 64-bit Linux.
+# Offset of the address in struct siginfo_t, 64-bit Linux.
 _ADDRESS = 16
 _WATCHABLE = sys.platform == "linux" and ctypes.sizeof(ctypes.c_void_p) == 8
 
@@ -54,11 +53,11 @@ class FileWatch:
 
 
 class _Watcher:
-    """The process's one handler, in place while there is a watch."""
+    """The only handler of the process, installed while there is a watch."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Replaced, never changed: the handler reads it without the lock.
+        # Replaced, never changed in place: the handler reads it without the lock.
         self._watches: tuple[FileWatch, ...] = ()
         self._before = _Action()
         self._handler: Any = None
@@ -97,7 +96,7 @@ class _Watcher:
     def _uninstall(self) -> None:
         now = _Action()
         self._libc.sigaction(signal.SIGBUS, None, ctypes.byref(now))
-        # Somebody who has set a handler since then keeps it.
+        # Keep a handler that other code has installed since.
         if now.handler == ctypes.cast(self._handler, ctypes.c_void_p).value:
             self._libc.sigaction(signal.SIGBUS, ctypes.byref(self._before), None)
 
@@ -110,11 +109,11 @@ class _Watcher:
             page = address - address % _PAGE
             allowed = mmap.PROT_READ | mmap.PROT_WRITE
             zeros = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED
-            # To the end: what lies behind a missing page is missing too.
+            # To the end: all pages behind a missing one are missing too.
             size = max(w.stop for w in hit) - page
             if self._libc.mmap(page, size, allowed, zeros, -1, 0) != _FAILED:
                 return
-        # Not ours: on return the instruction is tried again, under the former handler.
+        # Not a watched map: on return the instruction runs again, under the former handler.
         self._libc.sigaction(signal.SIGBUS, ctypes.byref(self._before), None)
 
 
@@ -122,7 +121,7 @@ _watcher = _Watcher()
 
 
 def watch(owner: object, file: mmap.mmap) -> FileWatch:
-    """Watch a file's map until ``owner``, which must hold it, is gone."""
+    """Watch a file's map as long as ``owner``, which must hold the map, exists."""
     start = np.frombuffer(file, np.uint8).ctypes.data
     found = FileWatch(start, start + len(file))
     if _WATCHABLE:

@@ -1,7 +1,8 @@
-"""Who works for one solve: connection, workers, and what is known of them.
+"""The connection of one solve to its Dask workers.
 
-Dask.distributed moves, schedules and repeats tasks. What is kept here: which workers there are,
-how long their rows take, who has kept which rows, and who keeps others waiting.
+Dask.distributed moves, schedules and repeats tasks. This module keeps the list of workers, the
+seconds that a row takes, the worker that probably has each row in its cache, and the workers that
+are late.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from bigsap.sources.base import Array, Task
 from bigsap.sources.cluster import on_worker
 from bigsap.sources.cluster.sharing import Line, Shared
 
-#: Seconds between looks at who is there.
+#: Seconds between refreshes of the list of workers.
 _LOOK_SECONDS = 1.0
 _SEND_SECONDS = 0.001
 
 
 @dataclass
 class ClusterCounts:
-    """What a solve asked of its workers.
+    """Counters of one solve's use of its workers.
 
-    waves, blocks: of rows; again: blocks sent once more. rows: blocks' rows that came back, rows
-    that workers had to ask of the source among them. list_bytes, row_bytes, dual_bytes: of
-    answers, by what they hold. sent_bytes: what goes to workers: recipes, prices and what each
-    block needs, and all of the messages of lookups; a copy that one worker gives another is not
-    counted, nor are the words of Dask's own. busy: seconds that workers worked; idle: that their
-    threads did not while a wave was out. waited: seconds for which waves were out; started: until
-    there were workers. by_worker: rows by address.
+    waves, blocks: of rows; again: blocks sent once more. rows: rows of blocks that came back;
+    rows_asked: those among them that workers read from the source. list_bytes, row_bytes,
+    dual_bytes: bytes of answers, by content. sent_bytes: bytes sent to workers: recipes, prices,
+    arguments of blocks, and all messages of lookups; copies between workers and Dask's own
+    messages are not counted. busy: seconds that workers worked; idle: seconds that their threads
+    did not work while a wave was out. waited: seconds for which waves were out; started: seconds
+    until there were workers. by_worker: rows by address.
     """
 
     waves: int = 0
@@ -61,7 +62,7 @@ class ClusterConnection:
     """The workers behind a ``distributed.Client``, for one solve; a context manager.
 
     where: a Client, which stays open; a scheduler's address; or "local", a ``LocalCluster`` of
-    ``n_workers`` processes of one thread, closed in the end.
+    ``n_workers`` processes with one thread each, which is closed at the end.
     """
 
     def __init__(self, where: Any, n_workers: int) -> None:
@@ -83,23 +84,24 @@ class ClusterConnection:
                 f'cluster must be a distributed.Client, the address of a scheduler, or "local", got {where!r}'
             )
         self.local = where == "local"
-        #: Addresses in the order of which rows are shared out, and threads of each.
+        #: Addresses, in the order in which rows are shared out, and the number of threads of each.
         self.seats: list[str] = []
         self.threads: dict[str, int] = {}
         self._looked = -math.inf
         #: Seconds a row, by what is made of it; and of one that the costs are asked for.
         self._pace: dict[tuple[Task, bool], float] = {}
         self._dear: float | None = None
-        #: Who evaluated each row last, and has probably kept it: by place in ``_known``, or -1.
+        #: The worker that evaluated each row last and has probably kept it: its place in
+        #: ``_known``, or -1.
         self.row_owners: dict[str, Array] = {}
         self._known: dict[str, int] = {}
-        #: The share of rows, of late, that workers should have kept but had not.
+        #: The recent share of rows that workers should have kept but had not.
         self.forgotten = 0.0
-        #: Workers that kept others waiting, and until when they are left alone.
+        #: Late workers, and the time until which they get no blocks.
         self.late: dict[str | None, float] = {}
         self._tokens: list[str] = []
-        #: Futures whose answers are here. Word that they are not needed any more would go out just
-        #: before the next blocks, and hold them up: it follows them instead.
+        #: Futures whose answers have been fetched. Releasing one sends a message, which would delay
+        #: the next blocks; so they are released after those.
         self.spent: list[Any] = []
         try:
             self._await_workers()
@@ -109,12 +111,13 @@ class ClusterConnection:
         self._hurry()
         self.counts.started = time.perf_counter() - clock
 
-    # -- coming and going -------------------------------------------------------------
+    # -- connecting and closing ---------------------------------------------------------
 
     def _local_cluster(self, distributed: Any, n_workers: int) -> Any:
         import dask
 
-        # A worker that is not back in time is given up, nanny and all; asked at each loss.
+        # A worker that does not return in time is closed together with its nanny. The setting is
+        # read at each loss of a worker.
         dask.config.set({"distributed.deploy.lost-worker-timeout": "3650 days"})
         with dask.config.set({"distributed.worker.daemon": True}):
             cluster = distributed.LocalCluster(
@@ -131,7 +134,7 @@ class ClusterConnection:
 
     def _connect(self, distributed: Any, where: Any) -> Any:
         try:
-            # Workers on this machine are within reach: answers need not pass by the scheduler.
+            # Local workers can be reached directly: answers need not pass through the scheduler.
             direct = True if self._owned else None
             client = distributed.Client(where, timeout=30, set_as_default=False, direct_to_workers=direct)
         except (OSError, TimeoutError, ValueError) as error:
@@ -148,8 +151,11 @@ class ClusterConnection:
         self.look()
 
     def _hurry(self) -> None:
-        """Have tasks sent as they come. A client waits for 10 ms after each message, for more to
-        send with the next one: for the second of two blocks that would be as long as its way."""
+        """Have tasks sent at once.
+
+        A client waits for 10 ms after each message to batch it with the next ones. For the second
+        of two blocks that is as long as its round trip.
+        """
         stream = getattr(self.client, "scheduler_comm", None)
         if stream is not None and getattr(stream, "interval", 0.0) > _SEND_SECONDS:
             stream.interval = _SEND_SECONDS
@@ -161,10 +167,10 @@ class ClusterConnection:
         self.close()
 
     def close(self) -> None:
-        """Let the workers forget; close what was opened here."""
+        """Release what the workers keep; close what this object opened."""
         client = getattr(self, "client", None)
         if client is not None and client.status == "running" and not getattr(self, "local", True):
-            # One that hangs would be waited for: what it keeps is little, and goes with it.
+            # Skip late workers: waiting for one that hangs could block, and it keeps little.
             prompt = [seat for seat in self.seats if not self.is_late(seat)]
             for token in self._tokens:
                 with suppress(Exception):
@@ -176,11 +182,11 @@ class ClusterConnection:
 
     @property
     def n_threads(self) -> int:
-        """Of all workers together; at least 1."""
+        """The number of threads of all workers together; at least 1."""
         return max(1, sum(self.threads.values()))
 
     def look(self) -> None:
-        """See which workers there are; who is new takes the place of one that left."""
+        """Refresh the list of workers; a new worker takes the place of one that left."""
         now = time.monotonic()
         if now - self._looked < _LOOK_SECONDS and self.threads:
             return
@@ -197,48 +203,54 @@ class ClusterConnection:
         self.seats = [address for address in self.seats if address in self.threads] + new
 
     def alive(self) -> None:
-        """Raise ClusterError where the scheduler is lost."""
+        """Raise ClusterError if the scheduler is lost."""
         if self.client.status != "running":
             raise ClusterError(f"the cluster is lost: its scheduler is {self.client.status}")
 
     # -- waves ------------------------------------------------------------------------
 
     def pace(self, task: Task, *, kept: bool = False) -> float | None:
-        """Seconds that a row takes a worker which has to make it, or which should have ``kept``
-        it; as far as is known."""
+        """Return the seconds that a worker takes for a row, None if unknown.
+
+        kept: for a row that the worker should have in its cache, not one that it must evaluate.
+        """
         if not kept or self._dear is None:
             return self._pace.get((task, True), self._dear)
         quick = self._pace.get((task, False), self._dear)
         return quick + self.forgotten * self._dear
 
     def learn(self, task: Task, seconds: float, n_rows: int, n_asked: int) -> None:
-        """Take note of a block, of which ``n_asked`` rows were made. Rows differ, so the pace
-        rises at once, and falls by halves. What looking up takes tells nothing of making: blocks
-        sized by a mean of both would keep the other workers waiting."""
+        """Record the time of a block, of which ``n_asked`` rows were evaluated.
+
+        Rows differ, so the pace rises at once and falls by halves. Cached rows and evaluated rows
+        are recorded apart: blocks sized by a mean of both would keep the other workers waiting.
+        """
         new, key = seconds / (n_asked or n_rows), (task, n_asked > 0)
         self._pace[key] = max(1e-7, new, self._pace.get(key, 0.0) / 2)
         if n_asked:
             self._dear = self._pace[key]
 
     def is_late(self, seat: str | None) -> bool:
-        """Whether a worker is left alone, because others had to wait for it."""
+        """Return whether a worker gets no blocks at present because others had to wait for it."""
         return time.monotonic() < self.late.get(seat, -math.inf)
 
     def number(self, address: str) -> int:
-        """How ``row_owners`` name a worker."""
+        """Return the number that stands for a worker in ``row_owners``."""
         return self._known.setdefault(address, len(self._known))
 
     def share(self, values: Array) -> Shared:
-        """What all blocks of a wave need, sent once: to be handed to ``wave``."""
+        """Return the data that all blocks of a wave need, to be passed to ``wave``; they are sent once."""
         return Line(self._serials).version(values)
 
     def held(self, shared: Shared) -> tuple[Any, Array | None]:
-        """The future of what blocks need, sent when the first block needs it, and the changes
-        since."""
+        """Return the future of the shared data, and the changes since.
+
+        The data are sent when the first block needs them.
+        """
         base, since = shared.based()
-        # Its worker may have died with it, which some schedulers answer with an error at once.
+        # Its worker may have died with it; some schedulers then answer with an error at once.
         gone = base.future is None or base.future.status in ("error", "cancelled")
-        # Once all are late nobody knows better than Dask where it should be.
+        # If all workers are late, Dask's own choice is as good as any.
         if gone or (base.doubtful and self.prompt()):
             self.counts.sent_bytes += base.values.nbytes
             base.future = self.submit(on_worker.hold, base.values, label="hold", **self.prompt())
@@ -246,14 +258,14 @@ class ClusterConnection:
         return base.future, since
 
     def prompt(self) -> dict[str, Any]:
-        """Where to submit, if some are late: Dask does not know of that."""
+        """Return options of ``submit`` that avoid late workers, which Dask does not know of."""
         if not any(map(self.is_late, self.seats)):
             return {}
         prompt = [seat for seat in self.seats if not self.is_late(seat)]
         return {"workers": prompt, "allow_other_workers": True} if prompt else {}
 
     def costs(self, recipe: bytes, n_rows: int, *, keep: bool = True) -> tuple[str, Shared]:
-        """Costs that workers may build: what ``wave`` takes. keep: workers keep their rows."""
+        """Return costs that workers can build, as ``wave`` takes them. keep: workers keep their rows."""
         token = f"{self.token}-{len(self._tokens)}"
         self._tokens.append(token)
         if keep:
@@ -261,10 +273,10 @@ class ClusterConnection:
         return token, self.share(np.frombuffer(recipe, np.uint8))
 
     def submit(self, function: Any, *args: Any, label: str, **where: Any) -> Any:
-        """The future of a task."""
+        """Submit a task; return its future."""
         import dask
 
-        # A word before the first dash is remembered by the scheduler for ever.
+        # The scheduler stores the word before the first dash of a key for ever.
         key = f"bigsap-{label}-{self.token}-{next(self._serials)}"
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
             return self.client.submit(function, *args, key=key, pure=False, **where)
@@ -279,5 +291,5 @@ def _distributed() -> Any:
 
 
 def cores_here() -> int:
-    """Processes of a cluster of one's own."""
+    """Return the number of processes of a local cluster."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,9 +1,8 @@
 """A source whose rows are evaluated by the workers of a cluster.
 
-``ClusterCosts`` stands for a source that only Python can read (functions, stores, providers), and does
-nothing else than bring its rows from where they are made: whatever reads it gets the costs that
-the source would have given. What is made of rows on workers, and comes back instead of them
-(lists, duals), is asked of its ``crew``.
+``ClusterCosts`` stands for a source that only Python can read (functions, stores, providers). It
+returns the same costs as that source. Results that workers make of rows (lists, duals) instead of
+sending the rows themselves are requested from its ``crew``.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from bigsap.sources.offloadable import read_by_kernels
 
 #: Rows that are foreseen and come ahead of their reader take at most so many bytes.
 _AHEAD_BYTES = 32 << 20
-#: A row that is asked for is on its way for about so long; so many others at most come from a
-#: thread with it.
+#: Seconds that the request of one row takes, about; and the most other rows that one thread sends
+#: with it.
 _TRIP_SECONDS, _MOST_EACH = 0.01, 8
 
 
 def spread(source: CostSource, crew: Workers) -> ClusterCosts:
-    """The source as the workers of ``crew`` evaluate it. Raises as ``recipe_of`` does."""
+    """Return the source as evaluated by the workers of ``crew``. Raises as ``recipe_of`` does."""
     costs = crew.costs(recipe_of(source), source.shape[0])
     grouped = isinstance(source, Grouped) and isinstance(source, Prefetching)
     return (_SpreadGroups if grouped else ClusterCosts)(source, crew, costs)
@@ -42,10 +41,7 @@ def spread(source: CostSource, crew: Workers) -> ClusterCosts:
 
 @contextmanager
 def connect(cluster: Any, duals_of: Task) -> Iterator[Workers | None]:
-    """The workers that ``solve(cluster=...)`` names, for one solve; None for None.
-
-    duals_of: the task by which they make the certificate's pass over some rows.
-    """
+    """Yield the workers named by ``solve(cluster=...)``, for one solve; None for None."""
     if cluster is None:
         yield None
         return
@@ -54,20 +50,24 @@ def connect(cluster: Any, duals_of: Task) -> Iterator[Workers | None]:
 
 
 def spread_out(source: CostSource, crew: Workers) -> CostSource:
-    """The source with rows that the workers make, where only Python can read them here; others
-    stay as they are, see ``handing_over``."""
+    """Return the source with its rows evaluated by the workers, if only Python can read them here.
+
+    Other sources are returned unchanged, see ``offload``.
+    """
     if 0 in source.shape or read_by_kernels(source):
         return source
     if isinstance(source, ClippedCosts) and read_by_kernels(source.given):
-        return source  # few of its pairs are ever looked at: see ``strategies.optional_rows``
+        return source  # few of its pairs are ever read: see ``sparse_gate``
     with suppress(LiesHereError):
         return spread(source, crew)
     return source
 
 
 def warn_of_little(source: CostSource, crew: Workers) -> None:
-    """Say (``PerformanceWarning``) that workers did nothing: what is in this process's memory, or
-    takes some nanoseconds a pair, is looked at here."""
+    """Warn (``PerformanceWarning``) that the workers were not used.
+
+    Costs in this process's memory, and costs that take some nanoseconds a pair, are read here.
+    """
     if crew.counts.blocks or isinstance(source, ClusterCosts):
         return
     warnings.warn(
@@ -79,12 +79,12 @@ def warn_of_little(source: CostSource, crew: Workers) -> None:
 
 
 class ClusterCosts:
-    """Rows of ``source``, from workers that have its recipe.
+    """Rows of ``source``, evaluated by workers that have its recipe.
 
-    Rows that are asked for one by one come with others. Read one after another, upwards or
-    downwards, they come many at a time: twice as many as the last time. A reader that says which
-    rows may be next (``predict_slot``) has one of them from each worker that would have nothing to do.
-    Up to 32 MiB of rows that came last are kept.
+    A request for one row fetches others with it. Rows read one after another, upwards or downwards,
+    are fetched in groups that double each time. If the reader predicts the next rows
+    (``predict_slot``), each worker that would be idle evaluates one of them. Up to 32 MiB of the
+    rows fetched last are kept.
     """
 
     def __init__(self, source: CostSource, crew: Workers, costs: tuple[str, Any]) -> None:
@@ -101,22 +101,22 @@ class ClusterCosts:
 
     @property
     def kind(self) -> str | None:
-        """Of a function: how it is called."""
+        """The kind of calls, for a function."""
         return getattr(self.source, "kind", None)
 
     @property
     def evaluated_by(self) -> str | None:
-        """What the source tells, see ``FunctionSource``."""
+        """The source's ``evaluated_by``, see ``FunctionSource``."""
         told: str | None = getattr(self.source, "evaluated_by", None)
         return told
 
     @property
     def row_bytes(self) -> int:
-        """What a row of costs takes."""
+        """The bytes of a row of costs."""
         return max(1, self.shape[1] * self.dtype.itemsize)
 
     def cost_range(self) -> tuple[float, float] | None:
-        """That of the source."""
+        """Return the source's range of costs."""
         return range_of(self.source)
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
@@ -124,7 +124,7 @@ class ClusterCosts:
         self._waiting.check = check
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``; whole rows travel, each once."""
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``; whole rows are sent, each once."""
         check_rows(rows, self.shape[0])
         ids = np.asarray(rows, np.int64)
         if not ids.size or columns.start >= columns.stop:
@@ -146,7 +146,7 @@ class ClusterCosts:
                     del self._ahead[old]
 
     def _brought(self, wanted: Array, others: Array) -> dict[int, Array]:
-        """Rows of costs by their ids. An error of a row that nobody has asked for is not told."""
+        """Return rows of costs by id. Errors of the ``others`` are ignored."""
         found: dict[int, Array] = {}
         try:
             self.show(np.concatenate([wanted, others]), found.__setitem__)
@@ -160,14 +160,17 @@ class ClusterCosts:
 
     @property
     def foresees(self) -> int:
-        """As many as the workers make in about the time of a round trip, one by each thread at
-        least; the row that is asked for is one of them."""
+        """The number of rows worth predicting, the requested row included.
+
+        As many as the workers evaluate in about the time of a round trip, but at least one for each
+        thread.
+        """
         pace = self.crew.pace(rows_of)
         each = 1 if pace is None else max(1, min(_MOST_EACH, int(_TRIP_SECONDS / pace)))
         return min(self.crew.n_threads * each, self._most_ahead) - 1
 
     def predict_slot(self, rows: Array) -> None:
-        """Rows that may be asked for after the next one, the likeliest first."""
+        """Take rows that may be requested after the next one, the likeliest first."""
         self._next = np.asarray(rows, np.int64)
 
     @property
@@ -175,7 +178,7 @@ class ClusterCosts:
         return max(1, _AHEAD_BYTES // self.row_bytes)
 
     def _others(self, row: int) -> Array:
-        """Rows to come with one that is asked for."""
+        """Return the rows to fetch together with a requested one."""
         others = self._foreseen(row)
         if others.size <= 1:
             others, self._next = self._next[: self.foresees], self._next[:0]
@@ -183,7 +186,7 @@ class ClusterCosts:
         return others[[other not in self._ahead for other in others.tolist()]]
 
     def _foreseen(self, row: int) -> Array:
-        """The row, and those that follow if rows have come in their order."""
+        """Return the row, and the following ones if rows were read in order."""
         step = row - self._last
         if abs(step) == 1 and step == self._direction:
             self._streak = min(self._most_ahead, max(self.crew.n_threads, 2 * self._streak))
@@ -216,7 +219,7 @@ class ClusterCosts:
     def show(
         self, rows: Array, take: Callable[[int, Array], None], tick: Callable[[], None] | None = None
     ) -> None:
-        """Hand every row of costs to ``take(row, costs)`` as it arrives, in no fixed order."""
+        """Pass every row of costs to ``take(row, costs)`` as it arrives, in no fixed order."""
         m = self.shape[1]
         wave = self.wave(rows_of, rows, kind="row", row_bytes=self.row_bytes, tick=tick or self._waiting.look)
         for positions, body in wave:
@@ -232,7 +235,7 @@ class ClusterCosts:
         maximize: bool,
         tick: Callable[[int], None],
     ) -> tuple[Array, Array | None, Array | None, Array]:
-        """See ``Minimised``: the certificate's pass, block by block on the workers."""
+        """Make the certificate's pass, block by block on the workers. See ``Minimised``."""
         n = self.shape[0]
         given = prices if low is None else np.concatenate((prices, low))
         parts = [np.empty(n, prices.dtype) for _ in range(1 if prices.dtype.kind == "i" else 3)]
@@ -265,13 +268,13 @@ class ClusterCosts:
 
 
 class _SpreadGroups(ClusterCosts):
-    """Spread rows of a source that reads them in groups, ahead of time."""
+    """Rows on workers of a source that reads rows in groups, ahead of time."""
 
     def rows_together(self, row: int) -> tuple[int, int]:
-        """The half-open range of rows that one read of ``row`` decodes anyway."""
+        """Return the half-open range of rows that one read of ``row`` decodes."""
         grouped: Any = self.source
         start, stop = grouped.rows_together(row)
         return int(start), int(stop)
 
     def prefetch(self, row: int) -> None:
-        """Workers read ahead by themselves."""
+        """Do nothing: workers read ahead by themselves."""

@@ -1,11 +1,12 @@
-"""Rows that workers have kept, asked for without tasks.
+"""Lookups of rows that workers have kept, without Dask tasks.
 
-In searches a wave is a few rows, which workers look up within microseconds. A task for each worker
-then costs more than all else: it goes by the scheduler to the worker and back, and its answer is
-fetched by another message. Here each worker is sent one message, and its answer is the reply: for
-rows that it says it has, under prices that it has or is sent: what changed since those that it was
-sent last, see ``sharing``. For anything else it declines, and the rows are asked for by tasks,
-which Dask watches over; a worker that lacked the prices is sent all of them the next time.
+During searches a wave has a few rows, which workers look up within microseconds. A task for each
+worker then costs more than all else: it passes through the scheduler, and its answer takes another
+message. A lookup is one message to each worker, and the reply is the answer. It names rows that the
+worker should have kept and a version of the prices, sent as changes to the version that the worker
+was sent last (see ``sharing``). If the worker lacks a row or that version, it declines, and the
+rows are requested by tasks, which Dask watches. A worker that lacked the version is sent the whole
+prices the next time.
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ from bigsap.sources.cluster import on_worker
 from bigsap.sources.cluster.connection import ClusterConnection
 from bigsap.sources.cluster.sharing import Shared
 
-#: A worker that has not answered after so many seconds is asked by a task.
+#: Seconds until an unanswered lookup is replaced by a task.
 _PATIENCE = 2.0
 
 
 @dataclass
 class Lookup:
-    """What one worker is asked for. args: of the task's function, its rows first. body: the
-    answer; None where it declined, or could not be reached."""
+    """One lookup on one worker.
+
+    args: of the task's function, its rows first. body: the answer; None if the worker declined or
+    could not be reached.
+    """
 
     seat: str
     positions: Array
@@ -41,7 +45,7 @@ class Lookup:
 def look_up(
     crew: ClusterConnection, token: str, task: Task, shared: Shared | None, lookups: Sequence[Lookup]
 ) -> None:
-    """Ask all workers at the same time; what they answer is in ``lookups`` then."""
+    """Send all lookups at the same time; store the answers in ``lookups``."""
     client = crew.client
     direct = bool(client.direct_to_workers)
     function, nothing = pickle.dumps(on_worker.looked_up), pickle.dumps({})
@@ -49,7 +53,7 @@ def look_up(
     async def ask(lookup: Lookup) -> None:
         version = None if shared is None else shared.message(lookup.seat)
         there = {} if shared is None else shared.line.there
-        # Whether it arrives is not known until it is answered.
+        # Until the worker answers, it is unknown whether the new version has arrived.
         there.pop(lookup.seat, None)
         args = pickle.dumps((token, task, version, lookup.args), pickle.HIGHEST_PROTOCOL)
         crew.counts.sent_bytes += len(args) + len(function) + len(nothing)
@@ -59,13 +63,13 @@ def look_up(
                 reply = await client.rpc(lookup.seat).run(**message)
             else:
                 reply = await client.scheduler.proxy(worker=lookup.seat, msg={"op": "run", **message})
-        except Exception:  # noqa: BLE001 - however a worker is lost: tasks will tell
+        except Exception:  # noqa: BLE001 - a worker can be lost in many ways; the task then reports it
             return
         answer = reply["result"] if reply.get("status") == "OK" else None
         if isinstance(answer, np.ndarray):
             if shared is not None:
                 there[lookup.seat] = shared.serial, shared.values
-            # Empty: the prices are there, but not all of the rows.
+            # An empty body means that the worker has the prices, but not all of the rows.
             lookup.body = answer if answer.size else None
 
     async def ask_all() -> None:

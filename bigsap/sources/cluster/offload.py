@@ -1,8 +1,8 @@
-"""Workers beside kernels: for costs that compiled code computes, and for mapped files.
+"""Workers beside kernels, for costs that compiled code computes and for mapped files.
 
-Searches read such rows here, under the prices of the moment. Waves of rows and the certificate's
-pass are made by workers where they make them sooner than the threads here; either way the bits are
-the same.
+Searches read such rows in this process, under the current prices. Waves of rows and the
+certificate's pass are made by workers if they are faster than the threads here. The results are the
+same bit for bit.
 """
 
 from __future__ import annotations
@@ -16,15 +16,21 @@ from bigsap.sources.cluster.workers import Workers
 
 
 class Offload:
-    """See ``bigsap.sources.offloadable.Beside``. used: whether anything has been handed to them."""
+    """Workers that share the work of kernels. See ``bigsap.sources.offloadable.Beside``.
+
+    used: whether any work has been sent to them.
+    """
 
     def __init__(self, crew: Workers) -> None:
         self.crew, self.used = crew, False
         self._known: list[tuple[CostSource, ClusterCosts | None]] = []
 
     def pays(self, n_rows: int, seconds: float, n_threads: int, answer_bytes: int) -> bool:
-        """Whether workers make these rows sooner than so many threads here, which take so many
-        seconds for them. answer_bytes: what comes back of a row."""
+        """Return whether workers make these rows sooner than the threads here.
+
+        seconds: that ``n_threads`` threads here take for the rows. answer_bytes: of the answer for
+        one row.
+        """
         self.crew.look()
         there = seconds * n_threads / self.crew.n_threads
         sent = n_rows * answer_bytes / policy.WORKERS_BYTES_A_SECOND
@@ -32,7 +38,7 @@ class Offload:
         return seconds > policy.WORKERS_LEAST_SECONDS and takes < policy.WORKERS_WORTH * seconds
 
     def of(self, source: CostSource) -> ClusterCosts | None:
-        """The source as workers have it; None for costs that cannot be sent."""
+        """Return the source as evaluated by workers; None for costs that cannot be sent."""
         for known, spread in self._known:
             if known is source:
                 return spread

@@ -1,7 +1,7 @@
-"""What runs on a worker: costs built from their recipe once, rows kept, one block at a time.
+"""Code that runs on a worker: it builds the costs once, keeps rows, and evaluates blocks.
 
-What a task returns is one array of bytes: a head of ``HEAD_BYTES``, then what the task's function
-packed. So lists, rows and duals travel as arrays; only an error is an object.
+A task returns one array of bytes: a head of ``HEAD_BYTES``, then the result of the task's function.
+So lists, rows and duals travel as arrays; only an error is an object.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ from bigsap.sources.base import Array, CostSource, Fillable, Ids, Resident, Task
 from bigsap.sources.cluster.recipes import followed
 from bigsap.sources.cluster.sharing import applied
 
-#: The head: float64 seconds of work and rows asked of the source; the worker's address.
+#: The head: float64 seconds of work and number of rows read from the source; the worker's address.
 HEAD = 2
 _ADDRESS = 64
 HEAD_BYTES = 8 * HEAD + _ADDRESS
-#: Solves whose costs a worker keeps; the oldest is forgotten first.
+#: Number of solves whose costs a worker keeps; the oldest is dropped first.
 _MOST_BUILT = 4
-#: Share of a worker's memory that its rows may take.
+#: A worker's rows may take one part in so many of its memory.
 _ROWS_SHARE = 4
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An error of BigSAP on a worker. cause: what it was raised from, pickled where that can be;
-    text: the traceback."""
+    """An error of BigSAP on a worker.
+
+    cause: the exception that it was raised from, pickled if possible; text: the traceback.
+    """
 
     error: BigsapError
     cause: bytes | None
@@ -49,13 +51,13 @@ class Failure:
 
 
 class KeptOnWorker:
-    """Rows of a source, as many of those asked for last as fit ``most`` bytes."""
+    """A cache of a source's rows: the rows read last, up to ``most`` bytes."""
 
     def __init__(self, source: CostSource, most: int) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
         self._rows: OrderedDict[int, Array] = OrderedDict()
         row_bytes = max(1, source.shape[1] * source.dtype.itemsize)
-        # What kernels read or compute by themselves is not kept twice.
+        # Rows in memory, and rows that kernels compute, need no second copy.
         matrix = source.resident() if isinstance(source, Resident) else None
         fill = source.fill() if isinstance(source, Fillable) else None
         self._room = 0 if matrix is not None or fill is not None else most // row_bytes
@@ -64,15 +66,15 @@ class KeptOnWorker:
 
     @property
     def asked(self) -> int:
-        """Rows that this thread asked of the source itself."""
+        """The number of rows that this thread read from the source itself."""
         return getattr(self._local, "asked", 0)
 
     def made(self, n_rows: int) -> None:
-        """Count rows that kernels made by themselves."""
+        """Count rows that kernels computed."""
         self._local.asked = self.asked + n_rows
 
     def has(self, rows: Ids) -> bool:
-        """Whether all of these are kept."""
+        """Return whether all of these rows are kept."""
         with self._lock:
             return all(row in self._rows for row in np.asarray(rows).tolist())
 
@@ -106,8 +108,11 @@ class KeptOnWorker:
 
 @dataclass
 class Built:
-    """The costs of one solve on this worker. memo: what tasks keep from one to the next, by
-    thread where it must not be shared. shared: what blocks without a task need, and its number."""
+    """The costs of one solve on this worker.
+
+    memo: values that tasks keep from one to the next, one per thread if they must not be shared.
+    shared: the prices of blocks without a task, and the number of their version.
+    """
 
     source: CostSource
     rows: KeptOnWorker
@@ -116,8 +121,11 @@ class Built:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def version(self, before: int | None, serial: int, sent: Array | None) -> Array | None:
-        """What blocks share under this number, see ``Shared.message``; None if it cannot be made
-        of what was sent. Messages that were given up may still arrive, in any order."""
+        """Return the shared data of version ``serial``, see ``Shared.message``.
+
+        None if they cannot be made from ``sent``. Messages that timed out may still arrive, in any
+        order.
+        """
         with self.lock:
             if before is None and sent is not None:
                 self.shared = serial, sent
@@ -130,7 +138,7 @@ class Built:
             return self.shared[1]
 
     def kept(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What this thread made under ``key`` before, or makes now."""
+        """Return this thread's value of ``key``; call ``make`` the first time."""
         mine = (threading.get_ident(), key)
         if mine not in self.memo:
             self.memo[mine] = make()
@@ -142,8 +150,11 @@ _lock = threading.Lock()
 
 
 def hold(values: Array) -> Array:
-    """A task whose result is what it was given: a copy goes to each worker that needs it, and the
-    scheduler has it made again when the last of them is lost."""
+    """Return the argument, as a task.
+
+    Dask copies the result to each worker that needs it, and the scheduler makes it again if the
+    last copy is lost.
+    """
     return values
 
 
@@ -152,8 +163,9 @@ def perform(
 ) -> Any:
     """One block of a wave: ``task`` of the costs of this token.
 
-    recipe: uint8, see ``recipes``. shared: what all blocks of the wave need (prices), but for the
-    changes ``since``. args: of this block; ``args[0]`` are its rows. Returns uint8, or a Failure.
+    recipe: uint8, see ``recipes``. shared: the data that all blocks of the wave need (prices),
+    without the changes ``since``. args: of this block; ``args[0]`` are its rows. Returns uint8, or
+    a Failure.
     """
     clock = time.perf_counter()
     try:
@@ -170,9 +182,11 @@ def perform(
 
 
 async def looked_up(token: str, task: Task, version: Any, args: Any, dask_worker: Any = None) -> Array | None:
-    """As ``perform``, called without a task, for rows that this worker has kept. version: of what
-    blocks share, see ``Shared.message``. None for costs that it has not built and for a version
-    that it cannot make; empty where it has not kept all of these rows."""
+    """Evaluate a block as ``perform`` does, without a task, for rows that this worker has kept.
+
+    version: of the shared data, see ``Shared.message``. Returns None if this worker has not built
+    the costs or cannot make the version; an empty array if it has not kept all of these rows.
+    """
     loop = asyncio.get_running_loop()
     call = partial(_kept_rows, token, task, version, args, dask_worker.address)
     found: Array | None = await loop.run_in_executor(dask_worker.executors["default"], call)
@@ -197,7 +211,7 @@ def _kept_rows(token: str, task: Task, version: Any, args: Any, where: str) -> A
     try:
         body = task(built, shared, rows, *args[1:])
     except BigsapError:
-        return None  # a task says which
+        return None  # the task reports the error
     return _answer(clock, built.rows.asked - before, where, body)
 
 
@@ -208,7 +222,7 @@ def _answer(clock: float, n_asked: int, where: str, body: list[Array]) -> Array:
 
 
 def opened(answer: Array) -> tuple[float, int, str, Array]:
-    """Seconds, rows asked, address and body of what ``perform`` returned."""
+    """Split an answer of ``perform`` into seconds, number of rows read, address and body."""
     seconds, asked = answer[: 8 * HEAD].view(np.float64)
     where = answer[8 * HEAD : HEAD_BYTES].tobytes().rstrip(b"\0").decode()
     return float(seconds), int(asked), where, answer[HEAD_BYTES:]
@@ -219,12 +233,12 @@ def _pickled(error: BaseException | None) -> bytes | None:
         return None
     try:
         return pickle.dumps(error)
-    except Exception:  # noqa: BLE001 - whatever the caller's own class does
+    except Exception:  # noqa: BLE001 - a class of the caller's may raise anything
         return None
 
 
 def address() -> str:
-    """Of this worker."""
+    """Return this worker's address; "" outside of a worker."""
     from distributed import get_worker
 
     try:
@@ -234,18 +248,18 @@ def address() -> str:
 
 
 def packed(values: Array) -> Array:
-    """An array as bytes."""
+    """Return an array as bytes."""
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
 def forget(token: str) -> None:
-    """The solve is over: its costs and rows are given up."""
+    """Drop the costs and rows of a solve that has ended."""
     with _lock:
         _built.pop(token, None)
 
 
 def rows_of(built: Built, shared: Any, rows: Array) -> list[Array]:
-    """Task: whole rows of costs."""
+    """Return whole rows of costs; a task."""
     m = built.source.shape[1]
     out = np.empty((rows.size, m), built.source.dtype)
     built.rows.read(rows, slice(0, m), out)
@@ -264,8 +278,11 @@ def _costs(token: str, recipe: Array) -> Built:
 
 
 def _room_for_rows() -> int:
-    """Bytes: a share of the limit that Dask has for this worker, or of what as many workers as
-    the machine has cores for have free together."""
+    """Return the bytes that kept rows may take.
+
+    A share of the limit that Dask sets for this worker. Without a limit, a share of the free
+    memory, divided among as many workers as the machine has cores.
+    """
     from distributed import get_worker
 
     try:

@@ -1,10 +1,10 @@
-"""How a source is built again on a worker: its recipe, as bytes.
+"""Recipes: sources as bytes, from which a worker builds them again.
 
-A recipe is the source pickled by cloudpickle, the caller's own code for the caller's own
-cluster, without what belongs to one process: locks, compiled code, connections, maps of files.
-These are made again where the recipe is followed. A source with an attribute ``made_again``, a
-pair ``(function, arguments)``, is not looked into: the call is its recipe. So the service sends its
-workers what clients send it, specs, which each worker judges and builds for itself.
+A recipe is the source pickled by cloudpickle: the caller's own code for the caller's own cluster.
+Objects that belong to one process (locks, compiled code, connections, maps of files) are left out
+and made again on the worker. If a source has an attribute ``made_again``, a pair ``(function,
+arguments)``, that call is its recipe. The service uses it to send its workers the specs of its
+clients, which each worker checks and builds for itself.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from bigsap.sources.zarr.raw import RawZarrSource
 
 
 class LiesHereError(Exception):
-    """Costs in the memory of this process: workers would have to be sent all of them."""
+    """Raised for costs in the memory of this process: all of them would have to be sent to workers."""
 
 
 def recipe_of(source: CostSource) -> bytes:
-    """The recipe of a source. Raises LiesHereError, OptionError for what cannot be sent.
+    """Return the recipe of a source. Raises LiesHereError, OptionError if it cannot be sent.
 
-    O(size of what the source holds): points, factors, arrays of an expression.
+    O(size of the source's data): points, factors, arrays of an expression.
     """
     import cloudpickle
 
@@ -68,7 +68,7 @@ def recipe_of(source: CostSource) -> bytes:
 
 
 def _made_by_python(obj: Any) -> bool:
-    """Whether it is a source of rows that workers can make as well as this process."""
+    """Return whether an object is a source whose rows workers can evaluate as well as this process."""
     kind = type(obj)
     if kind in (DecodedZarrSource, RawZarrSource, HttpSource, FunctionSource):
         return True
@@ -76,7 +76,7 @@ def _made_by_python(obj: Any) -> bool:
 
 
 def followed(recipe: bytes) -> CostSource:
-    """The source that a recipe describes."""
+    """Build the source that a recipe describes."""
     import cloudpickle
 
     source: CostSource = cloudpickle.loads(recipe)
@@ -84,7 +84,7 @@ def followed(recipe: bytes) -> CostSource:
 
 
 def _reduced(obj: Any) -> Any:
-    """What stands for an object that belongs to this process; None for all others."""
+    """Return the replacement of an object that belongs to this process; None for all others."""
     kind = type(obj)
     again = getattr(obj, "made_again", None) if hasattr(kind, "read") else None
     if again is not None:

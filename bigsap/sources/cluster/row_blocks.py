@@ -1,11 +1,10 @@
-"""One wave of rows, cut into blocks that are evaluated wherever there is room.
+"""One wave of rows, cut into blocks that workers evaluate.
 
-What is decided here: how many rows a block has, which worker would best take it (the one that had
-these rows before), how many are on their way, and when a block that does not come back is asked for
-once more.
+This module decides how many rows a block has, which worker should take it (preferably the one that
+had these rows before), how many blocks are out, and when a block without an answer is sent again.
 
-A block's answer depends on its rows and on what was sent with it alone, never on who gives it, so
-that losing, adding or waiting for workers changes nothing but time.
+A block's answer depends only on its rows and on the data sent with it, not on the worker. So
+losing, adding or waiting for workers changes the time only, never the result.
 """
 
 from __future__ import annotations
@@ -34,39 +33,42 @@ from bigsap.sources.cluster.sharing import Shared, n_bytes
 
 _log = logging.getLogger("bigsap")
 
-#: A block takes about so long: a round trip of 5 ms is then a fortieth of it.
+#: Seconds of work of a block: a round trip of 5 ms is a fortieth of it.
 _BLOCK_SECONDS = 0.2
-#: Blocks on their way for each thread: while one is worked on, the next is there.
+#: Blocks out for each thread: the next one has arrived before the current one ends.
 _AHEAD = 3
-#: Costs that a worker reads at a time, and answers of a block: at most about so many bytes.
+#: Most bytes, about, of costs that a worker reads at a time, and of the answers of a block.
 _BLOCK_BYTES = 32 << 20
-#: Consecutive rows that one worker owns.
+#: Number of consecutive rows that one worker owns.
 _OWNED = 16
-#: A block of less work costs more in going to and fro than it takes.
+#: A block of less work than this costs more to send than to evaluate.
 _LEAST_SECONDS = 0.02
-#: Seconds until a block is asked for elsewhere at the earliest, if some worker is idle.
+#: Least seconds until a block is sent to a second worker, if some worker is idle.
 _LATE_SECONDS = 2.0
 #: A block waits for the ``_AHEAD`` before it, so it is late after five times that.
 _LATE_TIMES = 5.0 * _AHEAD
-#: For so long a worker gets no blocks after others had to wait for it, unless it answers: one
-#: that hangs, and is not known to be lost, costs every wave its share of this.
+#: Seconds for which a late worker gets no blocks, unless it answers. A worker that hangs without
+#: being known as lost costs every wave its share of this.
 _LEFT_ALONE_SECONDS = 20.0
-#: How often a block that took a worker with it is sent again; Dask has tried before.
+#: Number of times that a block whose worker died is sent again; Dask has retried before.
 _TRIES = 8
-#: Without any worker for so long, the solve ends.
+#: Seconds without any worker after which the solve ends.
 _PATIENCE = 300.0
 _TICK_SECONDS = 0.02
-#: An answer that is there is fetched within so long, or its block is asked for again.
+#: Seconds to fetch a finished answer; after that its block is sent again.
 _ANSWER_SECONDS = 10.0
-#: Rows that a worker has kept are asked for without a task up to so many bytes of costs.
+#: Most bytes of costs that are looked up without a task.
 _LOOKUP_BYTES = 4 << 20
 _NONE = np.empty(0, np.int64)
 
 
 @dataclass
 class _Block:
-    """positions: of the wave's rows. owner: the address preferred; kept: it should have the rows.
-    copies: futures out."""
+    """Some rows of a wave, sent as one task.
+
+    positions: of the wave's rows. owner: the address preferred; kept: whether it should have the
+    rows. copies: futures that are out.
+    """
 
     positions: Array
     owner: str | None
@@ -77,7 +79,7 @@ class _Block:
 
 
 class WaveBlocks:
-    """One wave: what is still to be sent, what is out, what has failed."""
+    """One wave: blocks to send, blocks that are out, and failures."""
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class WaveBlocks:
         self.took: list[float] = []
         self.clock = time.perf_counter()
         crew.look()
-        #: Rows that nobody has, by who is to have them, and those that a worker has kept.
+        #: Rows that no worker has kept, by preferred worker, and rows that a worker has kept.
         self.ahead: dict[str | None, Array] = {}
         self.kept: dict[str | None, Array] = {}
         self._share_out(np.arange(rows.size))
@@ -143,10 +145,10 @@ class WaveBlocks:
     def _left(self) -> int:
         return sum(part.size for pool in (self.kept, self.ahead) for part in pool.values())
 
-    # -- rows that were kept ----------------------------------------------------------
+    # -- lookups of kept rows -----------------------------------------------------------
 
     def _look_up(self) -> Iterator[tuple[Array, Array]]:
-        """Ask workers for the few rows of theirs without tasks, see ``lookups``."""
+        """Look up the workers' few kept rows without tasks, see ``lookups``."""
         crew, lookups = self.crew, []
         pace = crew.pace(self.task, kept=True) or _LEAST_SECONDS
         for seat, positions in self.kept.items():
@@ -176,11 +178,11 @@ class WaveBlocks:
             free = [s for s in seats if load.get(s, 0) < _AHEAD * crew.threads.get(s, 1)]
             if not free and crew.seats:
                 return
-            # Those with rows of their own first: what they have kept need not be made again.
+            # Prefer workers with rows of their own left: kept rows need not be evaluated again.
             seat = min(free, key=self._preference(load)) if free else None
             positions, kept = self._cut(seat)
             if not positions.size:
-                return  # what is left has been kept by workers with enough to do
+                return  # the rest has been kept by workers that are busy
             block = _Block(positions, seat, kept, time.monotonic())
             if seat is not None:
                 load[seat] += 1
@@ -198,9 +200,12 @@ class WaveBlocks:
         return key
 
     def _cut(self, seat: str | None) -> tuple[Array, bool]:
-        """The next rows for a worker, and whether it has kept them: those, else its own, else some
-        of those of whoever has most left. What others have kept they look up faster than it is
-        made again: that is taken from them only if they are gone or late, or turn out to forget."""
+        """Return the next rows for a worker, and whether it has kept them.
+
+        First its kept rows, then its own, then rows of the worker with the most left. Rows that
+        another worker has kept are looked up there faster than they are evaluated here. So they are
+        taken from it only if it is lost or late, or if workers turn out to drop their rows.
+        """
         pools: list[tuple[dict[str | None, Array], str | None]] = [
             (self.kept, seat),
             (self.ahead, seat),
@@ -219,8 +224,11 @@ class WaveBlocks:
         return _NONE, False
 
     def _size(self, kept: bool) -> int:
-        """Smaller towards the end, so that all workers are done at about the same time, but never
-        too small to be worth its way."""
+        """Return the number of rows of the next block.
+
+        Blocks get smaller towards the end, so that all workers finish at about the same time, but
+        never so small that sending costs more than the work.
+        """
         pace = self.crew.pace(self.task, kept=kept)
         if pace is None:
             return 1
@@ -231,8 +239,11 @@ class WaveBlocks:
         return self.rows[positions].astype(np.uint32), *self.args(positions)
 
     def _submit(self, block: _Block, *, anywhere: bool = False, again: str | None = None) -> None:
-        """Send a block. again: to this worker, with all that it needs: the one that holds it may
-        be the one that hangs."""
+        """Send a block.
+
+        again: send it to this worker with all the data that it needs, since the worker that holds
+        the shared data may be the one that hangs.
+        """
         crew = self.crew
         crew.alive()
         args = self._args(block.positions)
@@ -270,7 +281,7 @@ class WaveBlocks:
         done: dict[int, tuple[_Block, Any]] = {}
         for block, future in ready:
             if not any(block is other for other in self.out) or id(block) in done:
-                continue  # a copy was faster
+                continue  # another copy was faster
             if future.status == "finished":
                 done[id(block)] = block, future
             elif any(future is copy for copy in block.copies):
@@ -290,7 +301,7 @@ class WaveBlocks:
         return found
 
     def _gather(self, blocks: list[tuple[_Block, Any]]) -> list[Any]:
-        """The answers; None for one whose worker is lost, or does not hand it out."""
+        """Return the answers; None for one whose worker is lost or does not answer."""
         answers = self._fetch([[future for _, future in blocks]])[0]
         if answers is not None:
             return answers
@@ -302,8 +313,10 @@ class WaveBlocks:
         return [None if answer is None else answer[0] for answer in found]
 
     def _fetch(self, groups: list[list[Any]]) -> list[list[Any] | None]:
-        """Answers of groups of futures; None for a group that could not be had in time: a worker
-        that hangs accepts connections, so that waiting for it would have no end."""
+        """Return the answers of groups of futures; None for a group that timed out.
+
+        A worker that hangs still accepts connections, so waiting for it would never end.
+        """
         client = self.crew.client
 
         async def gathered(futures: list[Any]) -> Any:
@@ -323,7 +336,7 @@ class WaveBlocks:
             except TimeoutError:
                 one.cancel()
                 found.append(None)
-            except Exception as error:  # noqa: BLE001 - whatever a lost worker looks like
+            except Exception as error:  # noqa: BLE001 - a lost worker can raise many kinds of errors
                 _log.info("a block is asked for again: %s", error)
                 found.append(None)
         return found
@@ -347,15 +360,15 @@ class WaveBlocks:
         return body
 
     def _note(self, positions: Array, answer: Array) -> tuple[Array, int, str]:
-        """Count an answer: its body, how many rows had to be made, and by whom."""
+        """Record an answer; return its body, the number of rows evaluated, and the worker's address."""
         crew, counts = self.crew, self.crew.counts
         seconds, asked, address, body = opened(answer)
         n_rows = positions.size
         crew.learn(self.task, seconds, n_rows, asked)
         if self.token in crew.row_owners:
             crew.row_owners[self.token][self.rows[positions]] = crew.number(address)
-        # What workers say, not for how long blocks were out: a block that waits for a worker that
-        # hangs would make the next one wait five times longer, and so on.
+        # Use the workers' own times, not the time that blocks were out: a block that waits for a
+        # hanging worker would make the next one wait five times longer, and so on.
         self.took.append(seconds)
         self.busy += seconds
         counts.busy += seconds
@@ -367,7 +380,7 @@ class WaveBlocks:
         return body, asked, address
 
     def _failed(self, failure: Failure) -> None:
-        """Rows before the one that failed are still evaluated: one of them may fail too."""
+        """Record a failure. Rows before it are still evaluated: one of them may fail too."""
         if self.failure is None or failure.first_row < self.failure.first_row:
             self.failure = failure
         first = self.failure.first_row
@@ -376,7 +389,7 @@ class WaveBlocks:
                 pool[seat] = part[self.rows[part] < first]
 
     def _lost(self, block: _Block, future: Any) -> None:
-        """A block's task ended without an answer."""
+        """Handle a task that ended without an answer."""
         block.copies = [copy for copy in block.copies if copy is not future]
         self.crew.alive()
         block.tries += 1
@@ -392,7 +405,7 @@ class WaveBlocks:
             self._submit(block, anywhere=True)
 
     def _repeat(self) -> None:
-        """Ask elsewhere for blocks whose worker has left, or that keep others waiting."""
+        """Send again the blocks whose worker has left, and those that are late."""
         crew = self.crew
         crew.look()
         now = time.monotonic()
@@ -400,8 +413,8 @@ class WaveBlocks:
         late = max(_LATE_SECONDS, _LATE_TIMES * typical)
         prompt = [seat for seat in crew.threads if not crew.is_late(seat)]
         busy = sum(not crew.is_late(block.owner) for block in self.out)
-        # If all are late, one of them may hang, and the others wait for what it holds: nothing
-        # more is sent then, whatever is left.
+        # If all workers are late, one may hang while the others wait for data on it. No new blocks
+        # are sent then, so rows left to send do not keep workers busy.
         room = busy < max(1, sum(crew.threads[seat] for seat in prompt))
         idle = room and not (prompt and self._left())
         for block in self.out:
@@ -426,13 +439,13 @@ class WaveBlocks:
 
     def _leave_alone(self, seat: str | None) -> None:
         self.crew.late[seat] = time.monotonic() + _LEFT_ALONE_SECONDS
-        # It may be the one that holds what the blocks of others need.
+        # The late worker may hold the data that the blocks of others need.
         for shared in (self.recipe, self.shared):
             if shared is not None and shared.line.base is not None:
                 shared.line.base.doubtful = True
 
     def end(self) -> None:
-        """Give up what is still out."""
+        """Cancel the blocks that are still out."""
         futures = [copy for block in self.out for copy in block.copies]
         self.out, self.ahead, self.kept = [], {}, {}
         if futures:
@@ -441,12 +454,12 @@ class WaveBlocks:
 
 
 def raise_failure(failure: Failure) -> None:
-    """Raise the error of a worker, naming it."""
+    """Raise the error of a worker, with its address."""
     error = failure.error
     error.args = (f"{error} (on worker {failure.address})", *error.args[1:])
     cause: BaseException | None = None
     if failure.cause is not None:
-        with suppress(Exception):  # a class that is only there
+        with suppress(Exception):  # a class that exists on the worker only
             cause = pickle.loads(failure.cause)
     if hasattr(error, "add_note"):
         error.add_note(failure.text)

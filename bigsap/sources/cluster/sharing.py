@@ -1,8 +1,9 @@
-"""What all blocks of a wave need (prices), and its changes from one wave to the next.
+"""The data that all blocks of a wave need (prices), and their changes between waves.
 
-It goes to each worker whole once, and then as changes: a bit for each item that says whether it
-changed, and the steps of those that did. The serial number of a version stands for its content
-in the whole solve, so a worker knows whether it has what changes begin with; if not, it declines.
+Each worker is sent the whole once, and then changes: a bit for each item that tells whether it
+changed, and the differences of those that did. A version's serial number identifies its content in
+the whole solve, so a worker can check whether it has the version that the changes apply to. If not,
+it declines.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ import numpy as np
 
 from bigsap.sources.base import Array
 
-#: Blocks of tasks carry the changes up to this share of the whole: what goes with every block
-#: stays well below its lists.
+#: Tasks carry the changes if they take at most one part in so many of the whole: data sent with
+#: every block stay well below its lists.
 _SMALL = 32
 
 
 @dataclass
 class Base:
-    """A version that tasks depend on. future: of it on a worker, once a task was sent. doubtful:
-    a worker that is late may be the only one that has it."""
+    """A version that tasks depend on.
+
+    future: its future on a worker, once a task was sent. doubtful: whether a late worker may be the
+    only one that has it.
+    """
 
     values: Array
     serial: int
@@ -34,21 +38,24 @@ class Base:
 
 @dataclass
 class Line:
-    """Versions of the same thing. serials: of the whole solve. there: the number and the content
-    that each worker was sent last without a task. base: the version that tasks were sent last."""
+    """Versions of the same data.
+
+    serials: of the whole solve. there: the number and content of the version that each worker was
+    sent last without a task. base: the version that tasks were sent last.
+    """
 
     serials: Iterator[int]
     there: dict[str, tuple[int, Array]] = field(default_factory=dict)
     base: Base | None = None
 
     def version(self, values: Array) -> Shared:
-        """The next one."""
+        """Return the next version."""
         return Shared(values, next(self.serials), self)
 
 
 @dataclass
 class Shared:
-    """One version. values: an array, of unsigned integers if it has other versions."""
+    """One version. values: an array; of unsigned integers if it has other versions."""
 
     values: Array
     serial: int
@@ -56,18 +63,21 @@ class Shared:
     _made: dict[int, Array] = field(default_factory=dict)
 
     def followed_by(self, values: Array) -> Shared:
-        """The next version, of which workers are sent what has changed."""
+        """Return the next version; workers are sent the changes only."""
         return self.line.version(values)
 
     def changes(self, serial: int, values: Array) -> Array:
-        """What makes this version of another one."""
+        """Return the changes that make this version of another one."""
         if serial not in self._made:
             self._made[serial] = changes(values, self.values)
         return self._made[serial]
 
     def message(self, seat: str) -> tuple[int | None, int, Array | None]:
-        """What a worker is sent without a task: the number that the changes begin with (None: it
-        is the whole), that of this version, and the changes or the whole (None: it has it)."""
+        """Return the message that brings a worker to this version without a task.
+
+        It is the number of the version that the changes apply to (None: the whole is sent), the
+        number of this version, and the changes or the whole (None: the worker has it).
+        """
         serial, values = self.line.there.get(seat, (None, self.values))
         if serial is None:
             return None, self.serial, self.values
@@ -76,8 +86,11 @@ class Shared:
         return serial, self.serial, self.changes(serial, values)
 
     def based(self) -> tuple[Base, Array | None]:
-        """What tasks are sent: a version that is there already and the changes since, if these are
-        few; else this version."""
+        """Return the base version and the changes that tasks are sent.
+
+        The base is a version that workers have, if the changes since are small; else this
+        version, without changes.
+        """
         base = self.line.base
         if base is not None and base.serial == self.serial:
             return base, None
@@ -90,10 +103,11 @@ class Shared:
 
 
 def changes(old: Array, new: Array) -> Array:
-    """uint8: what ``applied`` makes ``new`` of ``old`` with; unsigned integers of the same type.
+    """Return the changes from ``old`` to ``new`` for ``applied``, as uint8.
 
-    The bits of a price that changed a little differ in their last bytes. So first bytes of
-    all steps stand together, then all second ones, ...: each kind has a code of its own.
+    Both hold unsigned integers of the same type. Bits of a price that changed a little differ in
+    their last bytes. So the first bytes of all differences are stored together, then all second
+    ones, and so on: each group gets an entropy code of its own.
     """
     moved = old != new
     step = new[moved] - old[moved]  # modulo 2^64, of floats' bits as well
@@ -109,7 +123,7 @@ def changes(old: Array, new: Array) -> Array:
 
 
 def applied(old: Array, since: Array) -> Array:
-    """The version that ``changes`` were made for; a new array."""
+    """Return the new version, as a new array; the inverse of ``changes``."""
     text = np.frombuffer(zlib.decompress(since.tobytes(), -15), np.uint8)
     head = -(-old.size // 8)
     moved = np.unpackbits(text[:head], count=old.size).astype(bool)
@@ -123,7 +137,7 @@ def applied(old: Array, since: Array) -> Array:
 
 
 def n_bytes(args: Any) -> int:
-    """Of the arrays among arguments."""
+    """Return the total bytes of the arrays among arguments."""
     if isinstance(args, np.ndarray):
         return args.nbytes
     return sum(map(n_bytes, args)) if isinstance(args, tuple) else 0

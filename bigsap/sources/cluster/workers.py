@@ -1,4 +1,4 @@
-"""The workers of one solve, and the waves that they are asked for."""
+"""The workers of one solve, and the waves of rows that they evaluate."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ class Workers(ClusterConnection):
         self.duals_of = duals_of
 
     def told(self) -> dict[str, Any]:
-        """``stats["cluster"]``: who there was, what they did, and whether it paid: whether their
-        work took longer than it was waited for, and would so have taken one thread here."""
+        """Return ``stats["cluster"]``: the workers, their counters, and whether they saved time.
+
+        They saved time if their work took longer than the solve waited for it: one thread here
+        would have taken as long as the work.
+        """
         counts = vars(self.counts)
         waited = self.counts.waited + self.counts.started
         paid = {"faster": self.counts.busy / max(waited, 1e-9), "paid": self.counts.busy > waited}
@@ -43,13 +46,14 @@ class Workers(ClusterConnection):
         shared: Shared | None = None,
         args: Callable[[Array], tuple[Any, ...]] = lambda positions: (),
     ) -> Iterator[tuple[Array, Array]]:
-        """Evaluate rows, and yield positions in ``rows`` with their bytes, in no fixed order.
+        """Evaluate rows; yield positions in ``rows`` with their bytes, in no fixed order.
 
         task: a function of a module, called there with the worker's costs, ``shared``, the
         block's rows and ``args(positions)``. kind: "list", "row" or "dual". row_bytes: what a
         row takes on a worker. tick: called many times a second; what it raises ends the wave.
 
-        Of errors of BigSAP on workers, the one of the first row is raised, naming the worker.
+        If several workers fail with errors of BigSAP, the one of the first row is raised, with the
+        worker's address.
         """
         if not rows.size:
             return

@@ -1,12 +1,12 @@
-"""CUDA C++ for the costs of one pair: what device kernels are compiled around.
+"""CUDA C++ of the costs of one pair, with which device kernels are compiled.
 
 Every text defines ``COST_T``, ``struct Costs`` with ``load_costs(words)``, ``struct Row`` with
 ``open_row(costs, i)``, ``cost_at(costs, row, j)``, ``cost_vector<W>(costs, row, j, out)`` for W
 neighbours, and ``fetch_ahead``. The words are pointers and numbers, eight bytes each.
 
-Formulas round like the CPU's fillers (``sources.kernels``): the same operations in the same
-order, compiled without contraction. All of the arithmetic of IEEE 754 then has the same
-bits; pow, sin and asin may differ in the last.
+Formulas round like the CPU's fillers (``sources.kernels``): the same operations in the same order,
+compiled without contraction. All IEEE 754 arithmetic then has the same bits; pow, sin and asin may
+differ in the last.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.lowrank import LowRankSource
 from bigsap.sources.metrics import PointSource
 
-#: The name of a scannable dtype in CUDA C++.
+#: Names of the scannable dtypes in CUDA C++.
 C_TYPES = {
     "float64": "double",
     "float32": "float",
@@ -31,7 +31,7 @@ C_TYPES = {
     "uint8": "unsigned char",
 }
 
-#: Coordinates up to this many are kept in registers.
+#: Most coordinates that are kept in registers.
 _IN_REGISTERS = 8
 
 PRELUDE = """\
@@ -40,7 +40,7 @@ typedef unsigned long long u64;
 typedef long long i64;
 """
 
-# Costs that are computed: W neighbours one by one, and nothing to fetch ahead.
+# Computed costs: W neighbours one by one, and nothing to prefetch.
 _COMPUTED = """
 template <int W>
 __device__ __forceinline__ void cost_vector(
@@ -102,13 +102,13 @@ __device__ __forceinline__ COST_T cost_at(const Costs& costs, const Row& row, in
 
 @dataclass(frozen=True, eq=False)
 class DeviceCode:
-    """Costs as device kernels see them.
+    """The code of costs in device kernels.
 
-    text: CUDA C++, to follow ``PRELUDE``. words: int64, what ``load_costs`` reads; an
-    array (numpy; copied to the device) stands for its address. dtype: of the costs.
-    trusted: no pair can be NaN or the infinity that is an error. width: costs that can be
-    loaded at once. options: further compiler options. exact: the host's bits.
-    lookup: costs are read row by row from device memory, not computed.
+    text: CUDA C++, to follow ``PRELUDE``. words: int64, the input of ``load_costs``; an array
+    (numpy; copied to the device) stands for its address. dtype: of the costs. trusted: no pair can
+    be NaN or the infinity that is an error. width: costs that can be loaded at once. options:
+    further compiler options. exact: the same bits as on the host. lookup: costs are read row by row
+    from device memory, not computed.
     """
 
     text: str
@@ -124,7 +124,7 @@ class DeviceCode:
 def matrix_code(
     dtype: np.dtype[Any], address: int, row_stride: int, column_stride: int, n_columns: int
 ) -> DeviceCode:
-    """A matrix in device memory; strides in items."""
+    """Return the code of a matrix in device memory; strides in items."""
     size = dtype.itemsize
     unit = column_stride == 1
     width = 1
@@ -140,7 +140,7 @@ def matrix_code(
 
 
 def source_code(source: Any) -> DeviceCode | PairCode | None:
-    """The code of a computed source, None for a source that has none."""
+    """Return the code of a computed source; None if it has none."""
     if isinstance(source, PointSource):
         return _points(source)
     if isinstance(source, LowRankSource):
@@ -151,7 +151,7 @@ def source_code(source: Any) -> DeviceCode | PairCode | None:
 
 
 def _row_of(d: int, base: str) -> str:
-    """A Row that holds d coordinates, in registers where they are few."""
+    """Return the text of a Row that holds d coordinates, in registers if they are few."""
     if d <= _IN_REGISTERS:
         load = "".join(f"    r.x[{k}] = __ldg(p + {k});\n" for k in range(d))
         return (
@@ -256,11 +256,10 @@ def _expression(source: ExpressionSource) -> PairCode:
 
 @dataclass(frozen=True, eq=False)
 class PairCode:
-    """A function ``cost(i, j, arguments...)`` of one pair, and which part of it is meant.
+    """A function ``cost(i, j, arguments...)`` of one pair, and the selected part of the matrix.
 
-    kinds: the C type of each argument. sizes: passed after i and j when given. swapped:
-    the source is the transpose of what the function computes. rows, columns: int32 ids of
-    the part, None for all.
+    kinds: the C type of each argument. sizes: passed after i and j if given. swapped: the source is
+    the transpose of the function's matrix. rows, columns: int32 ids of the part, None for all.
     """
 
     function: str
@@ -275,7 +274,7 @@ class PairCode:
     options: tuple[str, ...] = ()
 
     def code(self) -> DeviceCode:
-        """As kernels see it."""
+        """Return the code for kernels."""
         words = self.words
         if self.rows is not None and self.columns is not None:
             words = (*words, self.rows, self.columns)
@@ -285,11 +284,11 @@ class PairCode:
         return DeviceCode(text, words, self.dtype, False, 1, self.options)
 
     def turned(self) -> PairCode:
-        """The transpose."""
+        """Return the transpose."""
         return replace(self, swapped=not self.swapped, rows=self.columns, columns=self.rows)
 
     def part(self, rows: Array, columns: Array) -> PairCode:
-        """Some rows and columns, of a part as well."""
+        """Return some rows and columns, also of a part."""
         if self.rows is not None and self.columns is not None:
             rows, columns = self.rows[rows], self.columns[columns]
         return replace(self, rows=rows.astype(np.int32), columns=columns.astype(np.int32))

@@ -1,5 +1,4 @@
-"""Compiling kernels around costs, and launching them: the only place that talks to CuPy's
-compiler.
+"""Compilation and launch of kernels with the code of costs; the only user of CuPy's compiler.
 
 Kernels are CUDA C++ files, compiled at run time (NVRTC; nvcc is not
 needed) for the device at hand, once for each combination of costs and settings; CuPy
@@ -32,12 +31,12 @@ class KernelFiles(NamedTuple):
 PAIRS = KernelFiles(__package__, ("kernels_pairs",))
 PROOF = KernelFiles(__package__, ("kernels_proof",))
 _NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-#: Contraction would make equal formulas differ from the CPU in the last bit.
+#: With contraction, equal formulas would differ from the CPU in the last bit.
 OPTIONS = ("-std=c++17", "-fmad=false")
 
 
 def load_cupy() -> Any:
-    """The CuPy module; OptionError that says what to install when it is absent."""
+    """Return the CuPy module; raise OptionError with the install command if it is missing."""
     try:
         import cupy
     except ImportError as error:
@@ -49,7 +48,7 @@ def load_cupy() -> Any:
 
 @contextmanager
 def on(device: int) -> Iterator[None]:
-    """Within, CuPy's current device is this one. OptionError when there is none such."""
+    """Make this device CuPy's current one within the context. OptionError if there is none such."""
     cupy = load_cupy()
     try:
         count = cupy.cuda.runtime.getDeviceCount()
@@ -63,7 +62,7 @@ def on(device: int) -> Iterator[None]:
 
 @cache
 def attributes_of(device: int) -> dict[str, int]:
-    """What CuPy knows of a device, which it asks the driver for one by one: a hundred calls."""
+    """Return CuPy's attributes of a device, cached: CuPy makes a hundred driver calls for them."""
     return dict(load_cupy().cuda.Device(device).attributes)
 
 
@@ -77,7 +76,7 @@ def _kernel_text(files: KernelFiles) -> str:
 
 
 def full_text(files: KernelFiles, code: DeviceCode, settings: Settings) -> str:
-    """The whole text of a module: macros, the costs' code, the kernels."""
+    """Return the whole text of a module: macros, the costs' code, the kernels."""
     return _full_text(files, code.text, settings)
 
 
@@ -104,11 +103,11 @@ class Kernels:
                 raise compile_error(str(error), text) from error
 
     def get(self, name: str, shared_bytes: int = 0, *, wide_cluster: bool = False) -> Any:
-        """A kernel, allowed that much dynamic shared memory, and clusters of 16 blocks."""
+        """Return a kernel with that much dynamic shared memory allowed, and clusters of 16 blocks."""
         kernel = self._kernels.get(name)
         if kernel is None:
             kernel = self._kernels[name] = self._module.get_function(name)
-            # Asking loads it, which must not wait for kernels that wait for this one.
+            # Load the kernel now: loading must not wait for kernels that wait for this one.
             kernel.num_regs  # noqa: B018
             if wide_cluster:
                 driver = load_cupy().cuda.driver
@@ -134,14 +133,14 @@ def _compiled(
 def compiled(
     device: int, code: DeviceCode, files: KernelFiles, settings: Settings, *, cooperative: bool = False
 ) -> Kernels:
-    """The kernels of ``files`` around these costs. KernelError when the costs' code is wrong."""
+    """Return the kernels of ``file`` with these costs. KernelError if the costs' code is wrong."""
     # The last of two contradicting options counts.
     options = (*OPTIONS, *code.options)
     return _compiled(device, code.text, files, settings, options, cooperative)
 
 
 def compile_error(log: str, text: str) -> KernelError:
-    """The compiler's complaint about the user's code, each line shown and marked."""
+    """Return the compiler's error about the user's code, with each line shown and marked."""
     lines = text.split("\n")
     start = next((k for k, x in enumerate(lines) if x.startswith('#line 1 "cuda_kernel"')), None)
     found = re.findall(r"cuda_kernel\((\d+)\): (error.*)", log)

@@ -1,4 +1,4 @@
-"""Device memory: how much there is, room in it, and the way of rows into it."""
+"""Device memory: its free size, allocation, and copies of rows to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHARE = 0.92
 
 
 def free_bytes(device: int) -> int:
-    """Bytes that a solve may take on the device: most of what is free there."""
+    """Return the bytes that a solve may take on the device: most of the free memory."""
     cupy = load_cupy()
     with on(device):
         free, _ = cupy.cuda.Device(device).mem_info
@@ -29,7 +29,7 @@ def free_bytes(device: int) -> int:
 
 
 def empty(shape: tuple[int, ...], dtype: Any, what: str) -> Any:
-    """Room on the current device; DeviceMemoryError naming the bytes when there is none."""
+    """Allocate an array on the current device; DeviceMemoryError naming the bytes if it is full."""
     cupy = load_cupy()
     try:
         return cupy.empty(shape, dtype)
@@ -38,7 +38,7 @@ def empty(shape: tuple[int, ...], dtype: Any, what: str) -> Any:
 
 
 def copy_of(array: Any, what: str) -> Any:
-    """The array on the current device, where it may be already."""
+    """Return the array on the current device, without a copy if it is there already."""
     cupy = load_cupy()
     try:
         return cupy.asarray(array)
@@ -47,7 +47,7 @@ def copy_of(array: Any, what: str) -> Any:
 
 
 def moved(part: Any, here: int, device: int, what: str) -> Any:
-    """Part of an array of the device ``here``, in one piece: in place, or a copy on another one."""
+    """Return part of an array of the device ``here``, contiguous: in place, or copied to another."""
     cupy = load_cupy()
     try:
         with on(here):
@@ -63,23 +63,23 @@ def moved(part: Any, here: int, device: int, what: str) -> Any:
 
 
 def bring(array: Any, costs: Array) -> None:
-    """Copy costs of the host, of the same shape and dtype, to where ``array`` lies.
+    """Copy costs of the host, of the same shape and dtype, to ``array``.
 
-    They have been read when this returns: CuPy only queues copies from pinned memory, and
-    panels are used again at once.
+    The copy has ended when this returns: CuPy only queues copies from pinned memory, and panels are
+    reused at once.
     """
     array.set(costs)
     load_cupy().cuda.get_current_stream().synchronize()
 
 
 def no_room(what: str, nbytes: int) -> DeviceMemoryError:
-    """The error that names the bytes."""
+    """Return the error with the number of bytes."""
     return DeviceMemoryError(f"the device has no room for {what}: {nbytes} bytes needed", nbytes)
 
 
 @contextmanager
 def naming_bytes() -> Iterator[None]:
-    """Within, device memory that CuPy cannot get is a DeviceMemoryError naming the bytes."""
+    """Turn CuPy's out-of-memory errors into DeviceMemoryError with the number of bytes."""
     try:
         yield
     except MemoryError as error:
@@ -92,9 +92,9 @@ def naming_bytes() -> Iterator[None]:
 def panels(
     source: CostSource, rows: Array, tick: Callable[[], None], nbytes: int | None = None
 ) -> Iterator[tuple[int, Array]]:
-    """(start, panel) for all ``rows``: blocks of whole rows in pinned host memory.
+    """Yield (start, panel) for all ``rows``: blocks of whole rows in pinned host memory.
 
-    The panel is used again for the next block. nbytes: of a panel at most, one row at least.
+    The panel is reused for the next block. nbytes: of a panel at most; at least one row.
     """
     cupy = load_cupy()
     m, dtype = source.shape[1], source.dtype

@@ -1,8 +1,8 @@
-"""The certificate's pass over costs on a device, and its check against the host.
+"""The certificate's pass over costs on a device, and its check on the host.
 
-The device computes row duals and assigned costs by code of its own; a sample of rows is
-then read through the source and computed with numpy. A source without a host side
-(an array in device memory) is sampled through copies of its rows.
+The device computes row duals and assigned costs with its own code; a sample of rows is then read
+through the source and computed with numpy. A source without a host side (an array in device memory)
+is sampled through copies of its rows.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from bigsap.errors import CertificateError
 from bigsap.sources.base import Array
 from bigsap.sources.cuda.device_kernels import PROOF, compiled, load_cupy, on
 
-#: Rows in one launch: a fraction of a second of work.
+#: Pairs in one launch: a fraction of a second of work.
 _PAIRS = 1 << 34
-#: Rows of a block at a time, as in kernels_proof.cu.
+#: Rows that a block processes together, as in kernels_proof.cu.
 _TOGETHER = 4
-#: Rows that the host computes as well, of so many pairs about, but some in any case: more would
+#: Most rows that the host computes too, pairs of them in all, about, and the least rows: more would
 #: take longer than the device's pass.
 SAMPLE, _SAMPLED_PAIRS, _LEAST_SAMPLE = 64, 1 << 15, 4
-#: How far the two may differ where a formula holds functions that round differently.
+#: Largest difference between the two if a formula has functions that round differently.
 _TOLERANCE = 1e-13
 
 
@@ -36,13 +36,12 @@ def row_minima(
     maximize: bool,
     tick: Callable[[int], None],
 ) -> tuple[Array, Array | None, Array | None, Array] | None:
-    """The first fields of ``bigsap.proof.row_minima.RowMinima``, in two parts, and matched (n,).
+    """Return the first fields of ``bigsap.proof.row_minima.RowMinima``, in two parts, and matched (n,).
 
-    source: reads rows. pieces: sources on devices, each with the columns of its slab.
-    None for prices with low parts, and when a row holds an invalid cost, or a finite row an
-    infinite dual, or integer sums might leave int64: the host's pass then says which. Raises
-    CertificateError when the host computes something else for a row of the sample, or a pair is
-    forbidden.
+    source: reads rows. pieces: sources on devices, each with the columns of its slab. None for
+    prices with low parts, and if a row holds an invalid cost, or a finite row an infinite dual, or
+    integer sums might leave int64: the host's pass then finds the reason. Raises CertificateError
+    if the host computes another value for a row of the sample, or a pair is forbidden.
     """
     n = source.shape[0]
     integer = prices.dtype.kind == "i"
@@ -84,11 +83,11 @@ def _minima(
     tick: Callable[[int], None],
     meanwhile: Callable[[], None],
 ) -> tuple[Array, Array, Array] | None:
-    """The least ``c - v`` of each row, in two parts, and the cost at its column; None for an
-    invalid cost.
+    """Return the least ``c - v`` of each row, in two parts, and the cost at its column.
 
-    source: on one device. columns: int32 (n,), -1 for none. meanwhile: called while the device
-    works. A transfer takes longer than a small matrix's pass: there is one each way.
+    None for an invalid cost. source: on one device. columns: int32 (n,), -1 for none. meanwhile:
+    called while the device works. A transfer takes longer than a small matrix's pass, so there is
+    only one in each direction.
     """
     n, m = source.shape
     cupy = load_cupy()
@@ -139,7 +138,7 @@ def _minima(
 
 
 class _Sample:
-    """Some rows that the host computes as well. O(m) each."""
+    """A sample of rows that the host computes too. O(m) each."""
 
     def __init__(self, source: Any, matching: Array | None, prices: Array, maximize: bool) -> None:
         n, m = source.shape
@@ -152,7 +151,7 @@ class _Sample:
         self.least: Array | None = None
 
     def compute(self) -> None:
-        """The rows' least ``c - v``; once."""
+        """Compute the rows' least ``c - v``, once."""
         if self.least is None:
             signed = self.costs.astype(self.prices.dtype)
             signed = np.negative(signed, out=signed) if self.maximize else signed
@@ -160,7 +159,7 @@ class _Sample:
             self.least = signed.min(axis=1)
 
     def compare(self, u: Array, matched: Array) -> None:
-        """Raises CertificateError where the device has found something else."""
+        """Raise CertificateError if the device's values differ."""
         self.compute()
         assert self.least is not None
         found, wanted = [u[self.rows]], [self.least]

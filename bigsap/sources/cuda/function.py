@@ -1,4 +1,4 @@
-"""Costs by CUDA C++ of the user's: ``cuda_kernel``."""
+"""Costs by the user's CUDA C++: ``cuda_kernel``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from bigsap.sources.cuda.placed import ComputedOnDevice
 
 
 class CudaKernelSource:
-    """Costs by CUDA C++ of the user's. See ``cuda_kernel``.
+    """Costs by the user's CUDA C++. See ``cuda_kernel``.
 
-    Rows can be read on a machine with a device only.
+    Rows can be read only on a machine with a device.
     """
 
     def __init__(self, shape: tuple[int, int], pair: PairCode) -> None:
@@ -34,7 +34,7 @@ class CudaKernelSource:
         return CudaKernelSource, (self.shape, self.pair)
 
     def on_device(self, device: int) -> ComputedOnDevice:
-        """The costs for kernels of this device."""
+        """Return the costs for kernels of this device."""
         if self._placed is None or self._placed.device != device:
             self._placed = ComputedOnDevice(self.shape, device, self.pair)
         return self._placed
@@ -45,11 +45,11 @@ class CudaKernelSource:
         placed.read(rows, columns, out)
 
     def transposed(self) -> CudaKernelSource:
-        """The same function by columns."""
+        """Return the same function by columns."""
         return CudaKernelSource((self.shape[1], self.shape[0]), self.pair.turned())
 
     def fingerprint(self) -> str:
-        """Over the code, the arguments and the part of the costs that is meant."""
+        """Return a digest of the code, the arguments and the selected part of the costs."""
         from bigsap.sources.metrics import digest
 
         code = self.pair.code()
@@ -65,19 +65,19 @@ def cuda_kernel(
     dtype: Any = np.float64,
     options: Sequence[str] = (),
 ) -> CudaKernelSource:
-    """``cost[i, j]`` by CUDA C++, compiled into the device kernels.
+    """Return costs ``cost[i, j]`` by CUDA C++, compiled into the device kernels.
 
     code: text that defines ``__device__ T cost(long long i, long long j, ...)``, T the
-        C type of ``dtype``; the further parameters take ``args`` in their order.
+        C type of ``dtype``; the further parameters take ``args`` in order.
     shape: (n_rows, n_columns). args: numpy or CuPy arrays, passed as ``const E*`` to their
         items in C order (E as numpy's dtype: double, float, long long, int, unsigned
         short, unsigned char), and numbers, passed as ``double`` or ``long long``.
     dtype: of the costs, a scannable one. options: for the compiler (``-I...``, ``-D...``);
         contraction is off unless ``-fmad=true`` is among them.
 
-    The function must be pure: it is called any number of times, in any order. +inf forbids
-    a pair. Needs ``device="cuda"``; nothing is compiled here. Raises OptionError,
-    DtypeError, ShapeError; compile errors are ``KernelError``, with the line marked.
+    The function must be pure: it is called any number of times, in any order. +inf forbids a pair.
+    Needs ``device="cuda"``; nothing is compiled here. Raises OptionError, DtypeError, ShapeError;
+    compile errors are ``KernelError``, with the line marked.
     """
     if not isinstance(code, str) or not re.search(r"\bcost\s*\(", code):
         raise OptionError("code must be CUDA C++ that defines __device__ ... cost(i, j, ...)")
@@ -97,7 +97,7 @@ def cuda_kernel(
 
 
 def _argument(k: int, value: Any) -> tuple[str, Any]:
-    """C type and word of the k-th argument."""
+    """Return C type and word of the k-th argument."""
     if isinstance(value, (bool, np.bool_)):
         raise DtypeError(f"args[{k}] is a bool; pass 0 or 1")
     if isinstance(value, (int, np.integer)):

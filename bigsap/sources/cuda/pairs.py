@@ -17,7 +17,7 @@ _MOST_BLOCKS = 4096
 
 
 def device_pairs(source: Any, rows: Array, columns: Array) -> Array | None:
-    """``cost[rows[k], columns[k]]`` (k,) of the source's dtype; None for costs on no device."""
+    """Return ``cost[rows[k], columns[k]]`` (k,) of the source's dtype; None for costs on the host."""
     if isinstance(source, SlabsOnDevices):
         costs = np.zeros(rows.size, source.dtype)
         for slab in source.slabs():

@@ -1,8 +1,8 @@
 """Costs that device kernels read: matrices in device memory, and computed ones.
 
-A source *on a device* is an ordinary ``CostSource`` (rows are copied to the host when
-asked for) that can also tell device kernels where its costs are, or how to compute
-them. CuPy is imported when the first of them is made.
+A source *on a device* is an ordinary ``CostSource`` (rows are copied to the host when read) that
+also gives device kernels the address of its costs, or code that computes them. CuPy is imported
+when the first of them is made.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from bigsap.sources.cuda.device_memory import PANEL_BYTES, bring, copy_of, empty
 
 
 def device_numbers(device: str | Sequence[str]) -> tuple[int, ...]:
-    """``"cuda"``, ``"cuda:1"``, ``"cuda:0,1"`` or a sequence of such names as numbers.
+    """Return ``"cuda"``, ``"cuda:1"``, ``"cuda:0,1"`` or a sequence of such names as numbers.
 
     OptionError for anything else.
     """
@@ -67,19 +67,19 @@ class OnDevice(Protocol, metaclass=Ability):
     shape: tuple[int, int]
 
     def code(self) -> DeviceCode:
-        """What device kernels are compiled around."""
+        """Return the code with which device kernels are compiled."""
         ...
 
     def words(self) -> Any:
-        """The code's words in device memory, int64."""
+        """Return the code's words in device memory, int64."""
         ...
 
 
 class _Device:
-    """What the sources on a device have in common.
+    """Base class of the sources on a device.
 
-    device: its number. host: the source that the costs came from, which then reads rows
-    and describes itself; None when there is none.
+    device: its number. host: the source of the costs, which then reads rows and gives its own
+    properties; None if there is none.
     """
 
     shape: tuple[int, int]
@@ -95,7 +95,7 @@ class _Device:
         raise NotImplementedError
 
     def words(self) -> Any:
-        """The code's words in device memory; arrays among them are copied there once."""
+        """Return the code's words in device memory; arrays among them are copied there once."""
         if self._words is None:
             cupy = load_cupy()
             words = np.zeros(max(1, len(self.code().words)), np.int64)
@@ -141,26 +141,26 @@ class _Device:
         maximize: bool,
         tick: Callable[[int], None],
     ) -> tuple[Array, Array | None, Array | None, Array] | None:
-        """The certificate's pass, see ``bigsap.proof.row_minima``; None where it needs the host."""
+        """Make the certificate's pass, see ``bigsap.proof.row_minima``; None if the host must make it."""
         from bigsap.sources.cuda.device_proof import row_minima
 
         pieces = [(self, 0, self.shape[1])]
         return row_minima(self, pieces, matching, prices, low, maximize, tick)
 
     def fill(self) -> Fill | None:
-        """The host source's filler."""
+        """Return the host source's filler."""
         return self.host.fill() if isinstance(self.host, Fillable) else None
 
     def separable(self) -> Separation | None:
-        """The host source's points."""
+        """Return the host source's points."""
         return self.host.separable() if isinstance(self.host, Separable) else None
 
     def cost_range(self) -> tuple[float, float] | None:
-        """What is known of the host source's costs."""
+        """Return the host source's range of costs."""
         return None if self.host is None else range_of(self.host)
 
     def fingerprint(self) -> str:
-        """Of the source that the costs came from, or over sampled rows."""
+        """Return the fingerprint of the host source, or one over sampled rows."""
         if isinstance(self.host, Fingerprinted):
             return self.host.fingerprint()
         return fingerprint_of(self)
@@ -189,20 +189,20 @@ class MatrixOnDevice(_Device):
         return MatrixOnDevice, (self.array, self.host)
 
     def code(self) -> DeviceCode:
-        """The matrix where it lies."""
+        """Return the code of the matrix in place."""
         return self._code
 
     def resident(self) -> Array | None:
-        """The host's matrix, when the costs were copied from one."""
+        """Return the host's matrix, if the costs were copied from one."""
         matrix = self.host.resident() if isinstance(self.host, Resident) else None
         return matrix if self.shape[0] <= self.shape[1] else None
 
     def transposed(self) -> MatrixOnDevice:
-        """The transpose, in the same memory."""
+        """Return the transpose, in the same memory."""
         return MatrixOnDevice(self.array.T, Turned(self.host) if self.host else None)
 
     def select(self, rows: Ids, columns: Ids) -> MatrixOnDevice:
-        """A copy of these rows and columns, in device memory."""
+        """Return a copy of these rows and columns, in device memory."""
         cupy = load_cupy()
         nbytes = len(rows) * len(columns) * self.dtype.itemsize
         with on(self.device):
@@ -215,7 +215,7 @@ class MatrixOnDevice(_Device):
 
 
 class Turned:
-    """A host source read by columns: what the transpose of a copied matrix came from."""
+    """A host source read by columns: the origin of the transpose of a copied matrix."""
 
     def __init__(self, source: CostSource) -> None:
         self._source = source
@@ -248,11 +248,11 @@ class ComputedOnDevice(_Device):
         return f"ComputedOnDevice({self.host or self.shape}, cuda:{self.device})"
 
     def code(self) -> DeviceCode:
-        """The formula."""
+        """Return the code of the formula."""
         return self._code
 
     def transposed(self) -> CostSource | None:
-        """The transpose, computed as well."""
+        """Return the transpose, computed as well."""
         n, m = self.shape
         if isinstance(self.host, Transposable):
             other = self.host.transposed()
@@ -262,7 +262,7 @@ class ComputedOnDevice(_Device):
         return ComputedOnDevice((m, n), self.device, self._pair.turned())
 
     def select(self, rows: Ids, columns: Ids) -> CostSource | None:
-        """These rows and columns, computed as well."""
+        """Return these rows and columns, computed as well."""
         if isinstance(self.host, Selectable):
             part = self.host.select(rows, columns)
             return None if part is None else place(part, self.device, None)
@@ -273,11 +273,12 @@ class ComputedOnDevice(_Device):
 
 
 class StreamedToDevice:
-    """Costs that a device has no room for: their rows are copied there when asked for.
+    """Costs larger than device memory: their rows are copied to the device when read.
 
-    source: on the host. limit: bytes that rows may take of the device, None: what is free.
-    cache: a ``RowCache``, what of these bytes rows that stay there may take, and which of them
-    stay; None: all that the rows on their way leave, and the policy by their number.
+    source: on the host. limit: bytes that rows may take of the device, None: the free memory.
+    cache: a ``RowCache`` with the share of these bytes for rows that stay on the device, and the
+    policy of which rows stay; None: all bytes that rows in transfer leave, and the policy by their
+    number.
     """
 
     def __init__(self, source: CostSource, device: int, limit: int | None = None, cache: Any = None) -> None:
@@ -293,23 +294,22 @@ class StreamedToDevice:
         self.source.read(rows, columns, out)
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
-        """As the source does, where it does."""
         if isinstance(self.source, Interruptible):
             self.source.while_waiting(check)
 
     def resident(self) -> Array | None:
-        """The matrix on the host, where it lies in memory."""
+        """Return the matrix on the host, if it lies in memory."""
         return self.source.resident() if isinstance(self.source, Resident) else None
 
     def transposed(self) -> StreamedToDevice | None:
-        """The transpose, where the source gives it."""
+        """Return the transpose, if the source has one."""
         other = self.source.transposed() if isinstance(self.source, Transposable) else None
         if other is None:
             return None
         return StreamedToDevice(other, self.device, self.limit, self.cache)
 
     def fingerprint(self) -> str:
-        """The source's."""
+        """Return the source's fingerprint."""
         if isinstance(self.source, Fingerprinted):
             return self.source.fingerprint()
         return fingerprint_of(self)
@@ -320,12 +320,12 @@ class Placeable(Protocol, metaclass=Ability):
     """Costs that only a device can compute."""
 
     def on_device(self, device: int) -> ComputedOnDevice:
-        """The costs for kernels of this device."""
+        """Return the costs for kernels of this device."""
         ...
 
 
 def device_array(cost: Any) -> MatrixOnDevice:
-    """An array in device memory (CuPy, ``__cuda_array_interface__``, DLPack), in place."""
+    """Return an array in device memory (CuPy, ``__cuda_array_interface__``, DLPack), in place."""
     cupy = load_cupy()
     if isinstance(cost, cupy.ndarray):
         array = cost
@@ -349,11 +349,11 @@ def place(
     tick: Callable[[], None] | None = None,
     cache: Any = None,
 ) -> CostSource:
-    """The costs where kernels of the device can read them.
+    """Return the costs as a source that kernels of the device can read.
 
-    Computed costs are computed there; costs in device memory are used in place; any
-    others are copied to the device when they take no more than what is free and ``limit``
-    bytes. Otherwise their rows are streamed when asked for, see ``StreamedToDevice``.
+    Computed costs are computed there; costs in device memory are used in place; others are copied
+    to the device if they fit in its free memory and in ``limit`` bytes. Otherwise their rows are
+    streamed when read, see ``StreamedToDevice``.
     """
     if isinstance(source, OnDevice):
         if source.device != device:
@@ -366,18 +366,18 @@ def place(
         return ComputedOnDevice(source.shape, device, code, source)
     room = free_bytes(device)
     if needed_bytes(source) <= (room if limit is None else min(limit, room)):
-        with suppress(DeviceMemoryError):  # free in pieces that are too small, or taken since
+        with suppress(DeviceMemoryError):  # free memory may be fragmented, or taken since
             return _copied(source, device, tick or (lambda: None))
     return StreamedToDevice(source, device, limit, cache)
 
 
 def needed_bytes(source: CostSource) -> int:
-    """Bytes that the whole matrix takes."""
+    """Return the bytes of the whole matrix."""
     return math.prod(source.shape) * source.dtype.itemsize
 
 
 def _copied(source: CostSource, device: int, tick: Callable[[], None]) -> MatrixOnDevice:
-    """A copy in device memory, made in panels of rows from pinned memory."""
+    """Copy the costs to device memory, in panels of rows from pinned memory."""
     n, m = source.shape
     with on(device):
         array = empty((n, m), source.dtype, "the costs")

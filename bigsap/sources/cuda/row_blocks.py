@@ -1,4 +1,4 @@
-"""Costs whose rows are shared out among several devices."""
+"""Costs whose rows are divided among several devices."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from bigsap.sources.cuda.slabs import SlabsOnDevices, slab_bounds
 class RowsOnDevices:
     """A matrix of which each device holds a block of rows.
 
-    source, devices, limit: as for ``SlabsOnDevices``: the rows are the transpose's columns.
-    Blocks are copied when they are first asked for.
+    source, devices, limit: as for ``SlabsOnDevices``: the rows are the transpose's columns. Blocks
+    are copied at first use.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class RowsOnDevices:
         return f"RowsOnDevices({self._given[0]!r}, cuda:{','.join(map(str, self.devices))})"
 
     def blocks(self) -> list[tuple[Any, int]]:
-        """The blocks, each a source on its device, and the number of its first row."""
+        """Return the blocks, each a source on its device, and the number of its first row."""
         source: Any = self._given[0]
         if not self._blocks and isinstance(source, MatrixOnDevice):
             array = source.array.T if self._turned else source.array
@@ -69,21 +69,20 @@ class RowsOnDevices:
         self._whole.read(rows, columns, out)
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
-        """As the source does, where it does."""
         if isinstance(self._given[0], Interruptible):
             self._given[0].while_waiting(check)
 
     def resident(self) -> Array | None:
-        """The host's matrix, when the costs are copied from one."""
+        """Return the host's matrix, if the costs are copied from one."""
         matrix = self._whole.resident() if isinstance(self._whole, Resident) else None
         return matrix if self.shape[0] <= self.shape[1] else None
 
     def transposed(self) -> RowsOnDevices:
-        """The transpose, in blocks of its own rows."""
+        """Return the transpose, in blocks of its own rows."""
         return RowsOnDevices(*self._given, turned=not self._turned)
 
     def fingerprint(self) -> str:
-        """The source's."""
+        """Return the source's fingerprint."""
         if isinstance(self._whole, Fingerprinted):
             return self._whole.fingerprint()
         return fingerprint_of(self)
@@ -96,7 +95,7 @@ class RowsOnDevices:
         maximize: bool,
         tick: Callable[[int], None],
     ) -> tuple[Array, Array | None, Array | None, Array] | None:
-        """The certificate's pass: each device goes through its rows."""
+        """Make the certificate's pass: each device processes its rows."""
         found = []
         for block, start in self.blocks():
             own = None if matching is None else matching[start : start + block.shape[0]]
@@ -110,7 +109,7 @@ class RowsOnDevices:
 
 
 def is_matrix(source: Any) -> bool:
-    """Whether costs are looked up, so that rows of them can be copied to devices."""
+    """Return whether costs are looked up, so that their rows can be copied to devices."""
     if isinstance(source, MatrixOnDevice):
         return True
     return not isinstance(source, (OnDevice, Placeable)) and source_code(source) is None

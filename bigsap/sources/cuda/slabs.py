@@ -1,4 +1,4 @@
-"""Costs spread over several devices: each holds, or computes, a slab of the columns."""
+"""Costs divided among several devices: each holds, or computes, a slab of the columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALIGNED = 16
 
 
 def slab_bounds(n_columns: int, n_devices: int) -> list[int]:
-    """Where slabs begin and end: nearly equal, none empty, as many as there are devices for.
+    """Return the bounds of slabs: nearly equal, none empty, one for each device.
 
     Few columns make fewer slabs than devices.
     """
@@ -42,11 +42,11 @@ class DeviceSlab:
 
 
 class SlabsOnDevices:
-    """Costs whose columns are shared out among devices.
+    """Costs whose columns are divided among devices.
 
-    source: the costs as they came. devices: their numbers; one that is named twice holds two
-    slabs. limit: bytes that a slab may take of its device, None: what is free. turned: the
-    transpose is meant. Slabs are made when they are first asked for.
+    source: the costs as given. devices: their numbers; one that is named twice holds two slabs.
+    limit: bytes that a slab may take of its device, None: the free memory. turned: use the
+    transpose. Slabs are made at first use.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SlabsOnDevices:
         return f"SlabsOnDevices({self.source!r}, cuda:{names})"
 
     def slabs(self) -> list[DeviceSlab]:
-        """The slabs, from the first column to the last. DeviceMemoryError names the bytes."""
+        """Return the slabs, from the first column to the last. DeviceMemoryError names the bytes."""
         if not self._slabs:
             bounds = slab_bounds(self.shape[1], len(self.devices))
             if len(bounds) == 1:
@@ -84,7 +84,7 @@ class SlabsOnDevices:
         return self._slabs
 
     def code(self) -> DeviceCode:
-        """What kernels of the first slab are compiled around."""
+        """Return the code with which kernels of the first slab are compiled."""
         return self.slabs()[0].source.code()
 
     def _must_copy(self) -> bool:
@@ -92,7 +92,7 @@ class SlabsOnDevices:
         return not isinstance(source, (OnDevice, Placeable)) and source_code(source) is None
 
     def _parts(self, pieces: list[tuple[int, int]]) -> list[DeviceSlab]:
-        """Slabs of costs in device memory, or computed there."""
+        """Return slabs of costs in device memory, or computed there."""
         made = []
         rows = np.arange(self.shape[0])
         for device, (start, stop) in zip(self.devices, pieces, strict=False):
@@ -112,7 +112,7 @@ class SlabsOnDevices:
         return made
 
     def _part_of_array(self, source: MatrixOnDevice, device: int, start: int, stop: int) -> MatrixOnDevice:
-        """Columns of a device array: in place where it lies, copied to any other device."""
+        """Return columns of a device array: in place on its device, copied to any other."""
         array = source.array.T if self.turned else source.array
         part = array[:, start:stop]
         if device != source.device:
@@ -121,7 +121,7 @@ class SlabsOnDevices:
         return MatrixOnDevice(part)
 
     def _copied(self, pieces: list[tuple[int, int]]) -> list[DeviceSlab]:
-        """Slabs copied from the host; the transpose's are rows of what is copied."""
+        """Return slabs copied from the host; the transpose's are rows of the copied matrix."""
         source, n, m = self.source, *self.source.shape
         arrays = []
         for device, (start, stop) in zip(self.devices, pieces, strict=False):
@@ -148,7 +148,7 @@ class SlabsOnDevices:
         ]
 
     def _refuse(self, device: int, nbytes: int) -> None:
-        """DeviceMemoryError where a slab leaves its limit: slabs are not streamed."""
+        """Raise DeviceMemoryError if a slab exceeds its limit: slabs are not streamed."""
         room = self._limit
         if room is None:
             room = free_bytes(device) // self.devices.count(device)
@@ -159,7 +159,7 @@ class SlabsOnDevices:
                 nbytes,
             )
 
-    # -- the costs as the host sees them --------------------------------------------
+    # -- access from the host ----------------------------------------------------------
 
     @property
     def copied_bytes(self) -> int:
@@ -168,7 +168,7 @@ class SlabsOnDevices:
 
     @property
     def whole(self) -> CostSource:
-        """The costs as they came, or their transpose, on no device."""
+        """The costs as given, or their transpose, on no device."""
         return self._whole
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
@@ -176,21 +176,20 @@ class SlabsOnDevices:
         self._whole.read(rows, columns, out)
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
-        """As the source does, where it does."""
         if isinstance(self.source, Interruptible):
             self.source.while_waiting(check)
 
     def resident(self) -> Array | None:
-        """The host's matrix, when the costs are copied from one."""
+        """Return the host's matrix, if the costs are copied from one."""
         matrix = self._whole.resident() if isinstance(self._whole, Resident) else None
         return matrix if self.shape[0] <= self.shape[1] else None
 
     def transposed(self) -> SlabsOnDevices:
-        """The transpose, in slabs of its own columns."""
+        """Return the transpose, in slabs of its own columns."""
         return SlabsOnDevices(self.source, self.devices, self._limit, self._tick, turned=not self.turned)
 
     def fingerprint(self) -> str:
-        """The source's."""
+        """Return the source's fingerprint."""
         if isinstance(self._whole, Fingerprinted):
             return self._whole.fingerprint()
         return fingerprint_of(self)
@@ -203,7 +202,7 @@ class SlabsOnDevices:
         maximize: bool,
         tick: Callable[[int], None],
     ) -> tuple[Array, Array | None, Array | None, Array] | None:
-        """The certificate's pass, see ``bigsap.proof.row_minima``; None where it needs the host."""
+        """Make the certificate's pass, see ``bigsap.proof.row_minima``; None if the host must make it."""
         from bigsap.sources.cuda.device_proof import row_minima
 
         pieces = [(slab.source, slab.start, slab.stop) for slab in self.slabs()]

@@ -1,15 +1,15 @@
-"""A lambda's tree as a filler that never differs from Python without a word.
+"""A lambda's tree as a filler that computes in Python whenever its answer could differ.
 
-The language computes in float64 and never raises; Python does. So beside every cost a
-*doubt* is computed: whether on the way Python would have raised, left the real numbers,
-or held an integer that float64 cannot. A doubtful cost, like one that is NaN, is
-computed again by Python, whose answer or exception counts.
+The language computes in float64 and never raises; Python does. So beside every cost a *doubt* is
+computed: whether on the way Python would have raised, left the real numbers, or held an integer
+that float64 cannot. A doubtful cost, and one that is NaN, is computed again by Python, whose answer
+or exception counts.
 
-Doubtful are: a divisor 0 (``/ // %``) and infinite operands of ``// %``; a power or a
-function (but ``abs min max``) whose result is not finite; ``min`` and ``max`` with NaN;
-a possible integer beyond 2**53; a possible integer to a negative power. What a condition
-leaves out is not doubted. Rounding is not doubted either: the last digits of ``** exp log
-sin cos atan2 hypot`` and of ``sum`` may differ from Python's.
+Doubtful are: a divisor 0 (``/ // %``) and infinite operands of ``// %``; a power or a function (but
+``abs min max``) whose result is not finite; ``min`` and ``max`` with NaN; a possible integer beyond
+2**53; a possible integer to a negative power. Operands that a condition skips are not doubted.
+Rounding is not doubted either: the last digits of ``** exp log sin cos atan2 hypot`` and of ``sum``
+may differ from Python's.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from bigsap.sources.expression.syntax_tree import Binary, Call, Choice, Node, Nu
 
 
 def checked_fill(source: ExpressionSource, recover: int) -> Fill:
-    """The filler of a lambda's tree.
+    """Return the filler of a lambda's tree.
 
-    recover: address of ``void (row, start, stop, out)``, which computes a part of a row in
-    Python; keep it alive. Ids are those of ``source``, transposed or not.
+    recover: address of ``void (row, start, stop, out)``, which computes a part of a row in Python;
+    keep it alive. Ids are those of ``source``, transposed or not.
     """
     expression = source.expression
     place = 2 + len(expression.declared)
@@ -40,7 +40,7 @@ def checked_fill(source: ExpressionSource, recover: int) -> Fill:
     return make_fill(kernel.address, [*expression.shape, *words, recover], (kernel,), in_parts=True)
 
 
-# Neighbours together, because every call waits for the interpreter.
+# Neighbours in one call, because every call waits for the interpreter's lock.
 _TAIL = """\
 t = 0
 while t < size:
@@ -55,8 +55,10 @@ while t < size:
 
 
 class _Checked(NumbaEmitter):
-    """Writes doubts beside values. ``doubts`` names those of the values written so far
-    within the innermost branch."""
+    """Writes doubts beside values.
+
+    ``doubts`` has the names of those of the values written so far within the innermost branch.
+    """
 
     def __init__(self, expression: SyntaxTree) -> None:
         super().__init__()
@@ -74,7 +76,7 @@ class _Checked(NumbaEmitter):
         self.doubts.append(self.let(condition))
 
     def apart(self, node: Node) -> tuple[str, str]:
-        """A value, and its doubts as one, kept out of ``doubts``."""
+        """Return a value, and its doubts as one, kept out of ``doubts``."""
         outer, self.doubts = self.doubts, []
         name = self.value(node)
         doubt = self.any() if len(self.doubts) <= 1 else self.let(self.any())

@@ -1,8 +1,8 @@
-"""From a tree to statements: what all back ends have in common, and C and CUDA C.
+"""From a tree to statements: the common part of all back ends, and C and CUDA C.
 
-Every node becomes one assignment to a name of its own, in the order of the tree, so the
-back ends round alike: bit for bit in what IEEE 754 fixes (+ - * / sqrt, comparisons,
-floor, remainders), within the libraries' error of 1 or 2 ulp in the other functions.
+Every node becomes one assignment to a name of its own, in the order of the tree, so the back ends
+round alike: bit for bit in operations that IEEE 754 defines (+ - * / sqrt, comparisons, floor,
+remainders), within the libraries' error of 1 or 2 ulp in the other functions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Emitter(ABC):
         self.n_names = 0
 
     def value(self, node: Node) -> str:
-        """Write what computes ``node``; the name or constant that then holds it."""
+        """Write the statements of ``node``; return the name or constant that holds its value."""
         match node:
             case Number(number):
                 return self.constant(number)
@@ -84,7 +84,7 @@ class Emitter(ABC):
                 return self.sum(node)
 
     def binary(self, node: Binary, left: str) -> str:
-        """Write an operation whose left operand is written already."""
+        """Write an operation whose left operand is already written."""
         if node.operator == "**" and isinstance(node.right, Number) and node.right.value in POWERS:
             square = self.let(self.arithmetic("*", left, left))
             if node.right.value == 2.0:
@@ -98,7 +98,7 @@ class Emitter(ABC):
         return self.let(self.call(names[node.operator], [left, right]))
 
     def logic(self, all_hold: bool, operands: tuple[Node, ...]) -> str:
-        # One block after the other, not within: hundreds of operands nest in no language.
+        # Consecutive blocks, not nested ones: no language nests hundreds of operands.
         held = self.let("1.0" if all_hold else "0.0")
         for operand in operands:
             self.open_if(f"{held} != 0.0" if all_hold else f"{held} == 0.0")
@@ -127,7 +127,7 @@ class Emitter(ABC):
         return total
 
     def let(self, text: str) -> str:
-        """A new name for the value of ``text``."""
+        """Return a new name for the value of ``text``."""
         name = f"t{self.n_names}"
         self.n_names += 1
         self.declare(name, text)
@@ -144,15 +144,15 @@ class Emitter(ABC):
 
     @abstractmethod
     def arithmetic(self, operator: str, left: str, right: str) -> str:
-        """One of + - * /, rounded once."""
+        """Return the text of one of + - * /, rounded once."""
 
     @abstractmethod
     def call(self, function: str, names: list[str]) -> str:
-        """A function of the language, floor_divide, modulo or power."""
+        """Return the text of a function of the language, floor_divide, modulo or power."""
 
     @abstractmethod
     def truth(self, conditions: list[str]) -> str:
-        """1.0 if all conditions hold, else 0.0."""
+        """Return the text of 1.0 if all conditions hold, else 0.0."""
 
     @abstractmethod
     def declare(self, name: str, text: str) -> None: ...
@@ -174,7 +174,7 @@ class Emitter(ABC):
 
 
 class _C(Emitter):
-    """C99. To be compiled without contraction of a*b+c: -ffp-contract=off."""
+    """Writes C99, to be compiled without contraction of a*b+c: -ffp-contract=off."""
 
     infinity = "HUGE_VAL"
 
@@ -230,7 +230,7 @@ class _C(Emitter):
 
 
 class _Cuda(_C):
-    """CUDA C++. The intrinsics are never contracted, whatever the compiler's flags."""
+    """Writes CUDA C++. The intrinsics are never contracted, whatever the compiler's flags."""
 
     infinity = "__longlong_as_double(0x7ff0000000000000LL)"
 
@@ -244,7 +244,7 @@ class _Cuda(_C):
         return super().call(function, names)
 
 
-# As CPython's float_rem and float_floor_div, but by zero as numpy: NaN, and a / b.
+# As CPython's float_rem and float_floor_div, but division by zero as in numpy: NaN, and a / b.
 _HELPERS = """\
 @static double bigsap_min(double a, double b) { return (a <= b || a != a) ? a : b; }
 @static double bigsap_max(double a, double b) { return (a >= b || a != a) ? a : b; }
@@ -266,12 +266,12 @@ _HELPERS = """\
 
 
 def c_source(expression: SyntaxTree) -> str:
-    """C99 text with ``double cost(...)``; see ``ExpressionSource.c_source``."""
+    """Return C99 text with ``double cost(...)``; see ``ExpressionSource.c_source``."""
     return "#include <math.h>\n" + _function(expression, _C(expression), "")
 
 
 def cuda_source(expression: SyntaxTree) -> str:
-    """CUDA C++ text with ``__device__ double cost(...)``, no headers needed."""
+    """Return CUDA C++ text with ``__device__ double cost(...)``, no headers needed."""
     return _function(expression, _Cuda(expression), "__device__ ")
 
 

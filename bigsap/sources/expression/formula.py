@@ -19,13 +19,13 @@ from bigsap.sources.metrics import digest, real_array
 
 
 def expression(code: str, shape: Any, **arrays: Any) -> ExpressionSource:
-    """``cost[i, j]`` by a formula: ``expression("(x[i] - y[j])**2", (n, m), x=x, y=y)``.
+    """Return costs by a formula: ``expression("(x[i] - y[j])**2", (n, m), x=x, y=y)``.
 
     shape: (n_rows, n_columns). arrays: up to 8 arrays of real numbers, (n,), (n, d), (m,)
     or (m, d), and single numbers, all copied as float64 (integers beyond 2**53 round).
     Costs are float64; an infinity forbids its pair, NaN is an error when solved.
 
-    The language is a small part of Python's and cannot reach anything else:
+    The language is a small part of Python's, without access to anything else:
 
     ================ ===================================================================
     values           numbers, ``inf``, row ``i``, column ``j``, their numbers ``n``, ``m``
@@ -43,20 +43,20 @@ def expression(code: str, shape: Any, **arrays: Any) -> ExpressionSource:
 
     At most 4,096 characters, 500 nodes, 32 levels, 16 sums.
 
-    Everything is computed in float64, in the written order, by IEEE 754: nothing
-    raises. x / 0 is infinite or NaN. // and % are Python's for floats (floor; the
-    remainder takes the divisor's sign); x // 0 is x / 0 and x % 0 NaN. ** is C's pow, of
-    NaN for fractions of negative numbers; a constant exponent 2, 3 or 4 multiplies: x*x,
+    Everything is computed in float64, in the written order, by IEEE 754; there are no
+    exceptions. x / 0 is infinite or NaN. // and % are Python's for floats (floor; the
+    remainder takes the divisor's sign); x // 0 is x / 0 and x % 0 NaN. ** is C's pow,
+    NaN for fractional powers of negative numbers; a constant exponent 2, 3 or 4 multiplies: x*x,
     (x*x)*x, (x*x)*(x*x). Comparisons, and, or, not give 1 or 0 (``2 and 3`` is 1); NaN
     counts as true and equals nothing. min and max are NaN if an argument is, and of
     equal arguments take the first. A sum starts at 0 and adds in order.
 
-    CPU code, C text (without contraction) and CUDA text agree bit for bit in all of
-    that, within 2 ulp in exp, log, sin, cos, atan2, hypot and other powers.
+    CPU code, C text (without contraction) and CUDA text agree bit for bit in these
+    operations, and within 2 ulp in exp, log, sin, cos, atan2, hypot and other powers.
 
     Raises ExpressionError with the offending column, ShapeError, DtypeError. Compiling
-    takes some tenths of a second, seconds for the longest, once a formula; memory O(size of
-    the arrays).
+    takes some tenths of a second, seconds for the longest formulas, once for each formula;
+    memory O(size of the arrays).
     """
     sizes = cost_shape(shape, "shape=")
     values = _arrays(arrays)
@@ -91,26 +91,28 @@ class ExpressionSource:
         return f"expression({code!r}, {n} x {m}{', transposed' if self.swapped else ''})"
 
     def cost_range(self) -> tuple[float, float]:
-        """By interval arithmetic over the arrays' smallest and largest numbers."""
+        """Return the range by interval arithmetic over the arrays' smallest and largest numbers."""
         return expression_range(self.expression, self.arrays)
 
     def sample(self, rows: Ids, columns: Ids) -> Array:
-        """``cost[rows[k], columns[k]]`` by numpy, k pairs, without compiling anything; the last
-        bits may differ. O(k) times the operations of the formula."""
+        """Return ``cost[rows[k], columns[k]]`` computed by numpy, k pairs, without compiling.
+
+        The last bits may differ. O(k) times the operations of the formula.
+        """
         from bigsap.sources.expression.sample import sampled
 
         i, j = (columns, rows) if self.swapped else (rows, columns)
         return sampled(self.expression, self.arrays, i, j)
 
     def why_infinite(self) -> str | None:
-        """What makes costs infinite where neither formula nor arrays say inf; None if one does."""
+        """Return the reason for infinite costs if neither formula nor arrays contain inf, else None."""
         said = any(isinstance(e, Number) and e.value == np.inf for e in walk(self.expression.root))
         if said or any(np.isinf(values).any() for values in self.arrays):
             return None
         return "the expression says inf nowhere, so these exceed float64 (about 1.8e308) or divide by 0"
 
     def fill(self) -> Fill:
-        """The compiled filler (compiled at first use, kept for equal formulas)."""
+        """Return the compiled filler (compiled at first use, kept for equal formulas)."""
         if self._fill is None:
             from bigsap.sources.compiled import make_fill
             from bigsap.sources.expression.numba_code import filler
@@ -132,32 +134,32 @@ class ExpressionSource:
         self._waiting.check = check
 
     def transposed(self) -> ExpressionSource:
-        """The same formula by columns, bit for bit."""
+        """Return the same formula by columns, bit for bit."""
         return ExpressionSource(self.expression, self.arrays, self.code, swapped=not self.swapped)
 
     def fingerprint(self) -> str:
-        """Over the formula (not its spelling) and the arrays, all of them."""
+        """Return a digest of the formula (not its spelling) and of whole arrays."""
         return digest(repr((self.shape, self.swapped, self.c_source())), self.arrays)
 
     def c_source(self) -> str:
-        """The formula as C99: ``double cost(long long i, long long j, n, m, a0, a1, ...)``.
+        """Return the formula as C99: ``double cost(long long i, long long j, n, m, a0, a1, ...)``.
 
-        n, m: long long. a0, a1, ...: the declared names in their order, ``const double *``
-        to the items of an array in C order, ``double`` for a number. Needs math.h; compile
-        with -ffp-contract=off. The cost is that of the formula's i and j, transposed or not.
+        n, m: long long. a0, a1, ...: the declared names in their order, ``const double *`` to the
+        items of an array in C order, ``double`` for a number. Needs math.h; compile with
+        -ffp-contract=off. The cost is that of the formula's i and j, transposed or not.
         """
         return c_source(self.expression)
 
     def cuda_source(self) -> str:
-        """The formula as CUDA C++: ``__device__ double cost(...)`` with the same parameters.
+        """Return the formula as CUDA C++: ``__device__ double cost(...)`` with the same parameters.
 
-        Rounded by intrinsics that are never contracted, whatever ``-fmad`` says.
+        Rounded by intrinsics that are never contracted, whatever ``-fmad`` is set to.
         """
         return cuda_source(self.expression)
 
 
 def _arrays(arrays: Mapping[str, Any]) -> dict[str, Array]:
-    """The declared arrays as read-only float64 copies."""
+    """Return the declared arrays as read-only float64 copies."""
     if len(arrays) > MAX_ARRAYS:
         raise ExpressionError(f"{len(arrays)} arrays are declared; at most {MAX_ARRAYS} can be")
     found = {}

@@ -1,7 +1,7 @@
-"""Where an expression that was Python's may hold integers, and how large they get.
+"""Analysis of a Python expression: where it may hold integers, and their size.
 
-Python's integers are exact at any size, float64's up to 2**53; and numpy's truth values
-follow a logic of their own.
+Python's integers are exact at any size, float64's up to 2**53; and numpy's truth values have
+different arithmetic.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EXACT = 2.0**53
 
 
 class Integers:
-    """Where Python may compute with integers, and how large they can get."""
+    """The nodes at which Python may compute with integers, and the size of these."""
 
     def __init__(self, expression: SyntaxTree) -> None:
         n, m = expression.shape
@@ -42,15 +42,15 @@ class Integers:
         self._counts: dict[Loop, int] = {}
 
     def enter(self, node: SumOver) -> None:
-        """What follows is within this sum."""
+        """Enter a sum: the following nodes are within it."""
         self._counts[node.loop] = node.count
 
     def may_round(self, node: Node) -> bool:
-        """Whether a node may be an integer that float64 cannot hold."""
+        """Return whether a node may be an integer that float64 cannot hold."""
         return self.possible(node) and not self.size(node) <= EXACT
 
     def possible(self, node: Node) -> bool:
-        """Whether Python may hold an integer there."""
+        """Return whether Python may hold an integer at a node."""
         match node:
             case Number(value):
                 return value.is_integer() and value <= EXACT
@@ -77,11 +77,11 @@ class Integers:
         return True
 
     def may_lose_sign(self, node: Node) -> bool:
-        """Whether a node may be an integer 0 that float64 has as -0."""
+        """Return whether a node may be an integer 0 that float64 represents as -0."""
         return self.possible(node) and not isinstance(node, (Variable, Loop, Number))
 
     def size(self, node: Node) -> float:
-        """No integer there is larger in size than this, if those below are exact."""
+        """Return a bound of the size of integers at a node, if those below it are exact."""
         match node:
             case Number(value):
                 return value
@@ -130,10 +130,10 @@ class Integers:
 
 
 def keeps_pythons_numbers(expression: SyntaxTree) -> bool:
-    """Whether no node means something else to Python, of which its value gives no sign.
+    """Return whether all nodes have the same meaning in Python, without undetected differences.
 
-    Sums and negatives of two truth values are logic where numpy made them, functions of
-    them have half precision; and integers have no -0, by which atan2 turns half a circle.
+    Sums and negatives of two truth values are logic if numpy made them, functions of them have half
+    precision; and integers have no -0, for which atan2 turns half a circle.
     """
     facts = Integers(expression)
     for node in walk(expression.root):

@@ -1,7 +1,7 @@
-"""Python lambdas that lie inside the expression language, read from their source.
+"""Python lambdas within the expression language, read from their source.
 
-The lambda is never run, nor is anything it names: names are looked up where Python
-would, and only numbers, float64 arrays and known functions are accepted.
+Neither the lambda nor anything it names is run: names are looked up in Python's scopes, and only
+numbers, float64 arrays and known functions are accepted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from bigsap.sources.expression.syntax_tree import (
     children,
 )
 
-#: Functions by identity: a global called ``sqrt`` may be anything.
+#: Functions by identity: a global called ``sqrt`` may be any object.
 _KNOWN: dict[int, str] = {
     id(f): name
     for name, functions in {
@@ -61,17 +61,16 @@ _KNOWN: dict[int, str] = {
 def lambda_expression(
     function: Callable[..., Any], shape: tuple[int, int], args: tuple[Any, ...] = ()
 ) -> ExpressionSource | None:
-    """The costs ``function(i, j, *args)`` as an expression, or None if outside of it.
+    """Return the costs ``function(i, j, *args)`` as an expression, None if outside the language.
 
-    function: a lambda whose source can be found; several on one line are told apart. Its
-    other names must mean numbers, functions of ``math``, ``numpy`` or the language, or
-    float64 arrays in C order, which are not copied: a change in place is seen.
-    Captured numbers are read now.
+    function: a lambda whose source can be found; several on one line are distinguished. Its other
+    names must be numbers, functions of ``math``, ``numpy`` or the language, or float64 arrays in C
+    order, which are not copied: a change in place takes effect. Captured numbers are read now.
 
-    The costs are the lambda's up to rounding, but where Python raises (a division by zero,
-    the root of a negative number) they are infinite or NaN, integers beyond 2**53 round,
-    and NaN in min and max is never dropped: ``checked.checked_fill`` finds
-    those pairs. O(size of the source file); nothing is compiled for the CPU yet.
+    The costs are the lambda's up to rounding, with exceptions: costs for which Python raises (a
+    division by zero, the root of a negative number) are infinite or NaN, integers beyond 2**53
+    round, and NaN in min and max is never dropped. ``checked.checked_fill`` finds those pairs.
+    O(size of the source file); nothing is compiled for the CPU yet.
     """
     node = _find(function)
     if node is None:
@@ -88,21 +87,21 @@ def lambda_expression(
 
 
 class _OutsideError(Exception):
-    """The lambda is not in the language."""
+    """Raised for a lambda outside the language."""
 
 
-# -- finding it ------------------------------------------------------------------------
+# -- finding the source ----------------------------------------------------------------
 
 
 def _find(function: Any) -> ast.Lambda | None:
-    """The one lambda in its file that was compiled to exactly this code."""
+    """Return the only lambda in its file that was compiled to exactly this code."""
     if not isinstance(function, types.FunctionType) or function.__name__ != "<lambda>":
         return None
     code = function.__code__
     text = "".join(linecache.getlines(code.co_filename, function.__globals__))
     try:
         module = parsed(text, code.co_filename, "exec")
-        # Compiled anew, because the file may have changed since it was imported.
+        # Compiled again, because the file may have changed since it was imported.
         fresh = compile(text, code.co_filename, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
@@ -110,7 +109,7 @@ def _find(function: Any) -> ast.Lambda | None:
     if not any(_traits(other) == _traits(code) for other in _codes(fresh)):
         return None
     found = [node for node in ast.walk(module) if isinstance(node, ast.Lambda) and _holds(node, places)]
-    # Of lambdas within lambdas, the innermost: an outer one's code does more than its body's.
+    # Of nested lambdas, the innermost: an outer one's code has more than its body's instructions.
     return max(found, key=lambda node: (node.lineno, node.col_offset), default=None)
 
 
@@ -128,15 +127,15 @@ def _traits(code: types.CodeType) -> tuple[Any, ...]:
 
 
 def _holds(node: ast.Lambda, places: set[Any]) -> bool:
-    """Whether all instructions (but those of the start, without width) are of its body."""
+    """Return whether all instructions (except those of the start, without width) are of its body."""
     body = node.body
     first, last = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
     told = [p for p in places if None not in p and p[2:] != (0, 0)]
-    # A constant's code may have no place at all (Python 3.12): it could be any lambda's.
+    # A constant's code may have no position at all (Python 3.12): it could be any lambda's.
     return bool(told) and all(first <= (a, c) and (b, d) <= last for a, b, c, d in told)
 
 
-# -- reading it ------------------------------------------------------------------------
+# -- rewriting --------------------------------------------------------------------------
 
 
 class _Reader(ast.NodeTransformer):
@@ -177,12 +176,12 @@ class _Reader(ast.NodeTransformer):
         raise _OutsideError
 
     def meaning(self, e: ast.expr) -> Any:
-        """What a name, or a name in a module, stands for."""
+        """Return the value of a name, or of a name in a module."""
         if isinstance(e, ast.Name):
             return self.lookup(e.id)
         if isinstance(e, ast.Attribute):
             module = self.meaning(e.value)
-            # Only what lies in the module: its attributes may be computed otherwise.
+            # Only names in the module itself: attributes of others may be computed.
             if isinstance(module, types.ModuleType) and e.attr in vars(module):
                 return vars(module)[e.attr]
         raise _OutsideError
@@ -221,11 +220,11 @@ class _Reader(ast.NodeTransformer):
             raise _OutsideError
         value = self.meaning(e.func)
         name = _KNOWN.get(id(value))
-        # The others of more than their usual arguments mean something else.
+        # Other functions have a different meaning with extra arguments.
         if name is None or (isinstance(value, np.ufunc) and len(e.args) != value.nin):
             raise _OutsideError
         if name == "where" and any(map(_may_raise, e.args)):
-            raise _OutsideError  # numpy computes what is not chosen, too
+            raise _OutsideError  # numpy also computes the operand that is not chosen
         arguments = [self.visit(argument) for argument in e.args]
         return ast.copy_location(ast.Call(self.named(e.func, name), arguments, []), e)
 
@@ -277,9 +276,9 @@ def _may_raise(e: ast.expr) -> bool:
 
 
 def _same_truth(node: Node, *, wanted: bool) -> bool:
-    """Whether ``and`` and ``or`` give 0 or 1 in Python too, or only their truth counts.
+    """Return whether ``and`` and ``or`` give 0 or 1 in Python too, or only their truth counts.
 
-    wanted: the node's truth is all that is asked for.
+    wanted: only the node's truth is used.
     """
     match node:
         case Binary():

@@ -28,7 +28,7 @@ from bigsap.sources.expression.syntax_tree import (
     walk,
 )
 
-# numba's annotations describe the inside of its decorators, not what they return.
+# numba's annotations describe the inside of its decorators, not their results.
 types: Any = numba.types
 _inline: Any = numba.njit(error_model="numpy")
 
@@ -64,7 +64,7 @@ def _choose(test: float, then: float, otherwise: float) -> float:
     return then if test != 0.0 else otherwise
 
 
-# As CPython's float_rem and float_floor_div, but by zero as numpy: NaN, and a / b.
+# As CPython's float_rem and float_floor_div, but division by zero as in numpy: NaN, and a / b.
 @_inline
 def _modulo(a: float, b: float) -> float:
     r = _c_fmod(a, b)
@@ -125,7 +125,7 @@ _SCOPE: dict[str, Any] = {
 
 
 def filler(expression: SyntaxTree, *, swapped: bool) -> Any:
-    """The compiled cfunc that fills parts of rows; keep it while its address is used.
+    """Return the compiled cfunc that fills parts of rows; keep it while its address is used.
 
     swapped: rows of the transpose, which run over i at a fixed j.
     """
@@ -134,7 +134,7 @@ def filler(expression: SyntaxTree, *, swapped: bool) -> Any:
 
 @lru_cache(maxsize=256)
 def compile_text(text: str) -> Any:
-    """The cfunc of a text of ``fill_text``; the same for equal texts."""
+    """Return the cfunc of a text of ``fill_text``; the same for equal texts."""
     scope = dict(_SCOPE)
     exec(compile(text, "<bigsap expression>", "exec"), scope)
     body = numba.njit(nogil=True, error_model="numpy")(scope["fill"])
@@ -158,9 +158,9 @@ def fill_text(
     n_words: int = 0,
     tail: Sequence[str] = (),
 ) -> str:
-    """Python source of the fill function, made from the tree alone.
+    """Return Python source of the fill function, made from the tree alone.
 
-    n_words: words of the context beyond those of the tree. tail: what follows the loop.
+    n_words: words of the context beyond those of the tree. tail: code after the loop.
     """
     row_side = "j" if swapped else "i"
     column_side = "i" if swapped else "j"
@@ -182,8 +182,8 @@ def fill_text(
     for k, declared in enumerate(expression.declared):
         if not declared.shape:
             head.append(f"    a{k} = floats[{2 + k}]")
-    # Views that begin at the row or the first column: their indices are seen not to be
-    # negative, which numba would otherwise test each time.
+    # Views that begin at the row or the first column have non-negative indices, which numba would
+    # otherwise test each time.
     for array, side in sorted({(array, side) for array, side, _ in loads}):
         shape = expression.declared[array].shape
         width = shape[1] if len(shape) == 2 else 1
@@ -192,7 +192,7 @@ def fill_text(
             f"    {side}{array} = carray(pointer_f8(words[{2 + array}] + {8 * width} * {first}),"
             f" ({size}, {width}))"
         )
-    # What a branch loads is loaded before it: branches without loads vectorise.
+    # Load before the branches: branches without loads vectorise.
     ahead: dict[str, list[str]] = {"i": [], "j": []}
     for array, side, second in loads:
         if not isinstance(second, Loop):
@@ -218,18 +218,18 @@ def _loaded(array: int, side: str, second: int | None) -> str:
 
 
 def has_sum(nodes: Iterable[Node]) -> bool:
-    """Whether there is a sum in one of them: worth a branch around it."""
+    """Return whether one of them contains a sum, which is worth a branch."""
     return any(isinstance(below, SumOver) for node in nodes for below in walk(node))
 
 
 class NumbaEmitter(Emitter):
-    """The body of the loop over a part of a row."""
+    """Writes the body of the loop over a part of a row."""
 
     def __init__(self) -> None:
         super().__init__(2)
 
     def cost(self, root: Node) -> str:
-        """Write what computes a cost; what it then is."""
+        """Write the statements of a cost; return the text of its value."""
         return self.value(root)
 
     def constant(self, number: float) -> str:
@@ -254,8 +254,8 @@ class NumbaEmitter(Emitter):
     def truth(self, conditions: list[str]) -> str:
         return f"f_number({' & '.join(f'({condition})' for condition in conditions)})"
 
-    # Branches cost numba's compiler far more than statements (minutes for hundreds of them)
-    # and the loop its vectors: they are written only around sums, which are worth skipping.
+    # Branches cost numba's compiler far more than statements (minutes for hundreds of them), and
+    # they prevent vectorisation: so they are written only around sums, which are worth skipping.
     def logic(self, all_hold: bool, operands: tuple[Node, ...]) -> str:
         if has_sum(operands):
             return super().logic(all_hold, operands)

@@ -1,7 +1,7 @@
 """From Python's tree to a checked tree: the whitelist of the expression language.
 
-Nothing is ever run: every node of Python's tree is either rebuilt as one of
-``expression_tree`` or refused with the column it stands at.
+Nothing is ever run: every node of Python's tree is either rebuilt as one of ``syntax_tree`` or
+refused with its column.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.NotEq: "!=",
 }
 
-#: How messages call what Python has and the language has not.
+#: Names in messages for syntax of Python that the language lacks.
 _FOREIGN: dict[type[ast.AST], str] = {
     ast.Attribute: "attribute access",
     ast.Lambda: "lambda",
@@ -80,7 +80,7 @@ _FOREIGN: dict[type[ast.AST], str] = {
 
 
 def parse(code: str, shape: tuple[int, int], declared: Iterable[Declared]) -> SyntaxTree:
-    """The checked tree of a text, or ExpressionError with the column to blame."""
+    """Return the checked tree of a text; raise ExpressionError with the offending column."""
     body, line, start = read(code)
     return check(body, shape, declared, line, start)
 
@@ -88,7 +88,7 @@ def parse(code: str, shape: tuple[int, int], declared: Iterable[Declared]) -> Sy
 def check(
     body: ast.expr, shape: tuple[int, int], declared: Iterable[Declared], line: str = "", start: int = 0
 ) -> SyntaxTree:
-    """The tree for a Python tree, or ExpressionError. ``line[start:]`` is its text."""
+    """Return the tree for a Python tree; raise ExpressionError. ``line[start:]`` is its text."""
     names = tuple(declared)
     checker = _Checker(shape, names, line, start)
     root = checker.node(body, 1)
@@ -96,7 +96,7 @@ def check(
 
 
 def _chained(e: ast.BinOp, left: ast.BinOp) -> bool:
-    """Whether an operation and its left operand are links of one chain."""
+    """Return whether an operation and its left operand are part of one chain."""
     sums = (ast.Add, ast.Sub)
     if isinstance(e.op, sums):
         return isinstance(left.op, sums)
@@ -115,7 +115,7 @@ class _Checker:
         self.operations = 0
         self.terms = 1
         self.n_loops = 0
-        # Loops that the present node stands in: their names, numbers and counts.
+        # The loops around the present node: their names, numbers and counts.
         self.loops: dict[str, tuple[Loop, int]] = {}
 
     def fail(self, at: ast.expr | ast.keyword | int, what: str) -> NoReturn:
@@ -264,7 +264,7 @@ class _Checker:
         return Compare(tuple(operators), self.each(operands, depth))
 
     def between(self, left: ast.expr, right: ast.expr) -> int:
-        """Where the operator between two operands stands."""
+        """Return the position of the operator between two operands."""
         at = left.end_col_offset or 0
         while at < right.col_offset and self.line[self.start + at : self.start + at + 1] in " )":
             at += 1
@@ -335,7 +335,7 @@ class _Checker:
         return SumOver(loop, count, body)
 
     def count(self, e: ast.expr, body: ast.expr, loop: str, form: str) -> int:
-        """The D of ``range(D)``."""
+        """Return the D of ``range(D)``."""
         called = isinstance(e, ast.Call) and isinstance(e.func, ast.Name) and e.func.id == "range"
         if not called:
             self.fail(e, form)
@@ -377,7 +377,7 @@ class _Checker:
         return shape[1] if len(shape) == 2 else None
 
     def widths(self, body: ast.expr, loop: str) -> Iterable[int]:
-        """The widths of the arrays that the index of a sum subscripts."""
+        """Yield the widths of the arrays that the index of a sum subscripts."""
         for e in ast.walk(body):
             match e:
                 case ast.Subscript(

@@ -1,7 +1,6 @@
-"""Some costs of an expression by numpy, where compiling it would take too long.
+"""Some costs of an expression, computed by numpy if compiling would take too long.
 
-The same operations in the same order; functions may differ from the compiled ones in the
-last bit.
+The same operations in the same order; functions may differ from the compiled ones in the last bit.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _Operation = Callable[[Any, Any], Any]
 
 
 def _power(left: Any, right: Any) -> Any:
-    """C's pow. numpy takes a square root for 0.5, which is another of -inf and -0.0."""
+    """Return C's pow. For 0.5 numpy takes a square root, which differs for -inf and -0.0."""
     found = np.power(left, right)
     root = np.equal(right, 0.5) & (np.isneginf(left) | np.equal(left, 0.0))
     return np.where(root, np.abs(left), found)
@@ -73,7 +72,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def sampled(expression: SyntaxTree, arrays: Sequence[Array], i: Array, j: Array) -> Array:
-    """float64 (k,) the costs of the pairs ``i[p], j[p]``. O(k operations)."""
+    """Return the costs of the pairs ``i[p], j[p]``, float64 (k,). O(k operations)."""
     with np.errstate(all="ignore"):
         found = _Sampler(expression, arrays, i, j).of(expression.root)
     return np.broadcast_to(np.asarray(found, np.float64), i.shape).copy()
@@ -140,7 +139,7 @@ class _Sampler:
                 given = [self.of(argument) for argument in arguments]
                 result = given[0]
                 for value in given[1:]:
-                    # Of equal ones the first, as 0.0 and -0.0 are; NaN if one is.
+                    # Of equal arguments the first, as 0.0 and -0.0 are; NaN if one is.
                     kept = result <= value if name == "min" else result >= value
                     result = np.where(kept | np.isnan(result), result, value)
                 return result

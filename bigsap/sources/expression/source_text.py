@@ -10,8 +10,8 @@ from typing import Any
 from bigsap.errors import ExpressionError
 from bigsap.sources.expression.syntax_tree import MAX_DEPTH, MAX_LENGTH
 
-# What the language is written with. A number runs into no name (Python only warns), and
-# operators that the language has not are left to the checker, which has better messages.
+# The tokens of the language. A number must not touch a name (Python only warns). Operators that the
+# language lacks are left to the checker, which has better messages.
 _TOKEN = re.compile(
     r"""\ +
     | (?: 0[xX][0-9a-fA-F_]+ | (?: [0-9][0-9_]*\.?[0-9_]* | \.[0-9][0-9_]* )
@@ -22,26 +22,26 @@ _TOKEN = re.compile(
 )
 _NUMBER = re.compile(r"\.?[0-9]")
 
-# Reentrant: a finalizer may run in the midst of it and parse, too.
+# Reentrant: a finalizer may run within it and parse, too.
 _one_at_a_time = threading.RLock()
 
 
 def parsed(text: str, name: str, mode: str) -> Any:
-    """``ast.parse``, by one thread at a time; same errors.
+    """Call ``ast.parse``, by one thread at a time; same errors.
 
-    CPython 3.11 counts the depth of a tree for all threads together: where one is interrupted
-    while it builds its tree, by a finalizer say, and another begins, SystemError ("AST
-    constructor recursion depth mismatch") came out of a good expression.
+    CPython 3.11 counts the depth of a tree for all threads together. If one thread is interrupted
+    while it builds its tree, by a finalizer say, and another begins, SystemError ("AST constructor
+    recursion depth mismatch") was raised for a valid expression.
     """
     with _one_at_a_time:
         return ast.parse(text, name, mode=mode)
 
 
 def read(code: str) -> tuple[ast.expr, str, int]:
-    """Python's tree of a text, the text as one line, and where in it the tree begins.
+    """Return Python's tree of a text, the text as one line, and the tree's position in it.
 
-    Raises ExpressionError. The limit on length comes first: what is shorter than that
-    cannot exhaust the parser, whose own limits are errors too.
+    Raises ExpressionError. The limit on length is tested first: shorter texts cannot exhaust the
+    parser, whose own limits are errors too.
     """
     if not isinstance(code, str):
         raise ExpressionError(f"an expression must be a string, got {type(code).__name__}")
@@ -66,15 +66,18 @@ def read(code: str) -> tuple[ast.expr, str, int]:
 
 
 def _place(error: SyntaxError, text: str) -> int:
-    """The column to blame, from 1. What is missing is missing at the end: Python blames the
-    beginning of an ``if`` without ``else``, and nothing where the text has ended."""
+    """Return the offending column, from 1.
+
+    For a missing part it is the end: Python reports the beginning of an ``if`` without ``else``,
+    and nothing at the end of the text.
+    """
     if not error.offset:
         return len(text.rstrip()) + 1
     return (error.end_offset if "expected 'else'" in error.msg else None) or error.offset
 
 
 def failure(line: str, column: int, what: str) -> ExpressionError:
-    """An error with the text and a caret under its ``column`` (counted from 1)."""
+    """Return an error with the text and a caret under its ``column`` (counted from 1)."""
     first = max(0, column - 60)
     shown = line[first : first + 90].rstrip()
     caret = " " * (column - 1 - first) + "^"

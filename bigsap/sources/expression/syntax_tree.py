@@ -1,8 +1,8 @@
 """The syntax tree of the expression language, and its limits.
 
-The tree is all that the back ends see: no text of the user's reaches generated code.
-Every node stands for a float64. First subscripts are sides, second ones constants or
-loops below the array's width, so no tree can reach outside an array.
+The back ends use only the tree: none of the user's text reaches generated code. Every node stands
+for a float64. First subscripts are sides, second ones constants or loops below the array's width,
+so a tree cannot read outside an array.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Side: TypeAlias = Literal["i", "j"]
 #: Longest text, in characters.
 MAX_LENGTH = 4096
 #: Most nodes of a tree, and most on a path from its root to a leaf; a chain of sums and
-#: differences, or of products, is one of them however long it is.
+#: differences, or of products, counts as one of them, whatever its length.
 MAX_NODES = 500
 MAX_DEPTH = 32
 #: Most declared arrays and numbers.
@@ -26,7 +26,7 @@ MAX_NESTED_TERMS = 1 << 16
 #: Most sums: compilers take long over many loops.
 MAX_SUMS = 16
 
-#: Function -> (fewest, most) arguments. ``sum`` is no function but a node of its own.
+#: Function -> (fewest, most) arguments. ``sum`` is not among them: it has a node of its own.
 FUNCTIONS: dict[str, tuple[int, int]] = {
     "abs": (1, 1),
     "sqrt": (1, 1),
@@ -42,7 +42,7 @@ FUNCTIONS: dict[str, tuple[int, int]] = {
     "where": (3, 3),
 }
 
-#: Names with a meaning of their own, which no array or loop may take.
+#: Reserved names, which no array or loop may take.
 RESERVED = frozenset({"i", "j", "n", "m", "inf", "sum", "range", *FUNCTIONS})
 
 
@@ -133,7 +133,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of ``FUNCTIONS`` but ``where``, which is a ``Choice``."""
+    """A function of ``FUNCTIONS`` except ``where``, which is a ``Choice``."""
 
     function: str
     arguments: tuple[Node, ...]
@@ -178,8 +178,8 @@ class Declared:
 class SyntaxTree:
     """A checked expression for costs of one shape.
 
-    declared: what ``Scalar.array`` and ``Load.array`` count. operations: about how many
-    nodes are evaluated a pair.
+    declared: the names that ``Scalar.array`` and ``Load.array`` index. operations: about the number
+    of nodes evaluated a pair.
     """
 
     root: Node
@@ -189,7 +189,7 @@ class SyntaxTree:
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The nodes right below one."""
+    """Return the child nodes of a node."""
     match node:
         case Negate(operand) | Not(operand):
             return (operand,)
@@ -205,7 +205,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def walk(node: Node) -> list[Node]:
-    """A node and all below it, in reading order."""
+    """Return a node and all below it, in reading order."""
     found, ahead = [], [node]
     while ahead:
         found.append(ahead.pop())
@@ -214,9 +214,9 @@ def walk(node: Node) -> list[Node]:
 
 
 def chain(node: Binary) -> tuple[Node, list[Binary]]:
-    """The first operand of a chain ``a - b + c``, and its operations, the first one first.
+    """Return the first operand of a chain ``a - b + c``, and its operations, in order.
 
-    Chains are longer than Python's stack would bear: nothing recurs along them.
+    Chains may exceed Python's recursion limit, so code must not recurse along them.
     """
     first: Node = node
     operations = []

@@ -1,9 +1,8 @@
-"""Between which numbers an expression's costs lie, by interval arithmetic over its tree.
+"""Bounds of an expression's costs, by interval arithmetic over its tree.
 
-Rounding to nearest never changes the order of two results, so that the ends of an
-interval, computed by the operation that computes the costs, enclose what it gives in
-between. Functions that are not rounded correctly get a margin. Of values that can be NaN
-nothing is said: as costs they are errors.
+Rounding to nearest never changes the order of two results, so the ends of an interval, computed by
+the same operation as the costs, enclose all results in between. Functions that are not rounded
+correctly get a margin. The bounds do not cover NaN: as a cost it is an error.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ from bigsap.sources.expression.syntax_tree import (
 Interval: TypeAlias = tuple[float, float]
 
 _ANY: Interval = (-math.inf, math.inf)
-# Of functions within 2 units in the last place, on the CPU and on GPUs.
+# Relative margin of functions within 2 units in the last place, on the CPU and on GPUs.
 _MARGIN = 1e-14
-# Functions that never give -0.0, which an interval does not tell from 0.0.
+# Functions that never give -0.0, which an interval cannot distinguish from 0.0.
 _UNSIGNED = ("abs", "exp", "hypot")
 
 
 def expression_range(expression: SyntaxTree, arrays: Sequence[Array]) -> Interval:
-    """Ends between which every cost lies that is a number; infinite where nothing is known.
+    """Return bounds of all costs that are numbers; infinite if nothing is known.
 
     O(size of the arrays) and a few thousand operations.
     """
@@ -65,7 +64,7 @@ class _Ranges:
         self._counts: dict[Loop, int] = {}
 
     def of(self, node: Node) -> Interval:
-        """The interval of one node; any number where something in it is NaN."""
+        """Return the interval of one node, for the case that nothing in it is NaN."""
         low, high = self._of(node)
         return (low, high) if low <= high else _ANY
 
@@ -128,7 +127,7 @@ def _hull(*intervals: Interval) -> Interval:
 
 
 def _ends(values: Sequence[float]) -> Interval:
-    """The interval of a function that is monotone on either side, from the corners."""
+    """Return the interval of a function that is monotone in each argument, from the corners."""
     return _ANY if any(map(math.isnan, values)) else (min(values), max(values))
 
 
@@ -153,13 +152,16 @@ def _divided(a: Interval, b: Interval) -> Interval:
 
 
 def _remainder(a: Interval, b: Interval) -> Interval:
-    """Takes the divisor's sign; of 0 it is NaN."""
+    """Return the interval of a remainder, which has the divisor's sign; division by 0 is NaN."""
     return min(b[0], 0.0), max(b[1], 0.0)
 
 
 def _power(a: Interval, b: Interval, *, unsigned: bool) -> Interval:
-    """C's pow has two ways of its own: of -inf it is infinite for fractions too, and a negative
-    odd power of -0.0 is -inf. unsigned: no zero in ``a`` has a sign."""
+    """Return the interval of a power, with C's special cases.
+
+    pow of -inf is infinite for fractional exponents too, and a negative odd power of -0.0 is -inf.
+    unsigned: no zero in ``a`` has a sign.
+    """
     exponent = b[0]
     positive = a[0] > 0 or (a[0] == 0 and (unsigned or b[0] >= 0))
     if b[0] != b[1]:
@@ -173,7 +175,7 @@ def _power(a: Interval, b: Interval, *, unsigned: bool) -> Interval:
         return _ends([(x * x) * x for x in a])
     whole = exponent == math.floor(exponent)
     if exponent > 0 and not (whole and a[0] < 0):
-        # Of negative numbers NaN.
+        # Powers of negative numbers are NaN here.
         low, high = (float(np.float64(max(0.0, x)) ** exponent) for x in a)
         return _wider((low, math.inf if a[0] == -math.inf else high))
     return (0.0, math.inf) if positive or (whole and exponent % 2 == 0) else _ANY

@@ -1,4 +1,4 @@
-"""Costs from a user's function: compiled where possible, else called from Python."""
+"""Costs from a user's function: compiled if possible, else called from Python."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def from_function(
     *,
     compiled: bool | None = None,
 ) -> FunctionSource:
-    """Costs that a function computes when they are asked for.
+    """Return costs that a function computes on demand.
 
     shape: (n_rows, n_columns). args: further arguments of ``f``, after the ids.
-    kind: how ``f`` is called; found out by its number of parameters and a probe call
-    on row 0 when None:
+    kind: how ``f`` is called; None: inferred from its number of parameters and a probe call
+    on row 0:
 
     ========= ================================== =======================================
     "value"   ``f(i, j, *args)``                 -> the cost, one real number
@@ -45,38 +45,37 @@ def from_function(
                                                  (k,), out (k, n_columns), NaN before
     ========= ================================== =======================================
 
-    dtype: one of ``SCANNABLE``. None means that of the array returned for row 0, and
+    dtype: one of ``SCANNABLE``. None: that of the array returned for row 0, and
     float64 for values, lists and blocks (a later value may be a fraction even if the first
     ones are integers). Costs that the dtype cannot hold are errors; floats may round.
 
-    ``f`` must give the same costs whenever it is asked, in any order and from any thread.
-    What it reads is best passed in ``args``: numbers, numpy arrays, tuples of them.
-    Arrays, captured ones included, are never copied: a change in place is seen.
-    Masked arrays may hold no masked values; a masked value, None or NA that ``f`` returns, or
+    ``f`` must return the same costs at every call, in any order and from any thread.
+    Pass its data in ``args``: numbers, numpy arrays, tuples of them.
+    Arrays, captured ones included, are never copied: a change in place takes effect.
+    Masked arrays must not hold masked values; a masked value, None or NA that ``f`` returns, or
     writes to ``out``, is an error.
     Captured numbers are read once, when ``f`` is compiled.
 
-    compiled: None compiles ``f`` with numba where that works and gives what Python gives
-    on sampled pairs, but not below 16,384 pairs; otherwise calls it from Python (a
-    ``PerformanceWarning``, once, says so if that is once a pair). True insists
-    (OptionError with the reason), False never compiles. Compiled code checks indices,
-    divisions and integers as Python does. Whatever it cannot do (an exception, a NaN, a row of
-    another length, an integer that leaves 64 bits, or numpy's width of small ones, a number
-    that ``dtype`` cannot hold) is done again in Python, whose answer counts; where that would
-    be most pairs, nothing is compiled. Rounding may differ from Python's in the last digits.
-    Helpers that ``f`` calls are compiled along with it.
+    compiled: None compiles ``f`` with numba if that succeeds and the results agree with Python's
+    on sampled pairs, but not below 16,384 pairs; otherwise ``f`` is called from Python (with
+    one ``PerformanceWarning`` if that is a call for each pair). True requires compilation
+    (OptionError with the reason if it fails), False never compiles. Compiled code checks indices,
+    divisions and integers as Python does. Pairs that it cannot compute (an exception, a NaN, a
+    row of another length, an integer that leaves 64 bits, or numpy's width of small ones, a
+    number that ``dtype`` cannot hold) are computed again in Python, whose result counts; if that
+    would be most pairs, nothing is compiled. Rounding may differ from Python's in the last
+    digits. Helpers that ``f`` calls are compiled too.
 
-    A lambda of one value that lies inside the language of ``bigsap.expression`` (arithmetic
+    A lambda that returns one value, lies inside the language of ``bigsap.expression`` (arithmetic
     on ``i``, ``j``, numbers and float64 arrays by ``x[i]``, ``x[j, k]``, conditions, sums,
-    functions of ``math`` and numpy), with costs of float64, goes through the same
-    translator; numba compiles what lies outside. The rule is the same: wherever Python
-    would raise, leave the real numbers, or hold an integer beyond 2**53, the pair is
-    computed in Python. ``evaluated_by`` of the source, and of ``Result.stats``, tells
-    which it was.
+    functions of ``math`` and numpy) and has float64 costs is compiled as an expression;
+    numba compiles all other functions. The same rule holds: if Python would raise, leave the
+    real numbers, or hold an integer beyond 2**53, the pair is computed in Python.
+    ``evaluated_by`` of the source, and of ``Result.stats``, records how costs were computed.
 
     Raises, here or when a row is read: CallbackError (``f`` raised; names row and column,
     chained), ShapeError, DtypeError, OptionError, InvalidCostError. A KeyboardInterrupt
-    passes through. Compiling takes 0.1 to some seconds; a compiled value takes about a
+    is passed on. Compiling takes 0.1 to some seconds; a compiled value takes about a
     nanosecond plus its arithmetic, one called from Python 100 to 300.
     """
     if not callable(f):
@@ -102,8 +101,8 @@ def from_function(
 class FunctionSource(PythonCalls):
     """Costs computed by a user's function. See ``from_function``.
 
-    function, args, kind: as given or found. swapped: this is the transpose, and the
-    function's arguments are exchanged; messages name them in the function's own order.
+    function, args, kind: as given or inferred. swapped: this is the transpose, and the function's
+    arguments are exchanged; messages name them in the function's own order.
     """
 
     def __init__(
@@ -126,12 +125,12 @@ class FunctionSource(PythonCalls):
         self._declared = dtype is not None
         self._compiled = compiled
         self._decided = compiled is False
-        # What Python calls: the function, or what it was compiled from (see translate).
+        # The function that Python calls: the given one, or the Python original of a compiled one.
         self._python = function
         self._begin()
 
     def _begin(self) -> None:
-        """What no other source shares, and no pickle holds (``carried.LOCAL``)."""
+        """Set the fields that are not shared or pickled (``carried.LOCAL``)."""
         self._translation: Translation | None = None
         self._lock = threading.Lock()
         self._waiting = Waiting()
@@ -164,9 +163,9 @@ class FunctionSource(PythonCalls):
 
     @property
     def evaluated_by(self) -> str | None:
-        """Who computes the costs: ``"expression"``, ``"numba"`` or ``"python"``.
+        """How the costs are computed: ``"expression"``, ``"numba"`` or ``"python"``.
 
-        None as long as that is not decided: until the first row is asked for.
+        None until that is decided, when the first row is read.
         """
         if not self._decided:
             return None
@@ -174,7 +173,7 @@ class FunctionSource(PythonCalls):
             return "python"
         return "numba" if self._translation.expression is None else "expression"
 
-    # -- what a source can do ---------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
@@ -199,15 +198,17 @@ class FunctionSource(PythonCalls):
             raise error
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
-        """Have ``check`` called between the rows of a read of this thread, and within long
-        rows of single values."""
+        """Have ``check`` called between rows, and within long rows of single values.
+
+        It applies to reads of this thread.
+        """
         self._waiting.check = check
 
     def fill(self) -> Fill | None:
-        """The compiled filler, None if there is none.
+        """Return the compiled filler, None if there is none.
 
-        Where ``f`` raises it writes NaN, and ``read`` of that row says why. Integers have
-        no NaN: they are computed by ``read`` alone, which uses the compiled code too.
+        If ``f`` raises it writes NaN, and ``read`` of that row raises the error. Integers have no
+        NaN: they are computed by ``read`` alone, which uses the compiled code too.
         """
         if self.dtype.kind != "f" or 0 in self.shape:
             return None
@@ -215,7 +216,7 @@ class FunctionSource(PythonCalls):
         return None if translation is None else translation.fill
 
     def transposed(self) -> FunctionSource | None:
-        """The same function with its two ids exchanged; None unless it gives values."""
+        """Return the same function with its two ids exchanged; None unless it returns values."""
         if self.kind != "value":
             return None
         return FunctionSource(
@@ -231,7 +232,7 @@ class FunctionSource(PythonCalls):
     # -- compiling --------------------------------------------------------------------
 
     def translation(self) -> Translation | None:
-        """The compiled function, made when first asked for; None if called from Python."""
+        """Return the compiled function, compiled at first use; None if called from Python."""
         if self._decided:
             return self._translation
         with self._lock:
@@ -268,6 +269,6 @@ def _empty() -> FunctionSource:
 
 
 def function_again(state: dict[str, Any], text: tuple[str, list[str]] | None) -> FunctionSource:
-    """The source of a pickle: see ``carried``."""
+    """Return the source of a pickle: see ``carried``."""
     found: FunctionSource = filled(_empty(), state, text)
     return found

@@ -1,8 +1,8 @@
-"""A source of a function in a pickle: what goes into it, and how it is made again.
+"""Pickling of a function source: the content of the pickle, and how the source is rebuilt.
 
-Functions that can be imported go by their names. Others, lambdas among them, go with their code
-where cloudpickle is installed. A lambda's formula is read from the text of its file, which comes
-along, so that it is computed in the same way where it arrives.
+Functions that can be imported are pickled by name. Others, including lambdas, are pickled with
+their code if cloudpickle is installed. A lambda's formula is read from the text of its file, which
+is pickled too, so that the costs are computed in the same way on the receiving side.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 from bigsap.errors import OptionError
 from bigsap.sources.functions.probing import name_of
 
-#: What belongs to one object in one process.
+#: Fields that belong to one object in one process.
 LOCAL = ("_lock", "_failed", "_waiting", "_interrupt", "_translation", "_python")
 
 
 def state_of(source: Any) -> dict[str, Any]:
-    """The fields of a source of a function, but for what was compiled."""
+    """Return the fields of a function source, without compiled code."""
     state = {name: value for name, value in vars(source).items() if name not in LOCAL}
     state["_decided"] = source._decided and source._translation is None
     state["_expected"] = source.evaluated_by
@@ -31,7 +31,7 @@ def state_of(source: Any) -> dict[str, Any]:
 
 
 def text_of(source: Any) -> tuple[str, list[str]] | None:
-    """The file of a lambda and its lines: its formula is, or may be, read from them."""
+    """Return the file of a lambda and its lines: its formula is, or may be, read from them."""
     function = source.function
     if not isinstance(function, types.FunctionType):
         return None
@@ -42,7 +42,7 @@ def text_of(source: Any) -> tuple[str, list[str]] | None:
 
 
 def carried(source: Any) -> tuple[dict[str, Any], tuple[str, list[str]] | None]:
-    """What a pickle of the source holds. Raises PicklingError for a function that cannot go."""
+    """Return the pickled content of the source. Raises PicklingError if the function cannot be pickled."""
     state = state_of(source)
     if not _importable(source.function):
         if importlib.util.find_spec("cloudpickle") is None:
@@ -56,7 +56,7 @@ def carried(source: Any) -> tuple[dict[str, Any], tuple[str, list[str]] | None]:
 
 
 class _ByValue:
-    """A function that is pickled with its code, and arrives as the function itself."""
+    """A function that is pickled with its code, and is a plain function after unpickling."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -68,7 +68,7 @@ class _ByValue:
 
 
 def _importable(function: Any) -> bool:
-    """Whether pickle can do by itself what a function is."""
+    """Return whether pickle itself can pickle a function."""
     if isinstance(function, functools.partial):
         return all(map(_importable, (function.func, *function.args, *function.keywords.values())))
     if isinstance(function, types.MethodType):
@@ -82,11 +82,11 @@ def _importable(function: Any) -> bool:
 
 
 def filled(source: Any, state: dict[str, Any], text: tuple[str, list[str]] | None) -> Any:
-    """An empty source, filled with what ``carried`` gave."""
+    """Fill an empty source with the output of ``carried``."""
     state = dict(state)
     expected = state.pop("_expected")
     if text is not None:
-        # The code comes without the name of its file, and this machine's may have another text.
+        # The code has no file name, and a file of that name here may have another text.
         name, lines = f"<sent: {text[0]}>", text[1]
         linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
         function = state["function"]

@@ -1,7 +1,7 @@
-"""What a compiled cost function reads: its arguments, and what it captures.
+"""The data of a compiled cost function: its arguments, and captured values.
 
-Arguments travel in the context block. Captured arrays are linked by address, because
-numba would freeze a copy of small ones; captured helpers are compiled along.
+Arguments are passed in the context block. Captured arrays are linked by address, because numba
+would freeze a copy of small ones; captured helpers are compiled too.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from bigsap.sources import compiled
 from bigsap.sources.base import Array
 from bigsap.sources.functions.whole import Checked
 
-# numba's annotations describe the inside of its decorators, not what they return.
+# numba's annotations describe the inside of its decorators, not their results.
 types: Any = numba.types
 njit: Any = numba.njit
 
-#: Checks instead of crashes and wrong integers, and no licence to reorder floating-point sums.
+#: Checks instead of crashes and wrong integers; floating-point sums are not reordered.
 FLAGS = {"boundscheck": True, "error_model": "python", "nogil": True, "pipeline_class": Checked}
 
 
 class UntranslatableError(Exception):
-    """Why a function has to be called from Python."""
+    """Raised with the reason why a function must be called from Python."""
 
 
 class Arguments:
     """Data of a function, laid out in a context block after ``first_word`` words.
 
-    ``add`` returns the expression that rebuilds an argument in generated code; ``types``
-    has one numba type an expression.
+    ``add`` returns the expression that rebuilds an argument in generated code; ``types`` has one
+    numba type for each expression.
     """
 
     def __init__(self, first_word: int) -> None:
@@ -79,7 +79,7 @@ class Arguments:
         self.keep.append(array)
         name = f"pointer_{item}"
         self.names[name] = compiled.pointer_to(item)
-        # Not ``plain`` itself: a strided one must not be copied on its way into the block.
+        # Pass address, shape and strides, not ``plain``: a strided array must not be copied.
         pointer = f"{name}(words[{self._word(plain.ctypes.data)}])"
         shape = ", ".join(f"words[{self._word(size)}]" for size in plain.shape) + ","
         layout = "C" if plain.flags.c_contiguous else "F" if plain.flags.f_contiguous else "A"
@@ -96,7 +96,7 @@ class Arguments:
 class _LinkedArray(np.ndarray):
     """A captured array that numba links by address instead of freezing its content.
 
-    numba does so by itself beyond a megabyte; this one always claims to be larger.
+    numba does so by itself beyond a megabyte; this array always claims to be larger.
     """
 
     @property
@@ -107,8 +107,8 @@ class _LinkedArray(np.ndarray):
 class Linker:
     """Compiles a function's captured helpers with it and links captured arrays.
 
-    uses_math: whether it calls Python's math module, which raises OverflowError where
-    compiled code gives an infinity.
+    uses_math: whether the function calls Python's math module, which raises OverflowError for
+    results that compiled code gives as infinity.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class Linker:
         self.uses_math = False
 
     def link(self, function: Any) -> Any:
-        """``function`` as a dispatcher of its own."""
+        """Return ``function`` as a new dispatcher."""
         if id(function) in self._done:
             return self._done[id(function)]
         scope = dict(function.__globals__)
@@ -148,7 +148,7 @@ class Linker:
         if type(value) is tuple:
             return tuple(self._captured(item) for item in value)
         if isinstance(value, numba.core.dispatcher.Dispatcher):
-            # Compiled anew: as it is, it may lack index checks.
+            # Compiled again: the user's version may lack index checks.
             value = value.py_func
         if isinstance(value, python_types.FunctionType) and not _is_known(value):
             return self.link(value)
@@ -164,6 +164,6 @@ def _global_names(code: Any) -> set[str]:
 
 
 def _is_known(function: Any) -> bool:
-    """Whether numba has its own version of a library's function."""
+    """Return whether numba has its own version of a library's function."""
     module = function.__module__ or ""
     return module.partition(".")[0] in ("numpy", "numba", "math", "builtins")

@@ -1,6 +1,6 @@
-"""What kind of cost function a callable is, and whether its answers are costs.
+"""Inference of a cost function's kind, and checks of its results.
 
-The number of parameters says most; a probe call on row 0 says the rest.
+The number of parameters decides most cases; a probe call on row 0 decides the rest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REMEDY = "return numpy.inf (-numpy.inf under maximize) to forbid a pair"
 
 KINDS = ("value", "row", "part", "block")
 
-#: How a function of each kind is called.
+#: The call of a function of each kind.
 CALLS = {
     "value": "f(i, j, *args) -> number",
     "row": "f(i, *args) -> array (n_columns,)",
@@ -41,14 +41,14 @@ _EXPLANATION = "; ".join(f'kind="{kind}" is {call}' for kind, call in CALLS.item
 
 
 def infer_kind(f: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int, int]) -> str:
-    """The kind of ``f``, from its signature and, for two parameters, a probe call.
+    """Return the kind of ``f``, from its signature and, for two parameters, a probe call.
 
-    Parameters with defaults count only where ``f`` cannot be called without them.
-    Raises OptionError, asking for ``kind=``, when that does not settle it.
+    Parameters with defaults count only if ``f`` cannot be called without them. Raises OptionError,
+    which asks for ``kind=``, if the kind stays unclear.
     """
     counts = _leading_parameters(f, len(args))
     if len(counts) > 1 and not args and not _takes_any_number(f):
-        # ``lambda i, j, x=x: ...`` carries its data in defaults.
+        # ``lambda i, j, x=x: ...`` has its data in defaults.
         counts = counts[:1]
     if len(counts) != 1:
         given = f" beside the {len(args)} in args" if args else ""
@@ -63,7 +63,7 @@ def infer_kind(f: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int, i
 
 
 def name_of(f: Any) -> str:
-    """A function's name for messages, never what it has been given."""
+    """Return a function's name for messages, never its arguments."""
     if isinstance(f, functools.partial):
         return f"a partial of {name_of(f.func)}"
     name = getattr(f, "__qualname__", None) or getattr(f, "__name__", None)
@@ -71,7 +71,7 @@ def name_of(f: Any) -> str:
 
 
 def _leading_parameters(f: Callable[..., Any], n_args: int) -> list[int]:
-    """How many of 1, 2, 3 positional arguments ``f`` accepts before ``args``."""
+    """Return which of 1, 2, 3 positional arguments ``f`` accepts before ``args``."""
     try:
         signature = inspect.signature(f)
     except (TypeError, ValueError):
@@ -92,19 +92,19 @@ def _takes_any_number(f: Callable[..., Any]) -> bool:
 
 
 def _value_or_block(f: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int, int]) -> str:
-    """Tell f(i, j) from f(rows, out).
+    """Distinguish f(i, j) from f(rows, out) by calls.
 
-    Numbers are tried first: a block function cannot fill a number, whereas many value
-    functions broadcast over the arrays of a block. A block function returns nothing and
-    has written.
+    Numbers are tried first: a block function cannot fill a number, whereas many value functions
+    broadcast over the arrays of a block. A block function returns nothing and has written to
+    ``out``.
     """
     value_error: Exception | None = None
     try:
         value = f(0, 0, *args)
-    except Exception as error:  # noqa: BLE001  (the user's function: anything may come)
+    except Exception as error:  # noqa: BLE001  (the user's function may raise anything)
         value_error = error
     else:
-        # Something single of another type (complex, a string) will be a DtypeError.
+        # A single object of another type (complex, a string) will be a DtypeError.
         if value is not None and not isinstance(value, (np.ndarray, list, tuple)):
             return "value"
         if is_number(value):
@@ -128,18 +128,18 @@ def _value_or_block(f: Callable[..., Any], args: tuple[Any, ...], shape: tuple[i
 
 
 def _copies(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arrays copied, so that a probe in the wrong kind cannot write into the user's."""
+    """Return args with arrays copied, so that a probe of the wrong kind cannot change the user's."""
     return tuple(a.copy() if isinstance(a, np.ndarray) else a for a in args)
 
 
 def describe(error: BaseException) -> str:
-    """An exception's type and message, on one line."""
+    """Return an exception's type and message, on one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value function may return this: one real number (numpy's 0-d included)."""
+    """Return whether a value is one real number (numpy's 0-d arrays included)."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.ndim == 0 and value.dtype.kind in "biuf"
     return isinstance(value, numbers.Real)
@@ -152,8 +152,11 @@ def _summary(value: Any) -> str:
 
 
 def refuse_masked(args: tuple[Any, ...]) -> None:
-    """A comparison with a masked number is neither true nor false, and Python takes it for false:
-    masked values among the arguments of a function become costs without a trace."""
+    """Raise an error for masked values among a function's arguments.
+
+    A comparison with a masked number is neither true nor false, and Python treats it as false:
+    masked values would silently become costs.
+    """
     for k, value in enumerate(args):
         if isinstance(value, (tuple, list)):
             refuse_masked(tuple(v for v in value if isinstance(v, (np.ndarray, tuple))))
@@ -168,7 +171,7 @@ def refuse_masked(args: tuple[Any, ...]) -> None:
 
 
 def declared_dtype(dtype: Any) -> np.dtype[Any]:
-    """The ``dtype=`` of a call, which must be scannable as it is."""
+    """Return the ``dtype=`` of a call, which must be scannable without conversion."""
     target = cost_dtype(dtype, "dtype=")
     if target != np.dtype(dtype):
         raise DtypeError(f"dtype={np.dtype(dtype)} cannot be scanned; use {target}")
@@ -176,10 +179,10 @@ def declared_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def row_dtype(result: Any, kind: str, f: Any, inferred: bool) -> np.dtype[Any]:
-    """The dtype that a function's first row or part announces.
+    """Return the dtype that a function's first row or part implies.
 
-    An array announces its own; a list announces nothing, like a single value, so that
-    a fraction may follow integers.
+    An array implies its own; a list implies nothing, like a single value, so that a fraction may
+    follow integers.
     """
     if inferred and (result is None or np.ndim(result) == 0):
         raise OptionError(
@@ -192,9 +195,9 @@ def row_dtype(result: Any, kind: str, f: Any, inferred: bool) -> np.dtype[Any]:
 
 
 def checked_row(result: Any, row: int, size: int, dtype: np.dtype[Any], f: Any, first: int = 0) -> Array:
-    """A returned row or part as an array of ``size`` numbers that ``dtype`` may hold.
+    """Return a row or part as an array of ``size`` numbers that ``dtype`` may hold.
 
-    first: the column that it begins with.
+    first: its first column.
     """
     try:
         array, missing = parted(result, f"what {name_of(f)} returned for row {row}")
@@ -222,7 +225,7 @@ def checked_row(result: Any, row: int, size: int, dtype: np.dtype[Any], f: Any, 
 
 
 def checked_value(value: Any, pair: tuple[int, int], dtype: np.dtype[Any], f: Any) -> Any:
-    """One returned value as ``dtype``, or an error naming its row and column."""
+    """Return one value as ``dtype``; raise an error naming its row and column."""
     row, column = pair
     place = f"{name_of(f)} returned %s for row {row}, column {column}"
     if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim):

@@ -1,4 +1,4 @@
-"""Calling a user's cost function from Python: rows, parts, blocks, single values."""
+"""Calls of a user's cost function from Python: rows, parts, blocks, single values."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from bigsap.sources.room import room
 
 #: A block function fills at most about this many costs at once.
 _BLOCK_PAIRS = 1 << 22
-# And for about so long.
+# A call of a block function should take about so long.
 _BLOCK_SECONDS = 0.2
-# Values between two looks at whether the solve is to go on: at first, at most, and for how long.
+# Values computed between two checks for a stop: at first, at most, and the seconds they should take.
 _FIRST_VALUES = 64
 _VALUES_AT_ONCE = 4096
 _VALUES_SECONDS = 0.05
 
-#: Types of values that numpy turns into float64 as it should, many at a time.
+#: Types of values that numpy converts to float64 correctly, many at a time.
 _PLAIN_NUMBERS = {float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
 
 
 class PythonCalls:
-    """What ``FunctionSource`` does without compiling; its fields are described there."""
+    """The part of ``FunctionSource`` that needs no compiler; its fields are described there."""
 
     shape: tuple[int, int]
     function: Callable[..., Any]
@@ -39,20 +39,20 @@ class PythonCalls:
     swapped: bool
     dtype: np.dtype[Any]
     _declared: bool
-    # What Python calls: the function, or what it was compiled from.
+    # The function that Python calls: the given one, or the original of a compiled one.
     _python: Callable[..., Any]
     _waiting: Waiting
-    # The first exception of a compiled filler's way back into Python, by thread.
+    # The first exception during a compiled filler's calls of Python, by thread.
     _failed: threading.local
     _interrupt: BaseException | None
-    # What a row of a block took, the slowest lately.
+    # Seconds of a row of a block, the slowest recently.
     _seconds_per_row = 0.0
     _values_at_once = _FIRST_VALUES
 
     def probe(self, *, inferred: bool) -> None:
         """Call ``f`` for row 0, to find errors at once and the dtype of its rows.
 
-        inferred: the kind was guessed, so an answer that contradicts it is unclear.
+        inferred: the kind was inferred, so an unexpected result means that the kind is unclear.
         """
         m = self.shape[1]
         if 0 in self.shape:
@@ -65,7 +65,7 @@ class PythonCalls:
         self._call_rows(np.zeros(1, np.int64), 0, width, np.empty((1, width), self.dtype))
 
     def _call(self, *ids: int) -> Any:
-        """``f`` itself; what it raises becomes a CallbackError."""
+        """Call ``f``; turn an exception into a CallbackError."""
         try:
             return self._python(*ids, *self.args)
         except Exception as error:
@@ -122,9 +122,9 @@ class PythonCalls:
     def _call_block(self, rows: Ids) -> Array:
         out = np.zeros((len(rows), self.shape[1]), self.dtype)
         if self.dtype.kind == "f":
-            out.fill(np.nan)  # what f leaves out is an invalid cost, not a zero
+            out.fill(np.nan)  # an item that f does not write is an invalid cost, not a zero
         try:
-            # f gets ids and room of its own, which it may keep or change.
+            # f gets its own copies of ids and output, which it may keep or change.
             returned = self._python(np.array(rows, np.int64), self._room(rows, out), *self.args)
         except InvalidCostError:
             raise
@@ -139,7 +139,7 @@ class PythonCalls:
         return out
 
     def _room(self, rows: Ids, out: Array) -> Array:
-        """``out`` for the function to write to, which refuses masked values."""
+        """Return ``out`` as an array that refuses masked values, for the function to write to."""
 
         def lost(k: int | None, column: int | None) -> InvalidCostError:
             place = "to a copy" if k is None else f"for row {rows[k]}, column {column}"
@@ -160,8 +160,8 @@ class PythonCalls:
             clock = time.perf_counter()
             self._call_some_values(row, first, last, out[first - start : last - start])
             seconds = max(time.perf_counter() - clock, 1e-6)
-            # Only a whole batch tells that more would fit: single pairs, read one by one, would
-            # soon ask for thousands at once, however long these take.
+            # Grow only after a whole batch: single pairs, read one by one, would soon raise the
+            # batch to thousands, however long these take.
             grown = (2 if last - first >= self._values_at_once else 1) * self._values_at_once
             fitting = int((last - first) * _VALUES_SECONDS / seconds)
             self._values_at_once = max(1, min(_VALUES_AT_ONCE, grown, fitting))
@@ -191,14 +191,14 @@ class PythonCalls:
             out[k] = checked_value(value, self._pair(row, start + k), self.dtype, f)
 
     def _pair(self, row: int, column: int) -> tuple[int, int]:
-        """The arguments of ``f``, which are the user's row and column."""
+        """Return the arguments of ``f``: the user's row and column."""
         return (column, row) if self.swapped else (row, column)
 
     def recover(self, row: int, start: int, stop: int, out: Array) -> None:
-        """Compute a part in Python that compiled code gave up, without raising.
+        """Compute in Python a part that compiled code could not, without raising.
 
-        On failure ``out`` becomes NaN (0 for integers) and the exception waits for
-        ``read``, in the thread that called.
+        On failure ``out`` becomes NaN (0 for integers) and the exception is kept for ``read``, in
+        the calling thread.
         """
         try:
             # Compiled code does not warn either.
@@ -213,7 +213,7 @@ class PythonCalls:
             self._interrupt = error
 
     def forget(self) -> None:
-        """Drop what ``recover`` kept for ``read``."""
+        """Drop the exceptions that ``recover`` kept for ``read``."""
         self._failed.error = None
         if (interrupt := self._interrupt) is not None:
             self._interrupt = None

@@ -1,4 +1,4 @@
-"""The one-time note that a cost function is slow, because Python calls it."""
+"""The one-time warning that a cost function is slow because Python calls it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _noted: set[Any] = set()
 
 
 def note_speed(f: Callable[..., Any], kind: str, reason: str) -> None:
-    """Say once a function that it is called from Python, and why."""
+    """Warn once for each function that it is called from Python, with the reason."""
     key = getattr(f, "__code__", None) or type(f)
     if key in _noted:
         return

@@ -1,12 +1,12 @@
 """A user's cost function as a compiled filler.
 
 The function is compiled with index checks, Python's division and integers that do not wrap
-(``whole``), and called from a generated C function. Whatever it cannot answer (it raised, or
-gave NaN, a row of the wrong length, a number out of range) is passed back to Python, pair by
-pair, by a C callback that takes the interpreter's lock; so compiled code never raises, never
-reads outside an array, and where it gives up Python's answer or exception counts.
+(``whole``), and called from a generated C function. A pair without a valid answer (it raised, or
+gave NaN, a row of the wrong length, a number out of range) is computed in Python, by a C callback
+that takes the interpreter's lock. So compiled code never raises and never reads outside an array,
+and Python's answer or exception counts.
 
-Data comes in through the context block; see ``linking``.
+Data are passed in the context block; see ``linking``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bigsap.sources.expression.lambdas import lambda_expression
 from bigsap.sources.functions.linking import Arguments, Linker, UntranslatableError
 from bigsap.sources.functions.python_calls import PythonCalls
 
-# numba's annotations describe the inside of its decorators, not what they return.
+# numba's annotations describe the inside of its decorators, not their results.
 types: Any = numba.types
 njit: Any = numba.njit
 
@@ -44,10 +44,10 @@ _SAMPLED_ROWS = 4
 
 @dataclass(frozen=True)
 class Translation:
-    """A compiled function. ``fill`` keeps all that its addresses need.
+    """A compiled function. ``fill`` keeps all objects that its addresses need.
 
-    expression: the formula, where the function is a lambda inside the expression language
-    and was compiled from that; None where numba compiled it as it is.
+    expression: the formula, if the function is a lambda inside the expression language and was
+    compiled from that; None if numba compiled the function itself.
     """
 
     fill: Fill
@@ -65,7 +65,7 @@ def translate(source: PythonCalls) -> Translation:
 
 
 def _as_expression(source: PythonCalls, function: Any) -> Translation | None:
-    """The lambda through the translator of expressions, if it lies inside that language."""
+    """Compile a lambda as an expression; None if it lies outside that language."""
     if source.kind != "value" or source.dtype != np.float64:
         return None
     shape = source.shape[::-1] if source.swapped else source.shape
@@ -103,10 +103,10 @@ def _by_numba(source: PythonCalls, function: Any) -> Translation:
             kernel = _compile(source, dispatcher, arguments, expressions, len(words), linker.uses_math)
     except UntranslatableError:
         raise
-    except Exception as error:  # numba fails in as many ways as there are programs
+    except Exception as error:  # numba raises many kinds of errors
         raise UntranslatableError(_first_line(error)) from error
     keep = (kernel, callback, dispatcher, *arguments.keep)
-    # A user's function of parts may compute the row and cut it.
+    # A user's function of parts may compute the whole row for a part.
     in_parts = source.kind == "value"
     translation = Translation(compiled.make_fill(kernel.address, words, keep, in_parts=in_parts))
     compared = _compare(source, translation)
@@ -116,7 +116,7 @@ def _by_numba(source: PythonCalls, function: Any) -> Translation:
 
 
 def _missing(function: Any, n_given: int) -> tuple[Any, ...]:
-    """Defaults of parameters that the call leaves out: passed like any argument."""
+    """Return defaults of parameters that the call leaves out: passed like any argument."""
     n_missing = function.__code__.co_argcount - n_given
     defaults = function.__defaults__ or ()
     return tuple(defaults[len(defaults) - n_missing :]) if n_missing > 0 else ()
@@ -129,7 +129,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _recoverer(source: PythonCalls, counted: list[int] | None = None) -> Callable[[int, int, int, int], None]:
-    """The way back into Python. counted[0]: how often it found numbers there."""
+    """Return the callback into Python. counted[0]: number of calls that returned numbers."""
     dtype = source.dtype
 
     def recover(row: int, start: int, stop: int, address: int) -> None:
@@ -142,7 +142,7 @@ def _recoverer(source: PythonCalls, counted: list[int] | None = None) -> Callabl
     return recover
 
 
-# -- code ------------------------------------------------------------------------------
+# -- generated code ---------------------------------------------------------------------
 
 _FILL = """
 def fill(context, row, start, stop, out):
@@ -158,7 +158,7 @@ def fill(context, row, start, stop, out):
             done = end
 """
 
-# Returns the first column without a cost, or stop.
+# Returns the first column without a valid cost, or stop.
 _VALUES = """
 def part(n_columns, row, start, stop, out, {names}):
     costs = carray(pointer_out(out), stop - start)
@@ -206,7 +206,7 @@ def _compile(
     n_words: int,
     doubt_infinity: bool,
 ) -> Any:
-    """The cfunc that fills parts of rows."""
+    """Return the cfunc that fills parts of rows."""
     out = numpy_support.from_dtype(source.dtype)
     given = _result_type(source, dispatcher, arguments, out)
     names = ", ".join(f"a{k}" for k in range(len(expressions)))
@@ -252,7 +252,7 @@ def _compile(
 
 
 def _result_type(source: PythonCalls, dispatcher: Any, arguments: Arguments, out: Any) -> Any:
-    """The type of one cost as the function gives it; refuses what Python must judge."""
+    """Return the type of one cost of the function; refuse types that Python must handle."""
     word = types.int64
     ids = {
         "value": (word, word),
@@ -280,7 +280,7 @@ def _result_type(source: PythonCalls, dispatcher: Any, arguments: Arguments, out
 
 
 def _unfit(given: Any, out: Any, doubt_infinity: bool) -> str:
-    """The condition under which a cost has to be judged in Python."""
+    """Return the condition under which a cost must be computed in Python."""
     if isinstance(out, types.Integer):
         limits = np.iinfo(numpy_support.as_dtype(out))
         if isinstance(given, types.Boolean) or given == out:
@@ -297,13 +297,13 @@ def _unfit(given: Any, out: Any, doubt_infinity: bool) -> str:
     return " or ".join(conditions)
 
 
-# -- trust -----------------------------------------------------------------------------
+# -- comparison with Python -------------------------------------------------------------
 
 
 def _compare(source: PythonCalls, translation: Translation) -> int:
-    """Refuse compiled code whose answers on sampled pairs are not Python's.
+    """Refuse compiled code whose answers on sampled pairs differ from Python's.
 
-    Returns how many samples were compared.
+    Returns the number of samples compared.
     """
     n, m = source.shape
     rng = np.random.default_rng(0)
@@ -334,19 +334,19 @@ def _compare(source: PythonCalls, translation: Translation) -> int:
 
 
 def _in_single_precision(source: PythonCalls) -> bool:
-    """Whether Python rounds to float32, where numba may keep more digits."""
+    """Return whether Python rounds to float32, where numba may keep more digits."""
     if source.dtype == np.float32:
         return True
     if source.kind != "value":
         return False
     try:
         return isinstance(source.function(0, 0, *source.args), np.float32)
-    except Exception:  # noqa: BLE001  (found again, and reported, when the pair is read)
+    except Exception:  # noqa: BLE001  (raised again, and reported, when the pair is read)
         return False
 
 
 def _alike(got: Array, expected: Array, tolerance: float) -> bool:
-    """Equal up to rounding; NaN and infinities in the same places."""
+    """Return whether arrays are equal up to rounding, with NaN and infinities in the same places."""
     if got.dtype.kind != "f":
         return bool((got == expected).all())
     finite = np.isfinite(expected)

@@ -1,9 +1,9 @@
-"""Integer arithmetic of compiled cost functions: what is not Python's answer is given up.
+"""Checked integer arithmetic of compiled cost functions.
 
-Python's integers do not end, numpy's small ones wrap at their own width; numba computes all of them
-in 64 bits, and wraps. Functions compiled with ``Checked`` raise OverflowError where the answers may
-part, and the pair is computed in Python. What cannot be checked is refused, and all is
-computed in Python.
+Python's integers are unbounded, numpy's small ones wrap at their own width; numba computes all of
+them in 64 bits, and wraps. Functions compiled with ``Checked`` raise OverflowError if the answers
+may differ, and the pair is computed in Python. A function with operations that cannot be checked is
+refused, and computed in Python alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Lowering: Any = typed_passes.NativeLowering
 _I64 = llvm.IntType(64)
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
-#: The instruction of LLVM that tells an overflow.
+#: LLVM instructions that report an overflow.
 _TOLD = {
     operator.add: "sadd_with_overflow",
     operator.sub: "ssub_with_overflow",
@@ -45,7 +45,7 @@ _CHECKED = (
     operator.or_,
     operator.xor,
 )
-#: Loops of numba's own, which add and multiply unchecked.
+#: Functions whose loops numba supplies, which add and multiply unchecked.
 _UNCHECKED = (sum, pow, functools.reduce, map, filter)
 
 
@@ -53,7 +53,7 @@ class Checked(_Compiler):  # type: ignore[misc]
     """numba's compiler, with integer arithmetic that raises where it could differ from Python's."""
 
     def define_pipelines(self) -> list[Any]:
-        """numba's own passes but for the last."""
+        """Return numba's own passes with the last one replaced."""
         passes = _Builder.define_nopython_pipeline(self.state)
         at = next(k for k, (p, _) in enumerate(passes.passes) if p is typed_passes.NativeLowering)
         passes.passes[at] = (_CheckedLowering, "checked lowering")
@@ -75,14 +75,14 @@ def _integer(kind: Any) -> bool:
 
 
 def _mixed(left: Any, right: Any) -> bool:
-    """Whether one is unsigned, of 64 bits, and the other signed: numpy has floats or wraps."""
+    """Return whether one is unsigned, of 64 bits, and the other signed: numpy has floats or wraps."""
     kinds = [types.unliteral(kind) for kind in (left, right)]
     wide = any(isinstance(k, types.Integer) and not k.signed and k.bitwidth == 64 for k in kinds)
     return wide and any(isinstance(k, types.Integer) and k.signed for k in kinds)
 
 
 def _width_of(kind: Any) -> np.dtype[Any] | None:
-    """The dtype of a number that numpy computes with in less than 64 bits."""
+    """Return the dtype of a number with which numpy computes in less than 64 bits."""
     kind = types.unliteral(kind)
     if isinstance(kind, types.Integer) and kind.bitwidth < 64:
         return np.dtype(numpy_support.as_dtype(kind))
@@ -90,7 +90,7 @@ def _width_of(kind: Any) -> np.dtype[Any] | None:
 
 
 def _together(widths: list[np.dtype[Any] | None]) -> np.dtype[Any] | None:
-    """In which width numpy may compute with numbers of these; a Python integer has none."""
+    """Return the width in which numpy may combine numbers of these; a Python integer has none."""
     known = [width for width in widths if width is not None]
     if not known:
         return None
@@ -100,10 +100,10 @@ def _together(widths: list[np.dtype[Any] | None]) -> np.dtype[Any] | None:
 
 class _CheckedLower(_Lower):  # type: ignore[misc]
     def lower(self) -> None:
-        """As numba's, knowing the widths of all variables."""
+        """Lower a function as numba does, with the widths of all variables known."""
         self._widths = self._find_widths()
         for assign in self._assignments():
-            # Where unsigned and signed numbers meet in a variable, numba takes floats.
+            # For a variable with both unsigned and signed values, numba takes floats.
             if isinstance(assign.value, ir.Var) and isinstance(self.typeof(assign.target.name), types.Float):
                 kind = types.unliteral(self.typeof(assign.value.name))
                 if isinstance(kind, types.Integer) and not kind.signed:
@@ -115,7 +115,7 @@ class _CheckedLower(_Lower):  # type: ignore[misc]
             yield from block.find_insts(ir.Assign)
 
     def _find_widths(self) -> dict[str, np.dtype[Any]]:
-        """Variables that are small numbers in Python, though numba has them in 64 bits."""
+        """Return the variables that are small numbers in Python, but 64 bits in numba."""
         found = {}
         for name, kind in self.fndesc.typemap.items():
             width = _width_of(kind)
@@ -133,13 +133,13 @@ class _CheckedLower(_Lower):  # type: ignore[misc]
         return found
 
     def lower_binop(self, resty: Any, expr: Any, op: Any) -> Any:
-        """Integers are computed here, or by numba and then looked at."""
+        """Lower integer operations with checks, or check numba's result."""
         left, right = self.typeof(expr.lhs.name), self.typeof(expr.rhs.name)
         self._refuse_arrays((left, right))
         if op not in _CHECKED or not (_integer(left) and _integer(right)):
             return super().lower_binop(resty, expr, op)
         if isinstance(left, types.Boolean) and isinstance(right, types.Boolean):
-            if op is operator.add:  # 2 of Python's, True of numpy's
+            if op is operator.add:  # 2 in Python, True in numpy
                 both = self.builder.and_(self._wide(expr.lhs), self._wide(expr.rhs))
                 self._give_up_if(self.builder.icmp_signed("!=", both, _I64(0)))
             return super().lower_binop(resty, expr, op)
@@ -175,7 +175,7 @@ class _CheckedLower(_Lower):  # type: ignore[misc]
             self._give_up_if(build.icmp_signed("!=", back, a))
 
     def lower_expr(self, resty: Any, expr: Any) -> Any:
-        """As numba's, but for signs and arithmetic of small integers."""
+        """Lower as numba does, except for signs and arithmetic of small integers."""
         if expr.op == "arrayexpr":
             self._refuse_arrays(self.typeof(v.name) for v in expr.list_vars())
         if expr.op != "unary" or not isinstance(self.typeof(expr.value.name), types.Integer):
@@ -188,7 +188,7 @@ class _CheckedLower(_Lower):  # type: ignore[misc]
         return found
 
     def lower_call(self, resty: Any, expr: Any) -> Any:
-        """As numba's, but for calls that make integers."""
+        """Lower as numba does, except for calls that make integers."""
         function = self.typeof(expr.func.name)
         key = getattr(function, "typing_key", None)
         given = [self.typeof(v.name) for v in expr.args]
@@ -213,7 +213,7 @@ class _CheckedLower(_Lower):  # type: ignore[misc]
         return found
 
     def lower_setitem(self, target: Any, index: Any, value: Any, signature: Any) -> Any:
-        """As numba's, but for numbers that an array of integers cannot hold."""
+        """Lower as numba does, except for numbers that an array of integers cannot hold."""
         array, kind = self.typeof(target.name), self.typeof(value.name)
         if isinstance(array, types.Array) and isinstance(array.dtype, types.Integer):
             if isinstance(kind, types.Float):
@@ -223,7 +223,7 @@ class _CheckedLower(_Lower):  # type: ignore[misc]
                 self._must_fit(self.loadvar(value.name), kind, width)
         return super().lower_setitem(target, index, value, signature)
 
-    # -- help ----------------------------------------------------------------------------
+    # -- helpers -------------------------------------------------------------------------
 
     def _wide(self, variable: Any) -> Any:
         value = self.loadvar(variable.name)
@@ -253,7 +253,7 @@ class _CheckedLower(_Lower):  # type: ignore[misc]
         self._give_up_if(outside)
 
     def _must_be_whole(self, variable: Any, kind: Any, target: Any) -> None:
-        """A float that becomes an integer must lie in its range."""
+        """Check that a float that becomes an integer lies in its range."""
         target = types.unliteral(target)
         limits, build = np.iinfo(numpy_support.as_dtype(target)), self.builder
         value = self.context.cast(build, self.loadvar(variable.name), kind, types.float64)
@@ -271,7 +271,7 @@ class _CheckedLower(_Lower):  # type: ignore[misc]
 
 
 def _range_of(target: Any, given: Any) -> np.dtype[Any] | None:
-    """The range that an integer must keep to, to become another; None where it always does."""
+    """Return the range that an integer must keep to be converted; None if it always does."""
     goal = np.dtype(numpy_support.as_dtype(types.unliteral(target)))
     source = np.dtype(numpy_support.as_dtype(types.unliteral(given)))
     if np.can_cast(source, goal):
@@ -282,7 +282,7 @@ def _range_of(target: Any, given: Any) -> np.dtype[Any] | None:
 
 
 def _operands(value: Any) -> list[Any]:
-    """The variables whose width a value has."""
+    """Return the variables that determine a value's width."""
     if isinstance(value, ir.Var):
         return [value]
     if not isinstance(value, ir.Expr):
@@ -304,7 +304,7 @@ def _is_checked(dispatcher: Any) -> bool:
 
 
 def _power(base: int, exponent: int) -> int:
-    """A power of integers, in plain multiplications that are looked at."""
+    """Return a power of integers, by checked multiplications."""
     if exponent < 0:
         raise OverflowError("a fraction")
     found = 1

@@ -1,7 +1,7 @@
-"""Several requests in flight: a few daemon threads, what they are asked, what they got ahead.
+"""A pool of daemon threads that runs several requests at a time, and fetches rows ahead.
 
-Plain threads instead of an executor, because an executor's are joined when the
-interpreter ends, and one may hang on a provider until its timeout.
+Plain threads instead of an executor, because an executor's are joined when the interpreter ends,
+and one may hang on a provider until its timeout.
 """
 
 from __future__ import annotations
@@ -26,26 +26,25 @@ _POLL_SECONDS = 0.05
 
 
 class Ticket:
-    """One request: asked for, on its way, answered or failed."""
+    """One request: queued, running, answered or failed."""
 
     __slots__ = ("ahead", "done", "error", "ids", "request", "stop", "value")
 
     def __init__(self, request: Request, ids: Array, ahead: bool) -> None:
         self.request = request
-        self.ids = ids  # int64, sorted, distinct; empty when no rows are asked
+        self.ids = ids  # int64, sorted, distinct; empty for a request without rows
         self.ahead = ahead
-        self.stop = threading.Event()  # set when nobody waits any more
+        self.stop = threading.Event()  # set if the answer is no longer needed
         self.done = threading.Event()
         self.value: Any = None
         self.error: BaseException | None = None
 
 
 class Fetcher:
-    """Runs requests on at most ``in_flight`` threads, demanded ones before guesses.
+    """Runs requests on at most ``in_flight`` threads, demanded ones before predicted ones.
 
-    fetch: ``fetch(ids, stop)`` gives the rows. finish: called once, by whoever is last,
-    after ``close``. Rows got ahead and not yet claimed are at most ``capacity`` =
-    in_flight * block_rows.
+    fetch: ``fetch(ids, stop)`` returns the rows. finish: called once, by the last thread or caller,
+    after ``close``. At most ``capacity`` = in_flight * block_rows rows fetched ahead are unclaimed.
     """
 
     def __init__(
@@ -55,8 +54,8 @@ class Fetcher:
         self._finish = finish
         self.in_flight = in_flight
         self.block_rows = 1
-        # One token per reason to look for work. A SimpleQueue, because a finalizer may
-        # put into it at any place in any thread, which no Condition would survive.
+        # One token for each event that may mean work. A SimpleQueue, because a finalizer may put
+        # into it at any place in any thread, where a Condition could deadlock.
         self._tokens: SimpleQueue[bool] = SimpleQueue()
         self._lock = threading.Lock()
         self._demanded: deque[Ticket] = deque()
@@ -76,17 +75,17 @@ class Fetcher:
 
     @property
     def n_ahead(self) -> int:
-        """Rows held or to be fetched ahead."""
+        """Number of rows held or to be fetched ahead."""
         return len(self._held) + len(self._hints)
 
-    # -- asking ------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------
 
     def demand(self, request: Request) -> Ticket:
-        """A request of any kind, to be waited for."""
+        """Queue a request of any kind; the caller waits for it."""
         return self._ask(Ticket(request, np.empty(0, np.int64), False))
 
     def demand_rows(self, ids: Array) -> Ticket:
-        """Rows (int64, sorted, distinct) to be waited for."""
+        """Queue a request of rows (int64, sorted, distinct); the caller waits for them."""
         return self._ask(Ticket(lambda stop: self._fetch(ids, stop), ids, False))
 
     def _ask(self, ticket: Ticket) -> Ticket:
@@ -104,7 +103,7 @@ class Fetcher:
         return ticket
 
     def claim(self, ids: Array) -> tuple[list[tuple[Ticket, list[int]]], Array]:
-        """Which of ``ids`` are held, by ticket, and the others. Claimed rows are the caller's."""
+        """Return the held rows among ``ids``, by ticket, and the others. The caller owns claimed rows."""
         found: dict[Ticket, list[int]] = {}
         missing: list[int] = []
         with self._lock:
@@ -116,13 +115,13 @@ class Fetcher:
                     self._hints.pop(row, None)
                     missing.append(row)
             if missing and self.n_ahead >= self.capacity:
-                # Full, and not of what is needed: the guesses were wrong.
+                # Full of rows that are not needed: the predictions were wrong.
                 self._hints.clear()
                 self._held = {r: t for r, t in self._held.items() if not t.done.is_set()}
         return list(found.items()), np.array(missing, np.int64)
 
     def hint(self, rows: Iterable[int]) -> None:
-        """Rows to fetch when a thread has nothing better to do. Returns at once."""
+        """Queue rows to be fetched when a thread is idle. Returns at once."""
         if os.getpid() != self._pid:
             return
         with self._lock:
@@ -134,7 +133,7 @@ class Fetcher:
                 if row not in self._held:
                     self._hints[row] = None
             n_blocks = min(self.in_flight, self._n_blocks())
-            # A thread that cannot be started is the next reader's error, not a guess's.
+            # If a thread cannot be started, the next read reports it, not a prediction.
             with contextlib.suppress(RuntimeError):
                 for _ in range(n_blocks):
                     self._start_thread()
@@ -142,12 +141,12 @@ class Fetcher:
             self._tokens.put(True)
 
     def forget_hints(self) -> None:
-        """Drop the guesses that no thread has taken up."""
+        """Drop the predicted rows that no thread has started."""
         with self._lock:
             self._hints.clear()
 
     def abandon(self, tickets: Iterable[Ticket]) -> None:
-        """Nobody waits for these, and nobody needs what was guessed."""
+        """Abandon requests that are no longer needed, and all predicted rows."""
         with self._lock:
             self._hints.clear()
             for ticket in (*tickets, *self._held.values()):
@@ -156,10 +155,10 @@ class Fetcher:
             self._demanded = deque(t for t in self._demanded if not t.stop.is_set())
 
     def wait(self, ticket: Ticket, seconds: float, check: Callable[[], None] | None) -> bool:
-        """Wait until ``ticket`` is done; False when that takes longer than ``seconds``.
+        """Wait until ``ticket`` is done; return False if that takes longer than ``seconds``.
 
-        In short waits, so that signals reach the main thread and ``check`` is called;
-        what either raises leaves the wait.
+        In short waits, so that signals reach the main thread and ``check`` is called; an exception
+        of either ends the wait.
         """
         end = time.monotonic() + seconds
         while not ticket.done.wait(_POLL_SECONDS):
@@ -171,10 +170,10 @@ class Fetcher:
                 return False
         return True
 
-    # -- the threads -------------------------------------------------------------------
+    # -- threads -----------------------------------------------------------------------
 
     def _start_thread(self) -> None:
-        """One more, unless one is idle or there are enough. Under the lock."""
+        """Start a thread, unless one is idle or there are enough. Call with the lock held."""
         if self._n_idle < len(self._demanded) + self._n_blocks() and self._n_alive < self.in_flight:
             thread = threading.Thread(target=self._work, name="bigsap-http", daemon=True)
             thread.start()
@@ -190,7 +189,7 @@ class Fetcher:
             while (ticket := self._next()) is not None:
                 try:
                     ticket.value = ticket.request(ticket.stop)
-                except BaseException as error:  # noqa: BLE001  it belongs to whoever waits
+                except BaseException as error:  # noqa: BLE001  raised in the waiting thread
                     ticket.error = error
                 self._settle(ticket)
             # The local name would keep the last block alive while the thread is idle.
@@ -228,16 +227,16 @@ class Fetcher:
             if ticket.error is None:
                 self.n_rows += ticket.ids.size
             elif ticket.ahead:
-                # A failed guess is nobody's error: a reader asks for the row itself.
+                # A failed prediction is not reported: a reader requests the row itself.
                 for row in ticket.ids.tolist():
                     if self._held.get(row) is ticket:
                         del self._held[row]
         ticket.done.set()
 
-    # -- the end -----------------------------------------------------------------------
+    # -- closing -----------------------------------------------------------------------
 
     def shut(self) -> None:
-        """Accept nothing more; threads end by themselves. Safe in a finalizer: no lock."""
+        """Refuse new requests; threads end by themselves. Safe in a finalizer: no lock."""
         self._closed = True
         for ticket in list(self._running):
             ticket.stop.set()
@@ -245,7 +244,7 @@ class Fetcher:
             self._tokens.put(False)
 
     def close(self, seconds: float = 1.0) -> None:
-        """``shut``, then wait a moment for the threads."""
+        """Call ``shut``, then wait up to ``seconds`` for the threads."""
         if os.getpid() != self._pid:
             return
         with self._lock:

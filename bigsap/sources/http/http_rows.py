@@ -32,12 +32,12 @@ The answer has status 200 and
 A forbidden pair is ``+inf`` (``-inf`` when maximising). The same request may be repeated,
 and several come at once, on connections kept open.
 
-**3. Trouble.** 408, 425, 429 and any 5xx mean *try again*; ``Retry-After`` (seconds or a
-date) is honoured up to 30 s. A broken connection or no answer in time is tried again too.
+**3. Errors.** 408, 425, 429 and any 5xx mean *retry*; ``Retry-After`` (seconds or a
+date) is honoured up to 30 s. A broken connection or a timeout is retried too.
 Any other status ends the solve, redirects included: they are refused, so that rows only
-ever come from the address that the user named. So does an answer of another length, type,
-dtype, id or fingerprint. Authentication goes into headers (``headers=``) or the
-connection (``client=``).
+come from the user's address. An answer of another length, type, dtype, id or fingerprint
+ends it too. Authentication is done by headers (``headers=``) or by the connection
+(``client=``).
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def from_http(
     block_rows: int | None = None,
     client: Any = None,
 ) -> CostSource:
-    """Costs whose rows a remote provider computes or stores.
+    """Return costs whose rows a remote provider computes or stores.
 
-    url: http or https address of the provider; ``help(bigsap.sources.http.http_rows)`` shows what
-        it must speak, the wire format.
-    shape, dtype: what the provider must have; asked of it at once, and compared.
+    url: http or https address of the provider; the wire format that it must implement is in
+        ``help(bigsap.sources.http.http_rows)``.
+    shape, dtype: expected of the provider; requested from it at once, and compared.
     headers: sent with every request (tokens); never repeated in an error.
     timeout: seconds for one attempt at one request; all attempts and pauses of a
         request together take at most (retries + 1) * timeout.
@@ -95,13 +95,13 @@ def from_http(
     client: a ``httpx.Client`` of your own (certificates, proxies, authentication); not
         closed with the source.
 
-    Raises ``OptionError`` for bad arguments or without httpx, ``ShapeError`` and
-    ``DtypeError`` when the provider has another shape or dtype, ``StoreError`` for what is
-    no provider, ``SourceError`` when it cannot be reached; later, in ``read``, ``StoreError``
-    for a damaged answer, a redirect, a status such as 404, or changed data: asking again is of no
-    use; ``SourceError`` when attempts run out. All name rows and address. Memory:
-    2 * in_flight * block_rows rows. Close it, or use it in a ``with`` statement; what is
-    forgotten closes itself.
+    Raises ``OptionError`` for bad arguments or without httpx, ``ShapeError`` and ``DtypeError`` if
+    the provider has another shape or dtype, ``StoreError`` if the address is not a provider,
+    ``SourceError`` if it cannot be reached. Later, ``read`` raises ``StoreError`` for a damaged
+    answer, a redirect, a status such as 404, or changed data, which a retry would not change, and
+    ``SourceError`` when all attempts have failed. All name rows and address. Memory: 2 * in_flight
+    * block_rows rows. Close it, or use it in a ``with`` statement; a source that is
+    garbage-collected closes itself.
     """
     n_rows, n_columns = cost_shape(shape, "shape=")
     wire_dtype = _wire_dtype(dtype)
@@ -141,7 +141,7 @@ class HttpSource:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._n_delivered = 0
-        # The last read if it was of consecutive rows, and how many came so in a row.
+        # First and last row of the last read of consecutive rows, and the number read in sequence.
         self._last: tuple[int, int] = (-2, -2)
         self._direction = 0
         self._streak = 0
@@ -151,7 +151,7 @@ class HttpSource:
         return f"from_http({self._wire.shown!r}, {self.shape}, {self._known.dtype.str!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Asked for again: the connections are this process's."""
+        """Pickle the arguments: connections belong to one process."""
         wire, fetcher = self._wire, self._fetcher
         if not wire._own:
             raise TypeError(
@@ -175,19 +175,19 @@ class HttpSource:
         self.close()
 
     def close(self) -> None:
-        """End the threads and close the connections. Reading is an error from now on."""
+        """End the threads and close the connections. Later reads are errors."""
         self._fetcher.close()
 
     def address(self) -> tuple[str, str, bool]:
-        """The provider's address and dtype, and whether requests carry headers of the user's."""
+        """Return the provider's address and dtype, and whether requests carry headers of the user's."""
         return self._wire.url, self._known.dtype.str, self._wire.has_headers
 
     @property
     def counts(self) -> dict[str, int]:
-        """What it has cost so far.
+        """Counters of requests and received rows.
 
-        requests, retries: sent to the provider. rows, bytes: received. rows_unused:
-        received ahead of a reader that has not come for them.
+        requests, retries: sent to the provider. rows, bytes: received. rows_unused: fetched ahead
+        and not yet read.
         """
         wire, rows = self._wire, self._fetcher.n_rows
         return {
@@ -199,23 +199,24 @@ class HttpSource:
         }
 
     def fingerprint(self) -> str:
-        """A digest of the provider's shape, dtype and fingerprint; asks nothing of it."""
+        """Return a digest of the provider's shape, dtype and fingerprint, without a request."""
         return digest(self._known)
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
         """Have ``check`` called some twenty times a second while a read of this thread waits.
 
-        What it raises leaves the read at once and abandons its requests. None ends this.
+        An exception that it raises ends the read at once and abandons its requests. None: no more
+        checks.
         """
         self._local.check = check
 
     def prefetch(self, row: int) -> None:
-        """``row`` will probably be read soon. Returns at once, never raises."""
+        """Fetch ``row``, which will probably be needed soon. Returns at once, never raises."""
         if 0 <= row < self.shape[0] and self._wire.changed is None:
             self._fetcher.hint([int(row)])
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``; whole rows travel, each once."""
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``; whole rows are sent, each once."""
         check_rows(rows, self.shape[0])
         if self._wire.changed is not None:
             raise StoreError(f"{self._wire.shown}: {self._wire.changed}")
@@ -258,7 +259,7 @@ class HttpSource:
             raise
 
     def _refill(self, blocks: deque[Array], asked: deque[Ticket]) -> None:
-        """Keep a few demanded requests on their way."""
+        """Keep a few demanded requests in flight."""
         while blocks and len(asked) < self._fetcher.in_flight:
             asked.append(self._fetcher.demand_rows(blocks.popleft()))
 
@@ -267,7 +268,7 @@ class HttpSource:
         return check
 
     def _arrived(self, ticket: Ticket) -> bool:
-        """Wait for rows fetched ahead; False when that failed and they must be asked for."""
+        """Wait for rows fetched ahead; return False if that failed and they must be requested."""
         done = self._fetcher.wait(ticket, self._wire.patience, self._check())
         return done and ticket.error is None
 
@@ -275,10 +276,10 @@ class HttpSource:
         return _result(self._fetcher, ticket, self._wire, self._check(), name_rows(ticket.ids))
 
     def _look_ahead(self, rows: Ids) -> None:
-        """Fetch on in the direction in which rows have been read, if there is one.
+        """Fetch rows ahead in the direction of the last reads, if there is one.
 
-        As many rows as were read in that direction, so that no more than half of what is
-        fetched can turn out useless, and at most the fetcher's capacity.
+        As many rows as were read in that direction, so that no more than half of the fetched rows
+        can be useless, and at most the fetcher's capacity.
         """
         fetcher, first, last = self._fetcher, int(rows[0]), int(rows[-1])
         with self._lock:
@@ -294,7 +295,7 @@ class HttpSource:
             if not goes_on:
                 return
             window = min(self._streak, fetcher.capacity)
-            # Top up in blocks, not row by row.
+            # Refill in blocks, not row by row.
             if window - fetcher.n_ahead < max(1, window // fetcher.in_flight):
                 return
             if direction > 0:
@@ -305,9 +306,9 @@ class HttpSource:
 
 
 def _result(fetcher: Fetcher, ticket: Ticket, wire: Wire, check: Callable[[], None] | None, what: str) -> Any:
-    """The answer to a demanded request; raises a fresh error of its own."""
-    # A little more than the request allows itself: only a peer that feeds single bytes of
-    # a header can outlast its own timeouts.
+    """Return the answer to a demanded request; raise a new error on failure."""
+    # Slightly longer than the request's own limit: only a peer that sends single bytes of a header
+    # can exceed its own timeouts.
     if not fetcher.wait(ticket, wire.patience + 1.0, check):
         ticket.stop.set()
         raise SourceError(f"{what} from {wire.shown}: no complete answer within {wire.patience:g} s")
@@ -322,7 +323,7 @@ def _result(fetcher: Fetcher, ticket: Ticket, wire: Wire, check: Callable[[], No
 
 
 def _wire_dtype(dtype: Any) -> np.dtype[Any]:
-    if dtype is None:  # numpy would take it for float64
+    if dtype is None:  # numpy would read None as float64
         raise DtypeError("dtype=None; say what the provider sends")
     try:
         given = np.dtype(dtype)

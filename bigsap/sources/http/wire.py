@@ -1,7 +1,7 @@
-"""One conversation with a row provider: send, check, try again. See ``remote`` for the format.
+"""Requests to a row provider: send, check, retry. See ``http_rows`` for the format.
 
-Whatever comes back is judged here, before anybody can take it for costs. Trouble that
-may pass (``_Passing``) is tried again; everything else is an error at once.
+Every answer is checked here before it is used as costs. Temporary failures (``_Passing``) are
+retried; all others are errors at once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PASSING_STATUS = {408, 425, 429}
 
 
 def import_httpx() -> Any:
-    """The module, or an error that says how to install it."""
+    """Return the module; raise an error with the install command if it is missing."""
     try:
         import httpx
     except ImportError as error:
@@ -52,11 +52,11 @@ def import_httpx() -> Any:
 
 
 class Abandoned(Exception):
-    """Nobody waits for this answer any more."""
+    """Raised when the answer is no longer needed."""
 
 
 class _Passing(Exception):
-    """Trouble that may be over at the next attempt; ``after``: seconds it asked us to wait."""
+    """A temporary failure; ``after``: seconds to wait, if the provider named them."""
 
     def __init__(self, message: str, after: float | None = None) -> None:
         super().__init__(message)
@@ -64,7 +64,7 @@ class _Passing(Exception):
 
 
 def name_rows(ids: Array) -> str:
-    """``ids`` (sorted) for an error message."""
+    """Return ``ids`` (sorted) as text for an error message."""
     if ids.size == 1:
         return f"row {int(ids[0])}"
     count = f" ({ids.size} rows)" if ids[-1] - ids[0] >= ids.size else ""
@@ -72,10 +72,10 @@ def name_rows(ids: Array) -> str:
 
 
 class Wire:
-    """The address, the client and the rules of patience; used by several threads.
+    """The address, the client and the limits of retries; used by several threads.
 
-    timeout: seconds for one attempt. One call takes at most ``patience`` =
-    (retries + 1) * timeout seconds, attempts and pauses together.
+    timeout: seconds for one attempt. One call takes at most ``patience`` = (retries + 1) * timeout
+    seconds, attempts and pauses together.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Wire:
             )
         )
         self._lock = threading.Lock()
-        # Reproducible for one process; several processes must not retry in step.
+        # Reproducible for one process; several processes must not retry at the same times.
         self._random = random.Random(f"{os.getpid()} {url}")
         self._known: Description | None = None
         self.record: np.dtype[Any] = np.dtype(np.int64)
@@ -109,12 +109,12 @@ class Wire:
 
     @property
     def url(self) -> str:
-        """The address as the user gave it, which may hold what is secret."""
+        """The address as the user gave it; it may contain secrets."""
         return self._url
 
     @property
     def has_headers(self) -> bool:
-        """Whether the user's headers, or client, go along with every request."""
+        """Whether the user's headers, or client, are used with every request."""
         return bool(self._headers) or not self._own
 
     def close(self) -> None:
@@ -122,10 +122,10 @@ class Wire:
         if self._own:
             self._client.close()
 
-    # -- the two calls ---------------------------------------------------------------
+    # -- the two requests ------------------------------------------------------------
 
     def describe(self, stop: threading.Event) -> Description:
-        """GET the description. Raises StoreError when there is no provider there."""
+        """GET the description. Raises StoreError if the address is not a provider."""
 
         def once(end: float) -> Description:
             body = bytearray()
@@ -141,12 +141,12 @@ class Wire:
         return self._try("the description", once, stop)
 
     def expect(self, known: Description) -> None:
-        """From now on rows must be of this shape, dtype and fingerprint."""
+        """Require this shape, dtype and fingerprint of all further rows."""
         self._known = known
         self.record = np.dtype([("id", "<i8"), ("cost", known.dtype, (known.shape[1],))])
 
     def rows(self, ids: Array, stop: threading.Event) -> Array:
-        """POST row ids, sorted and distinct; the records that come back, shape (k,)."""
+        """POST row ids, sorted and distinct; return the received records, shape (k,)."""
         known = self._known
         assert known is not None
         records = np.empty(ids.size, self.record)
@@ -182,7 +182,7 @@ class Wire:
 
         return self._try(name_rows(ids), once, stop)
 
-    # -- judging an answer -------------------------------------------------------------
+    # -- checks of an answer -----------------------------------------------------------
 
     def _check_answer(self, answer: Any, media_type: str) -> None:
         status = answer.status_code
@@ -216,7 +216,7 @@ class Wire:
         name = headers.get(DTYPE)
         if name is None:
             raise StoreError(f"the answer lacks the header {DTYPE}")
-        # Not .get(): numpy takes a comparison with None for one with float64.
+        # Not .get(): numpy compares None as if it were float64.
         if name not in WIRE_DTYPES or WIRE_DTYPES[name] != known.dtype:
             raise StoreError(f"the answer has dtype {name[:40]!r} instead of {known.dtype.str!r}")
 
@@ -230,10 +230,10 @@ class Wire:
         if time.monotonic() > end:
             raise _Passing(f"the answer took longer than timeout={self._timeout} s")
 
-    # -- sending, and trying again -----------------------------------------------------
+    # -- sending, and retries ----------------------------------------------------------
 
     def _sent(self, method: str, content: bytes | None, accept: str, end: float) -> Any:
-        """An answer being streamed, as a context."""
+        """Return a context manager of a streamed answer."""
         headers = self._headers | {"Accept": accept, "Accept-Encoding": "identity"}
         if content is not None:
             headers["Content-Type"] = "application/octet-stream"
@@ -249,7 +249,7 @@ class Wire:
         )
 
     def _try(self, what: str, once: Callable[[float], T], stop: threading.Event) -> T:
-        """``once`` until it succeeds, with pauses in between; errors name rows and address."""
+        """Call ``once`` until it succeeds, with pauses in between; errors name rows and address."""
         last = time.monotonic() + self.patience
         for attempt in itertools.count(1):
             try:
@@ -269,7 +269,7 @@ class Wire:
         raise AssertionError("unreachable")
 
     def _once(self, once: Callable[[float], T], end: float) -> T:
-        """``once``, its httpx errors sorted. Their text may quote what was sent: not repeated."""
+        """Call ``once``; classify its httpx errors without their text, which may quote the request."""
         httpx = self._httpx
         try:
             return once(end)
@@ -297,12 +297,12 @@ def _status(status: int) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """An error of the transport in words; what the peer wrote is kept short."""
+    """Return an error of the transport as text; the peer's text is shortened."""
     return f"{type(error).__name__}: {str(error)[:200]}" if str(error) else type(error).__name__
 
 
 def _retry_after(text: str | None) -> float | None:
-    """Seconds named by a Retry-After header (a number or a date), or None."""
+    """Return the seconds of a Retry-After header (a number or a date), or None."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What travels between BigSAP and a row provider, in words and numbers. See ``remote``."""
+"""The data exchanged between BigSAP and a row provider, as text and numbers. See ``http_rows``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from bigsap.errors import DtypeError, OptionError, ShapeError, StoreError
 
-#: Dtypes that may travel. Looked up, never parsed: numpy's dtype strings are a language.
+#: Dtypes of the wire format. Looked up, never parsed: numpy's dtype strings are a language.
 WIRE_DTYPES = {
     name: np.dtype(name)
     for name in ("<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2", "|u1")
@@ -26,7 +26,7 @@ DTYPE = "BigSAP-Dtype"
 
 @dataclass(frozen=True)
 class Description:
-    """What a provider says of itself. max_rows: per request, None for any number."""
+    """A provider's description of itself. max_rows: per request, None for any number."""
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
@@ -35,7 +35,7 @@ class Description:
 
 
 def parse(body: bytes) -> Description:
-    """The description in a JSON body; StoreError says what is wrong with it."""
+    """Return the description in a JSON body; raise StoreError with the reason if it is invalid."""
     try:
         given = json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -63,7 +63,7 @@ def _is_size(value: Any) -> bool:
 
 
 def agree(known: Description, shape: tuple[int, int], dtype: np.dtype[Any], where: str) -> None:
-    """The description must be the one the user expects."""
+    """Raise an error unless the description is the one that the user expects."""
     if known.shape != shape:
         raise ShapeError(f"the provider at {where} has shape {known.shape}, not shape={shape}")
     if known.dtype != dtype:
@@ -71,25 +71,25 @@ def agree(known: Description, shape: tuple[int, int], dtype: np.dtype[Any], wher
 
 
 def digest(known: Description) -> str:
-    """A hex digest of everything in a description that makes the costs what they are."""
+    """Return a hex digest of all parts of a description that determine the costs."""
     text = json.dumps([known.shape, known.dtype.str, known.fingerprint])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def shown(url: str) -> str:
-    """The address without what may be secret: user, password, query, fragment."""
+    """Return the address without parts that may be secret: user, password, query, fragment."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}" + ("?..." if parts.query else "")
 
 
 def check_url(url: Any) -> str:
-    """``url`` if it is an http(s) address with a host; else OptionError."""
+    """Return ``url`` if it is an http(s) address with a host; else raise OptionError."""
     if not isinstance(url, str):
         raise OptionError(f"url must be a string, got {type(url).__name__}")
     try:
         parts = urlsplit(url)
-        # Reading .port judges it.
+        # Reading .port raises ValueError if it is invalid.
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         good = False
@@ -99,7 +99,7 @@ def check_url(url: Any) -> str:
 
 
 def check_headers(headers: Any) -> dict[str, str]:
-    """Headers that can be sent; errors name a header, never its value."""
+    """Return headers that can be sent; errors name a header, never its value."""
     if headers is None:
         return {}
     if not isinstance(headers, Mapping):

@@ -1,13 +1,13 @@
-"""How a zarr array lies in its store: chunks, shards, codecs, and what is missing.
+"""The storage layout of a zarr array: chunks, shards, codecs, and missing chunks.
 
-zarr parses the metadata and decodes chunks. Two things it cannot do are done here:
-tell a chunk that was never written from one full of the fill value, and say where
-the plain bytes of an uncompressed chunk lie in a local file.
+zarr parses the metadata and decodes chunks. This module adds two things that zarr lacks: it
+distinguishes a chunk that was never written from one full of the fill value, and it finds the plain
+bytes of an uncompressed chunk in a local file.
 
-Layout facts (zarr specifications v2 and v3): a chunk without codecs is its values in
-C order, edge chunks padded to full size; a shard is its inner chunks at the (offset,
-length) pairs, uint64 little endian, of an index that crc32c usually follows; length
-and offset 2**64 - 1 mark an inner chunk that was never written.
+Layout facts (zarr specifications v2 and v3): a chunk without codecs is its values in C order, edge
+chunks padded to full size; a shard is its inner chunks at the (offset, length) pairs, uint64 little
+endian, of an index that crc32c usually follows; length and offset 2**64 - 1 mark an inner chunk
+that was never written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bigsap.sources.base import Array
 from bigsap.sources.convert import cost_dtype, cost_shape
 from bigsap.sources.packing import Packing, packing_told
 
-#: One of them lies in the folder of a zarr array or group.
+#: One of these files is in the folder of a zarr array or group.
 _METADATA = ("zarr.json", ".zarray", ".zgroup", ".zmetadata")
 _ABSENT = np.uint64(2**64 - 1)
 _CRC_BYTES = 4
@@ -31,12 +31,12 @@ _CRC_BYTES = 4
 
 @dataclass(frozen=True)
 class Shards:
-    """Shards of ``chunks`` = (down, across) inner chunks and where their index is."""
+    """Shards of ``chunks`` = (down, across) inner chunks, and the place of their index."""
 
     chunks: tuple[int, int]
     index_first: bool
     with_crc: bool
-    #: False when the index itself is coded in some way that is not read here.
+    #: False if the index itself is coded in a way that is not supported here.
     readable: bool
 
     @property
@@ -46,12 +46,12 @@ class Shards:
 
 @dataclass(frozen=True)
 class Layout:
-    """One 2-D numeric zarr array.
+    """The layout of one 2-D numeric zarr array.
 
-    chunk: (rows, columns) of the unit that is decoded: inner chunks of shards.
-    stored: dtype, with the byte order of a raw chunk. raw: chunks carry no codec.
-    root: the array's local directory, or None. fill: fill value, or None. packing: what
-    attributes say of the numbers. absent_allowed: absent chunks are what fill says.
+    chunk: (rows, columns) of the unit that is decoded: inner chunks of shards. stored: dtype, with
+    the byte order of a raw chunk. raw: chunks have no codec. root: the array's local directory, or
+    None. fill: fill value, or None. packing: of the numbers, by their attributes. absent_allowed:
+    absent chunks hold the fill value.
     """
 
     array: Any
@@ -73,7 +73,7 @@ class Layout:
 
     @property
     def filled(self) -> Array:
-        """(1,), what an absent chunk holds."""
+        """(1,), the value of an absent chunk."""
         if self.fill is None:
             return np.zeros(0, self.stored.newbyteorder("="))
         return np.full(1, self.fill, self.stored.newbyteorder("="))
@@ -84,14 +84,14 @@ class Layout:
         return -(-self.shape[1] // self.chunk[1])
 
     def key(self, chunk: tuple[int, int]) -> str:
-        """The store key, relative to the array, of the object that holds ``chunk``."""
+        """Return the store key, relative to the array, of the object that holds ``chunk``."""
         if self.shards is not None:
             down, across = self.shards.chunks
             chunk = (chunk[0] // down, chunk[1] // across)
         return str(self.array.metadata.encode_chunk_key(chunk))
 
     def place(self, chunk: tuple[int, int]) -> str:
-        """``chunk`` in words, for errors: its key, rows and columns."""
+        """Return ``chunk`` as text for errors: its key, rows and columns."""
         (n_rows, n_columns), (height, width) = self.shape, self.chunk
         row, column = chunk[0] * height, chunk[1] * width
         inner = f", inner chunk {chunk}" if self.shards else ""
@@ -101,7 +101,7 @@ class Layout:
         )
 
     def missing(self, chunk: tuple[int, int]) -> StoreError:
-        """The error for a chunk that is not there."""
+        """Return the error for a missing chunk."""
         return StoreError(
             f"{self.name}: {self.place(chunk)} is missing, and its fill value {self.fill} is not "
             "taken for costs. Only fill_value=inf (forbidden pairs) allows missing chunks; if "
@@ -109,17 +109,17 @@ class Layout:
         )
 
     def damaged(self, chunk: tuple[int, int], reason: object) -> StoreError:
-        """The error for a chunk that cannot be read."""
+        """Return the error for a chunk that cannot be read."""
         return StoreError(f"{self.name}: {self.place(chunk)} cannot be read: {reason}")
 
     def inner(self, chunk: tuple[int, int]) -> int:
-        """The place of ``chunk`` in its shard's index."""
+        """Return the place of ``chunk`` in its shard's index."""
         assert self.shards is not None
         down, across = self.shards.chunks
         return (chunk[0] % down) * across + chunk[1] % across
 
     def parse_index(self, data: bytes, chunk: tuple[int, int]) -> Array:
-        """A shard's index as uint64 (inner chunks, 2); ``StoreError`` if damaged."""
+        """Return a shard's index as uint64 (inner chunks, 2); ``StoreError`` if damaged."""
         assert self.shards is not None
         if len(data) != self.shards.index_bytes:
             raise self.damaged(chunk, "the shard is shorter than its index")
@@ -132,7 +132,7 @@ class Layout:
         return np.frombuffer(data, "<u8").reshape(-1, 2)
 
     def is_missing(self, chunk: tuple[int, int]) -> bool:
-        """Ask the store whether ``chunk`` was ever written. Call on the I/O thread."""
+        """Return whether ``chunk`` was never written, from the store. Call on the I/O thread."""
         from zarr.core.sync import sync
 
         store = self.array.store
@@ -160,12 +160,12 @@ async def _index_of_shard(store: Any, key: str, shards: Shards) -> bytes:
 
 
 def is_absent(entry: Array) -> bool:
-    """Whether an index entry (offset, length) marks a chunk that was never written."""
+    """Return whether an index entry (offset, length) marks a chunk that was never written."""
     return bool(entry[0] == _ABSENT and entry[1] == _ABSENT)
 
 
 def open_array(path_or_array: Any) -> tuple[Any, str]:
-    """The zarr array and its name for messages; ``StoreError`` if there is none."""
+    """Return the zarr array and its name for messages; ``StoreError`` if there is none."""
     zarr = import_zarr()
     array = path_or_array
     name = f"the zarr array {getattr(array, 'store_path', array)}"
@@ -180,11 +180,11 @@ def open_array(path_or_array: Any) -> tuple[Any, str]:
         if "://" not in where:
             _refuse_others(Path(where), where, zipped)
         try:
-            # Not every zarr 3 sees that a file is a zip store.
+            # Not every zarr 3 detects that a file is a zip store.
             store = zarr.storage.ZipStore(where, mode="r") if zipped else where
             array = zarr.open(store, mode="r")
         except Exception as error:
-            # Damaged metadata raises whatever JSON, numcodecs or zarr's parsers raise.
+            # Damaged metadata raises errors of the parsers of JSON, numcodecs or zarr.
             raise StoreError(
                 f"{name} cannot be opened as a zarr array: {type(error).__name__}: {error}"
             ) from error
@@ -194,7 +194,7 @@ def open_array(path_or_array: Any) -> tuple[Any, str]:
 
 
 def _refuse_others(path: Path, where: str, zipped: bool) -> None:
-    """Say what a path is not, before zarr says it in its own words."""
+    """Raise a clear error for a path that is not a zarr array, before zarr raises its own."""
     if path.is_file() and not zipped:
         raise StoreError(
             f"the file {where!r} is neither a .npy file (numpy.save) nor a zarr store, which is"
@@ -205,7 +205,7 @@ def _refuse_others(path: Path, where: str, zipped: bool) -> None:
 
 
 def import_zarr() -> Any:
-    """The zarr package (3 or later), or an error that says how to get it."""
+    """Return the zarr package (3 or later); raise an error with the install command if missing."""
     try:
         import zarr
     except ImportError as error:
@@ -220,7 +220,7 @@ def import_zarr() -> Any:
 def _arrays_within(group: Any) -> str:
     try:
         names = sorted(key for key, _ in group.arrays())
-    except Exception:  # noqa: BLE001  a hint is not worth a second error
+    except Exception:  # noqa: BLE001  a failed hint must not raise a second error
         return ""
     if not names:
         return ""
@@ -229,7 +229,7 @@ def _arrays_within(group: Any) -> str:
 
 
 def describe(array: Any, name: str) -> Layout:
-    """The layout of an open array; ``ShapeError``, ``DtypeError`` or ``StoreError``."""
+    """Return the layout of an open array; ``ShapeError``, ``DtypeError`` or ``StoreError``."""
     shape = cost_shape(array.shape, name)
     cost_dtype(array.dtype, name)
     stored = np.dtype(array.dtype)
@@ -269,7 +269,7 @@ def _local_root(array: Any) -> Path | None:
 
 
 def _plain_bytes(codecs: Any) -> str | None:
-    """The byte order, "<" or ">", if the only codec writes plain values; else None."""
+    """Return the byte order, "<" or ">", if the only codec writes plain values; else None."""
     from zarr.codecs import BytesCodec
 
     if len(codecs) != 1 or not isinstance(codecs[0], BytesCodec):
@@ -279,12 +279,12 @@ def _plain_bytes(codecs: Any) -> str | None:
 
 
 def _shards(codecs: Any, outer: Any, chunk: Any) -> tuple[Shards | None, Any]:
-    """The shards, if any, and the codecs of the chunks that are decoded."""
+    """Return the shards, if any, and the codecs of the chunks that are decoded."""
     from zarr.codecs import Crc32cCodec, ShardingCodec
 
     if outer is None:
         if any(isinstance(codec, ShardingCodec) for codec in codecs):
-            # Shards wrapped in another codec: decodable, but their index is not.
+            # Shards wrapped in another codec: decodable, but not their index.
             return Shards((1, 1), index_first=False, with_crc=False, readable=False), codecs
         return None, codecs
     codec = codecs[0]

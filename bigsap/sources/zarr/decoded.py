@@ -1,7 +1,7 @@
 """Zarr arrays whose chunks zarr must decode: compressed, remote, reordered.
 
-The unit of work is a row of chunks: one decoded, all its rows are at hand, which
-``rows_together`` tells the engine, and the next one is decoded ahead of time.
+The unit of work is a row of chunks: decoding it gives all its rows, which ``rows_together`` reports
+to the engine, and the next one is decoded ahead of time.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from bigsap.sources.convert import FINGERPRINT_BYTES, check_rows, convert, cost_
 from bigsap.sources.zarr.chunk_layout import Layout
 from bigsap.sources.zarr.readahead import ReadAhead
 
-#: Decoded rows kept at a time are limited to this: chunks that split columns can make
-#: a single row of chunks as large as the matrix. They are then decoded repeatedly.
+#: Most bytes of a group of decoded rows: with chunks that split columns, a single row of chunks can
+#: be as large as the matrix. Such chunks are then decoded repeatedly.
 GROUP_BYTES = 256 << 20
 
-#: Neighbouring groups that one read asks for are decoded by one call up to this size.
+#: Neighbouring groups of one read are decoded by one call up to this size.
 CALL_BYTES = 8 << 20
 
 
 class _Loader:
-    """Decodes row ranges. Apart from the source: the I/O thread must not hold that."""
+    """Decodes row ranges. Separate from the source, which the I/O thread must not keep alive."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -36,7 +36,7 @@ class _Loader:
         try:
             values = np.asarray(layout.array[start:stop, :])
         except Exception as error:
-            # Codecs raise whatever they like on damaged bytes.
+            # Codecs may raise any exception on damaged bytes.
             raise self._culprit(start, stop, error) from error
         if values.shape != (stop - start, layout.shape[1]):
             raise StoreError(f"{layout.name} gave shape {values.shape} for rows {start} to {stop - 1}")
@@ -53,7 +53,7 @@ class _Loader:
         ]
 
     def _culprit(self, start: int, stop: int, error: Exception) -> StoreError:
-        """The error, naming the first chunk that alone cannot be decoded either."""
+        """Return the error, naming the first chunk that cannot be decoded alone either."""
         height, width = self._layout.chunk
         for down, across in self._chunks(start, stop):
             try:
@@ -65,10 +65,9 @@ class _Loader:
         )
 
     def _refuse_missing(self, values: Array, start: int, stop: int) -> None:
-        """zarr gives the fill value for chunks that are not there, without a word.
+        """Raise an error for missing chunks, which zarr silently replaces by the fill value.
 
-        Only a chunk whose values all equal it can be missing, so only then is the
-        store asked.
+        Only a chunk whose values all equal it can be missing, so the store is queried only then.
         """
         height, width = self._layout.chunk
         for down, across in self._chunks(start, stop):
@@ -79,7 +78,7 @@ class _Loader:
 
     def _looks_filled(self, block: Array) -> bool:
         fill = self._layout.fill
-        if fill is None:  # zarr v2 null: what zarr gives is undefined
+        if fill is None:  # zarr v2 null: the values that zarr gives are undefined
             return True
         if fill != fill:
             return bool(block[0, 0] != block[0, 0]) and bool(np.isnan(block).all())
@@ -89,9 +88,9 @@ class _Loader:
 class DecodedZarrSource:
     """Rows of a zarr array, decoded by zarr, a row of chunks at a time.
 
-    Memory: two groups of rows, each at most ``GROUP_BYTES`` (one chunk high), and
-    what zarr takes to decode one more. All decoding happens on one daemon thread.
-    Raises ``StoreError`` naming chunk and rows when one is missing or damaged.
+    Memory: two groups of rows, each at most ``GROUP_BYTES`` (one chunk high), and zarr's memory to
+    decode one more. All decoding happens on one daemon thread. Raises ``StoreError`` naming chunk
+    and rows if one is missing or damaged.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -110,7 +109,7 @@ class DecodedZarrSource:
         return DecodedZarrSource, (self._layout,)
 
     def rows_together(self, row: int) -> tuple[int, int]:
-        """The half-open range of rows that one read of ``row`` decodes anyway."""
+        """Return the half-open range of rows that one read of ``row`` decodes."""
         height = self._layout.chunk[0]
         top = row - row % height
         start = row - (row - top) % self._group
@@ -143,7 +142,7 @@ class DecodedZarrSource:
             done = end
 
     def _values(self, ascending: Ids, done: int) -> tuple[int, Array]:
-        """Decoded rows from ``ascending[done]`` on, neighbouring groups together."""
+        """Return decoded rows from ``ascending[done]`` on, neighbouring groups together."""
         row = int(ascending[done])
         start, stop = self.rows_together(row)
         while stop < self.shape[0]:
@@ -160,7 +159,7 @@ class DecodedZarrSource:
         return self._ahead.rows(row, start, stop, self._waiting.look)
 
     def fingerprint(self) -> str:
-        """Hex digest of shape, dtype and the rows of a few groups."""
+        """Return a hex digest of shape, dtype and the rows of a few groups."""
         count = min(64, max(4, 16 * FINGERPRINT_BYTES // (self._group * self._row_bytes)))
         groups = np.unique(np.linspace(0, self.shape[0] - 1, count).astype(np.int64))
         share = max(1, FINGERPRINT_BYTES // count // self._row_bytes)

@@ -1,11 +1,10 @@
-"""Uncompressed zarr arrays on a local disk, read past zarr.
+"""Uncompressed zarr arrays on a local disk, read without zarr.
 
-The rows asked for are copied straight into place, piece by piece as they are contiguous in
-their files, from maps or by reading (see ``mapped.Files``): no decoding, no temporaries.
-Measured a row of 32 kB, files in the page cache: 4 to 6 us from a map, 9 to 16 us by
-reading, 40 us when the file has to be mapped first, which random rows of a thousand
-chunks would demand nearly each time. An array that is one single file is mapped as a
-whole (``from_zarr``), because then kernels scan it in place.
+Rows are copied directly to their destination, in pieces that are contiguous in their files, from
+maps or by reading (see ``mapped.Files``): no decoding, no temporaries. Measured a row of 32 kB,
+files in the page cache: 4 to 6 us from a map, 9 to 16 us by reading, 40 us if the file must be
+mapped first, as would be the case nearly each time for random rows of a thousand chunks. An array
+that is one single file is mapped as a whole (``from_zarr``), because then kernels scan it in place.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from bigsap.sources.zarr.chunk_layout import Layout, is_absent
 
 
 class RawZarrSource:
-    """Rows of a local zarr array whose chunks carry no codec.
+    """Rows of a local zarr array whose chunks have no codec.
 
-    Holds up to 64 files mapped. Raises ``StoreError`` for a missing chunk (unless the fill
-    value is inf), a chunk file of the wrong size, at any time, and a damaged shard.
+    Holds up to 64 files mapped. Raises ``StoreError`` for a missing chunk (unless the fill value is
+    inf), a chunk file of the wrong size, at any time, and a damaged shard.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -75,7 +74,7 @@ class RawZarrSource:
                 start = stop
 
     def _runs(self, rows: Ids) -> Iterator[tuple[int, int]]:
-        """Ranges of ``rows`` that are consecutive within one row of chunks."""
+        """Yield ranges of ``rows`` that are consecutive within one row of chunks."""
         height = self._layout.chunk[0]
         first = 0
         for k in range(1, len(rows) + 1):
@@ -109,7 +108,7 @@ class RawZarrSource:
         out[...] = self._layout.fill
 
     def _begin(self, file: OpenFile, chunk: tuple[int, int]) -> int | None:
-        """Where the chunk's values begin in its file; None if it was never written."""
+        """Return where the chunk's values begin in its file; None if it was never written."""
         size = file.size
         if self._layout.shards is None:
             if size != self._chunk_bytes:
@@ -144,5 +143,5 @@ class RawZarrSource:
             raise self._layout.damaged(chunk, "its file is truncated")
 
     def fingerprint(self) -> str:
-        """Hex digest of shape, dtype and sampled rows."""
+        """Return a hex digest of shape, dtype and sampled rows."""
         return fingerprint_of(self)

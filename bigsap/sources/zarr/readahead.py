@@ -1,8 +1,8 @@
 """Row ranges loaded by one background thread into a small buffer.
 
-Decoding a compressed chunk takes longer than scanning it, so the next one is decoded
-while the engine works on this one. One thread does all loading: zarr has its own
-event loop and pools behind it, and is asked by nobody else.
+Decoding a compressed chunk takes longer than scanning it, so the next one is decoded while the
+engine works on the current one. One thread does all loading: zarr has its own event loop and pools,
+and is called from this thread only.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from queue import SimpleQueue
 from bigsap.errors import SourceError
 from bigsap.sources.base import Array
 
-# Between two looks of a waiting reader.
+# Seconds between two checks of a waiting reader.
 _WAIT_SECONDS = 0.05
 
 
 class ChunkLoad:
-    """Rows ``start`` to ``stop``: asked for, loading, loaded or failed."""
+    """Rows ``start`` to ``stop``: queued, loading, loaded or failed."""
 
     __slots__ = ("done", "error", "start", "stop", "used", "values")
 
@@ -36,11 +36,11 @@ class ChunkLoad:
 
 
 def _work(queue: SimpleQueue[ChunkLoad | None], load: Callable[[int, int], Array]) -> None:
-    """The thread's life. It holds no reference to ``ReadAhead``, so that may die."""
+    """Run the thread. It holds no reference to ``ReadAhead``, which can thus be collected."""
     while (ticket := queue.get()) is not None:
         try:
             ticket.values = load(ticket.start, ticket.stop)
-        except BaseException as error:  # noqa: BLE001  it belongs to whoever waits
+        except BaseException as error:  # noqa: BLE001  raised in the waiting thread
             ticket.error = error
         ticket.done.set()
         # The local name would keep the last block alive while the thread is idle.
@@ -50,38 +50,37 @@ def _work(queue: SimpleQueue[ChunkLoad | None], load: Callable[[int, int], Array
 class ReadAhead:
     """At most ``entries`` row ranges, loaded on one daemon thread.
 
-    load: ``load(start, stop)`` gives the rows, shape (stop - start, n_columns); it
-    must not refer to this object. The thread starts with the first load and ends
-    with this object; as a daemon it never keeps the interpreter alive.
+    load: ``load(start, stop)`` returns the rows, shape (stop - start, n_columns); it must not refer
+    to this object. The thread starts with the first load and ends with this object; as a daemon it
+    never keeps the interpreter alive.
     """
 
     def __init__(self, load: Callable[[int, int], Array], entries: int = 2) -> None:
         self._load = load
         self._entries = entries
-        # Guards the bookkeeping only: no load, and no wait for one, under it.
+        # Guards the bookkeeping only: never load, or wait for a load, while holding it.
         self._lock = threading.Lock()
         self._held: list[ChunkLoad] = []
         self._latest: ChunkLoad | None = None
-        # Its put() may be called by a finalizer in any place, a Condition's not.
+        # A finalizer may call its put() at any place, unlike a Condition's methods.
         self._queue: SimpleQueue[ChunkLoad | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
         weakref.finalize(self, self._queue.put, None)
 
     def holds(self, row: int) -> bool:
-        """Whether ``row`` is loaded, or will be without asking."""
+        """Return whether ``row`` is loaded or being loaded."""
         with self._lock:
             return self._find(row) is not None
 
     def rows(
         self, row: int, start: int, stop: int, look: Callable[[], None] = lambda: None
     ) -> tuple[int, Array]:
-        """Rows that include ``row``: the first one's id, and the values.
+        """Return the rows that include ``row``: the first one's id, and the values.
 
-        ``start`` to ``stop`` are loaded unless ``row`` is held already. Waits;
-        raises what loading raised, and forgets it, so that the next call tries again.
-        look: called many times a second while waiting; what it raises ends the wait, not
-        the loading.
+        ``start`` to ``stop`` are loaded unless ``row`` is held already. Waits; raises the error of
+        the loading, and drops it, so that the next call tries again. look: called many times a
+        second while waiting; an exception that it raises ends the wait, not the loading.
         """
         if os.getpid() != self._pid:
             raise SourceError(
@@ -106,14 +105,14 @@ class ReadAhead:
         return ticket.start, ticket.values
 
     def prefetch(self, start: int, stop: int) -> None:
-        """ChunkLoad these rows in the background if there is room. Returns at once.
+        """Load these rows in the background if there is room. Returns at once.
 
-        Room is an entry that was read from and is not the latest such: rows loaded
-        ahead and never read, and rows being read, are not thrown away for a guess.
+        Only an entry that was read from, except the latest such, is replaced: rows loaded ahead and
+        not yet read, and rows being read, are kept.
         """
         if os.getpid() != self._pid:
             return
-        # A thread that cannot be started is the next reader's error, not a guess's.
+        # If a thread cannot be started, the next read reports it, not a prediction.
         with self._lock, contextlib.suppress(RuntimeError):
             if self._find(start) is None and self._make_room(demanded=False):
                 self._add(start, stop, used=False)
@@ -126,7 +125,7 @@ class ReadAhead:
             return True
         victim = next((t for t in self._held if t.used and t is not self._latest), None)
         if victim is None and demanded:
-            # Nobody came for the rows loaded ahead: a wrong guess must not stay for ever.
+            # The rows loaded ahead were not read: a wrong prediction must not stay for ever.
             victim = next((t for t in self._held if t is not self._latest), self._held[0])
         if victim is None:
             return False
@@ -146,7 +145,7 @@ class ReadAhead:
 
     @staticmethod
     def _own_copy(error: BaseException) -> BaseException:
-        """A fresh exception for each waiting reader: tracebacks must not mix."""
+        """Return a new exception for each waiting reader: tracebacks must not mix."""
         known = isinstance(error, SourceError)
         copy = type(error)(*error.args) if known else SourceError(f"{type(error).__name__}: {error}")
         copy.__cause__ = error

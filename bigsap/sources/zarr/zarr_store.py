@@ -26,32 +26,33 @@ CHUNK_BYTES = 4 << 20
 
 
 def from_zarr(path_or_array: Any) -> CostSource:
-    """Costs in a zarr array, format 2 or 3.
+    """Return costs in a zarr array, format 2 or 3.
 
-    path_or_array: path of a local store (or what ``zarr.open`` takes as a URL), or a
-    ``zarr.Array``, which must be 2-D and of real numbers.
+    path_or_array: path of a local store (or a URL that ``zarr.open`` accepts), or a ``zarr.Array``,
+    which must be 2-D and of real numbers.
 
-    Uncompressed local chunks and shards are copied from maps (up to 64 at a time, others
-    are read), and an array of a single such chunk is mapped and scanned in place, as
-    ``from_npy`` does; everything else is decoded by zarr, a row of chunks at a time, one
-    ahead of the reader. Chunks that split columns work, slowly, with a ``UserWarning``
-    that names ``bigsap rechunk``.
+    Uncompressed local chunks and shards are copied from maps (up to 64 at a time, others are read),
+    and an array of a single such chunk is mapped and scanned in place, as ``from_npy`` does; all
+    other arrays are decoded by zarr, a row of chunks at a time, one ahead of the reader. Chunks
+    that split columns work, slowly, with a ``UserWarning`` that names ``bigsap rechunk``.
 
-    Raises ``StoreError`` when there is no array, its metadata is damaged or a codec
-    is unknown; later, when a chunk is damaged or missing. Missing chunks of an array
-    whose ``fill_value`` is inf are forbidden pairs. ``ShapeError`` and ``DtypeError``
-    as for arrays. Opening is O(1).
+    Raises ``StoreError`` if there is no array, its metadata is damaged or a codec is unknown;
+    later, if a chunk is damaged or missing. Missing chunks of an array whose ``fill_value`` is inf
+    are forbidden pairs. ``ShapeError`` and ``DtypeError`` as for arrays. Opening is O(1).
 
     CF attributes, as xarray writes them: ``scale_factor`` and ``add_offset`` are applied (costs are
-    then float64); values that ``_FillValue``, ``missing_value`` or a valid range (or, in
-    format 2, the fill value of an array with dimension names) say are missing are
-    InvalidCostError when read; ``as_source(path, missing="forbid")`` forbids such pairs.
+    then float64). Values are missing by ``_FillValue``, ``missing_value`` or a valid range (or, in
+    format 2, the fill value of an array with dimension names); they are InvalidCostError when read;
+    ``as_source(path, missing="forbid")`` forbids such pairs.
     """
     return open_zarr(path_or_array, forbid=False, level=3)
 
 
 def open_zarr(path_or_array: Any, *, forbid: bool, level: int = 2) -> CostSource:
-    """``from_zarr``. forbid: what is missing becomes NaN. level: of the caller, for warnings."""
+    """Open a zarr array as ``from_zarr`` does.
+
+    forbid: missing values become NaN. level: of the caller, for warnings.
+    """
     layout = describe(*open_array(path_or_array))
     if layout.columns_split > 1 and 0 not in layout.shape:
         warnings.warn(
@@ -65,7 +66,7 @@ def open_zarr(path_or_array: Any, *, forbid: bool, level: int = 2) -> CostSource
 
 
 def _source(layout: Layout, *, forbid: bool = False) -> CostSource:
-    """The costs of a layout."""
+    """Return the costs of a layout."""
     packing = layout.packing
     if forbid and packing is not None:
         layout = replace(layout, absent_allowed=bool(packing.missing(layout.filled).any()))
@@ -73,7 +74,7 @@ def _source(layout: Layout, *, forbid: bool = False) -> CostSource:
 
 
 def _stored(layout: Layout) -> CostSource:
-    """The fastest source for what is stored."""
+    """Return the fastest source for the stored numbers."""
     if 0 in layout.shape:
         return ArraySource(np.empty(layout.shape, layout.stored), layout.name)
     if not layout.raw or layout.root is None:
@@ -82,7 +83,7 @@ def _stored(layout: Layout) -> CostSource:
 
 
 def _mapped(layout: Layout, root: Path) -> ArraySource | None:
-    """The array in place, if it is one single raw chunk; None otherwise."""
+    """Return the array in place, if it is one single raw chunk; None otherwise."""
     (n_rows, n_columns), (height, width) = layout.shape, layout.chunk
     if layout.shards is not None or height < n_rows or width < n_columns:
         return None
@@ -90,7 +91,7 @@ def _mapped(layout: Layout, root: Path) -> ArraySource | None:
     try:
         size = file.stat().st_size
     except OSError:
-        return None  # missing: RawZarrSource knows what that means
+        return None  # missing: RawZarrSource handles that
     expected = height * width * layout.stored.itemsize
     if size != expected:
         raise layout.damaged((0, 0), f"the file has {size} bytes instead of {expected}")
@@ -164,7 +165,7 @@ def _copy(
         dtype=source.dtype,
         chunks=(height, max(1, n_columns)),
         compressors="auto" if compress else None,
-        # With NaN no chunk that got lost can be taken for costs.
+        # With NaN a lost chunk cannot be mistaken for costs.
         fill_value=np.nan if source.dtype.kind == "f" else 0,
         config={"write_empty_chunks": True},
     )
