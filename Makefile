@@ -89,11 +89,13 @@ browser: ## Debian's chromium, installed when absent and permitted
 	else echo "no chromium: the tests of the web page will be skipped" \
 		"(sudo apt-get install chromium)" >&2; fi
 
-lint: $(VENV)/.installed-dev ## ruff, mypy, import-linter
+lint: $(VENV)/.installed-dev ## ruff, mypy, import-linter, codespell, rules of English
 	@echo "==> ruff check";  $(BIN)/ruff check .
 	@echo "==> ruff format --check"; $(BIN)/ruff format --check .
 	@echo "==> mypy"; $(BIN)/mypy
 	@echo "==> lint-imports"; $(BIN)/lint-imports --no-cache
+	@echo "==> codespell"; $(BIN)/codespell
+	@echo "==> plain English"; $(BIN)/python tests/plain_english.py
 
 format: $(VENV)/.installed-dev ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .

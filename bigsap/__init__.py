@@ -4,7 +4,7 @@
 >>> bigsap.solve(lambda i, j: abs(i - j) % 3, shape=(4, 4)).fun
 0.0
 
-Names are imported at first use: ``import bigsap`` alone loads very little.
+Names are imported at first use: ``import bigsap`` alone loads neither numba nor the engine.
 """
 
 from __future__ import annotations

@@ -274,7 +274,7 @@ class Result:
 
     @property
     def certificate(self) -> str | None:
-        """How the result was proved: "bounds", "pairs" (every pair was read), or None."""
+        """Kind of proof: "bounds", "pairs" (every pair was read), or None."""
         return self.stats.get("proof")
 
     def pairs(self) -> Array:

@@ -310,7 +310,7 @@ def _general(
 
 
 def _threads(asked: int | None, n_columns: int) -> int:
-    """How many threads a solve uses: those asked for, or as many as its rows are long enough for."""
+    """Return the number of threads: that asked for, or as many as the rows are long enough for."""
     most = max(1, n_columns // policy.COLUMNS_PER_THREAD) if asked is None else math.inf
     n_threads = 1 if most == 1 else int(min(most, check_threads(asked)))
     return useful_threads(n_threads, n_columns)

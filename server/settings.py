@@ -21,7 +21,7 @@ GIB = 1 << 30
 
 
 class Limits(BaseModel):
-    """What one request or one key may take. Shown by ``GET /v1/capabilities``."""
+    """Limits of one request or one key. Shown by ``GET /v1/capabilities``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

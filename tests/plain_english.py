@@ -31,7 +31,6 @@ ANYWHERE = {
     r"\bnobody\b": "name who",
     r"\bsomebody\b": "name who",
     r"\bwhoever\b": "name who",
-    r"\bwhatever\b(?! else)": "name what",
     r"\btold of\b": "say 'reported'",
     r"\bis hopeless\b": "say why",
     r"\bbears? (it|them) out\b": "say 'confirms'",

@@ -51,7 +51,7 @@ def open_costs(path: str | os.PathLike[str]) -> CostSource:
     """Return the source named by a command-line argument.
 
     A name ending in ``.json`` is a cost spec, anything else a ``.npy`` file or a zarr store. Raises
-    InputError if there is no such file, StoreError if it is damaged or of another kind.
+    InputError if the file does not exist, StoreError if it is damaged or of another kind.
     """
     name = os.fspath(path)
     if "://" not in name:

@@ -48,7 +48,7 @@ def job_request(args: argparse.Namespace) -> dict[str, Any]:
 def read_request(spec: Path) -> dict[str, Any]:
     """Return a file as a job request, with ``{"npy": path}`` unread.
 
-    Raises InputError if there is no such file, or if it is neither a request nor costs.
+    Raises InputError if the file does not exist, or if it is neither a request nor costs.
     """
     from bigsap.sources.spec_files import read_json
 

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 
 class Options(Model):
-    """How to solve. All may be left out."""
+    """Options of the solve. All may be left out."""
 
     model_config = example({"maximize": False, "gap": 0.0, "time_limit_s": 3600, "cache": "8GiB"})
 

@@ -78,7 +78,7 @@ class NewArray(schemas.Closed):
 
 
 class Seal(schemas.Closed):
-    """What the data must hash to, if the client knows."""
+    """Digest that the data must have, if the client gives one."""
 
     sha256: str | None = Field(None, pattern=r"^[0-9a-fA-F]{64}$")
 
@@ -115,7 +115,7 @@ async def list_arrays(
 
 @router.get("/{array_id}", summary="Look at an array", response_model=schemas.ArrayInfo)
 async def look(array_id: ArrayId, service: TheService, caller: ReaderOrSubmitter) -> Response:
-    """Which rows have been received: where an upload goes on."""
+    """Rows that have been received: where an upload goes on."""
     meta = service.arrays.get(array_id, caller.sees)
     return JSONResponse(array_view(meta, service.settings.limits, service.root))
 

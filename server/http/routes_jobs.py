@@ -39,7 +39,7 @@ _RETRY = {"Retry-After": "1"}
 
 
 class CancelRequest(schemas.Closed):
-    """How to cancel: gracefully (keeps what is known) or at once."""
+    """Way of cancelling: gracefully (keeps what is known) or at once."""
 
     mode: Literal["graceful", "now"] = "graceful"
 

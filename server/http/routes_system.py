@@ -36,7 +36,7 @@ _PACKAGES = ("bigsap", "numpy", "numba", "zarr", "dask", "distributed", "fastapi
 
 @router.get("/v1/capabilities", summary="Limits, devices, versions", responses=_CAPABILITIES)
 async def capabilities(service: TheService, caller: Reader) -> Response:
-    """What this service offers and what it allows the caller."""
+    """Abilities of this service and limits of the caller."""
     settings = service.settings
     members = [member.model_fields["type"].annotation.__args__[0] for member in MEMBERS]  # type: ignore[union-attr]
     return JSONResponse(

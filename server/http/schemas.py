@@ -54,7 +54,7 @@ Status = Literal["optimal", "imprecise", "gap_reached", "time_limit", "cancelled
 
 
 class Outcome(BaseModel):
-    """What came out, in brief. A job has succeeded when it ended by itself; its result has when
+    """The outcome in brief. A job has succeeded when it ended by itself; its result has when
     what was asked for is proved: ``imprecise`` and ``infeasible`` results have not."""
 
     status: Status

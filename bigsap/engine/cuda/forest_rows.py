@@ -118,7 +118,7 @@ class Reading:
 def common_unit(readings: Sequence[Reading]) -> int | None:
     """Set a common unit 2**-shift for all and return the shift.
 
-    None if there is no such unit: costs are infinite, NaN, or too far apart. For integers the unit is 1.
+    None without such a unit: costs are infinite, NaN, or too far apart. For integers the unit is 1.
     """
     if not readings[0].real:
         return 0

@@ -1,4 +1,4 @@
-"""Which CUDA files of this package are compiled together."""
+"""CUDA files of this package that are compiled together."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _take_up(slab: Slab, st: State, zero: float) -> None:
 
 @kernel(forceinline=True)
 def _put_down(slab: Slab, st: State, stage: int, status: int) -> None:
-    """Write the progress of the phase; by thread 0, past a barrier after which nobody reads it."""
+    """Write the progress of the phase; by thread 0, past a barrier after which no thread reads it."""
     own, at = slab.own, st.at
     if status in (CHANGED, INVALID):
         at.wanted = own.row

@@ -149,7 +149,7 @@ def plan(row: int, code: int, full: int, width: int, lows: Array, runs: Array, a
 
 @kernel(forceinline=True)
 def step(group: int, k: int, end: int, runs: Array) -> tuple[int, int]:
-    """Advance from a group in the run at index ``k`` to the next; stay at the very last group."""
+    """Advance from a group in the run at index ``k`` to the next; stay at the last group."""
     if group + 1 < runs[k + 1]:
         return group + 1, k
     if k + 2 < end:

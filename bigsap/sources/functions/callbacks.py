@@ -163,7 +163,7 @@ class FunctionSource(PythonCalls):
 
     @property
     def evaluated_by(self) -> str | None:
-        """How the costs are computed: ``"expression"``, ``"numba"`` or ``"python"``.
+        """Way of computing the costs: ``"expression"``, ``"numba"`` or ``"python"``.
 
         None until that is decided, when the first row is read.
         """
