@@ -35,6 +35,6 @@ def test_functions_have_few_parameters():
 
 def test_numbers_of_a_search_have_names():
     """No ``words[3]`` nor ``words[POSITION]``: see ``core/record.py``."""
-    files = [file for file in ENGINE.rglob("*.py") if "gpu" not in file.parts]
+    files = [file for file in ENGINE.rglob("*.py") if "cuda" not in file.parts]
     by_place = re.compile(r"\b(words|values|counters|record_id|record_value)\[(\d|[A-Z_]+\b)")
     assert [str(file) for file in files if by_place.search(file.read_text())] == []

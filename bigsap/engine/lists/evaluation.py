@@ -140,9 +140,7 @@ def evaluate(
                 return -1
             n_groups += LANES
         if low.shape[1] > 0 and order.size == 0:
-            for first in range(0, width, BLOCK):
-                end = min(first + BLOCK, width)
-                low[row, (column + first) // BLOCK] = smallest(tau[first:end], infinity)
+            note_panel(row, column, width, tau, infinity, low)
         if n_groups > k and n_within(group_low, n_groups, cap) > k:
             least, most = extremes(group_low, n_groups, -infinity, infinity, lanes)
             if least < infinity and n_within(group_low, n_groups, most) > k:
@@ -182,13 +180,27 @@ def evaluate(
             outside = min(outside, rest)
             cap = min(cap, rest)
     if low.shape[1] > 0 and order.size:
-        for block in range(low.shape[1]):
-            places = order[block * BLOCK : min((block + 1) * BLOCK, m)]
-            for j in range(places.size):
-                group_low[j] = tau[places[j]]
-            low[row, block] = smallest(group_low[: places.size], infinity)
+        note_row(row, m, tau, infinity, group_low, lists)
     store(row, n_best, outside, free_tau, free_cost, free_id, infinity, scratch, lists)
     return m
+
+
+@kernel
+def note_panel(row: int, column: int, width: int, tau: Array, infinity: float, low: Array) -> None:
+    """Write the minima of a panel's blocks, neighbouring columns each."""
+    for first in range(0, width, BLOCK):
+        end = min(first + BLOCK, width)
+        low[row, (column + first) // BLOCK] = smallest(tau[first:end], infinity)
+
+
+@kernel
+def note_row(row: int, m: int, tau: Array, infinity: float, group_low: Array, lists: Lists) -> None:
+    """Write the minima of a row's blocks, which are columns of ``lists.order``."""
+    for block in range(lists.low.shape[1]):
+        places = lists.order[block * BLOCK : min((block + 1) * BLOCK, m)]
+        for j in range(places.size):
+            group_low[j] = tau[places[j]]
+        lists.low[row, block] = smallest(group_low[: places.size], infinity)
 
 
 @kernel
