@@ -68,7 +68,7 @@ TIGHT_PAIRS_ROWS = FIRST_PRICES_ROWS = 1500
 #: With fewer rows or columns, lists save nothing over scanning whole rows.
 FEW_ROWS = 700
 #: The same for matrices in memory, square or not: lists took longer than whole rows in the median of random
-#: families (docs/decisions/2026-11-23-families.md). Square matrices on lists try tight pairs first.
+#: families (docs/lab/2026-11-23-families.md). Square matrices on lists try tight pairs first.
 FEW_ROWS_SQUARE, FEW_ROWS_RECTANGULAR = TIGHT_PAIRS_ROWS, 1400
 #: Exception: fewest rows for lists where a lack of memory would otherwise cause rows to be evaluated
 #: repeatedly.

@@ -27,7 +27,7 @@ from bigsap.cli.costspec import open_costs
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-NOTES = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+NOTES = sorted([*(ROOT / "docs" / "decisions").glob("*.md"), *(ROOT / "docs" / "lab").glob("2*.md")])
 OTHERS = [*NOTES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "docker" / "README.md"]
 # Programs of others in shell blocks: only their names are checked.
 FOREIGN = {"make", "pip", "dask", "sqlite3", "rsync", "docker", "-H", "x", "y"}
