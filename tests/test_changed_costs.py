@@ -91,6 +91,7 @@ OUTCOMES = {
     "time_limit",
     "optimal",
     "feasible",
+    "imprecise",
     "infeasible",
     "SourceError",
     "InvalidCostError",
