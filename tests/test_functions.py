@@ -1,4 +1,4 @@
-"""Functions of the engine stay short, and are handed what belongs together in one piece."""
+"""Functions of the engine, proof, run and strategies are short and have few parameters."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ import ast
 import re
 from pathlib import Path
 
-ENGINE = Path(__file__).parent.parent / "bigsap" / "engine"
+PACKAGE = Path(__file__).parent.parent / "bigsap"
+ENGINE = PACKAGE / "engine"
+FOLDERS = [PACKAGE / name for name in ("engine", "proof", "run", "strategies")]
 LINES, PARAMETERS = 120, 9
 # What Python calls with everything that a kernel works on, and the C function that kernels call by
 # its address: it takes nothing but numbers.
 ENTRIES = ("run_", "solve_dense", "prove_dense", "_reduce_chunk")
+ENTRIES += ("descend", "match_again", "raise_prices", "scan_rows")
+# The public function, whose options they are, and the state of a solve.
+ENTRIES += ("certify", "__init__")
+# A formula for each kind of distance.
+LONG = ["_sloped"]
 
 
 def functions() -> list[ast.FunctionDef]:
-    trees = [ast.parse(file.read_text()) for file in ENGINE.rglob("*.py")]
+    trees = [ast.parse(file.read_text()) for folder in FOLDERS for file in folder.rglob("*.py")]
     return [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
 
 
@@ -25,7 +32,7 @@ def n_parameters(function: ast.FunctionDef) -> int:
 
 
 def test_functions_are_short():
-    assert [f.name for f in functions() if (f.end_lineno or 0) - f.lineno >= LINES] == []
+    assert [f.name for f in functions() if (f.end_lineno or 0) - f.lineno >= LINES] == LONG
 
 
 def test_functions_have_few_parameters():
