@@ -44,11 +44,11 @@ def squares(values):
 MAIN = """
 import json, sys
 import numpy as np
-from bigsap.compile import cache
+from bigsap.compile import kernel_cache
 from bigsap.high import twice, squares
 {before}
 found = [int(twice(np.arange(4))), squares(np.ones(3)).tolist()]
-print(json.dumps([found, cache.COUNTS.compiled, cache.COUNTS.loaded]))
+print(json.dumps([found, kernel_cache.COUNTS.compiled, kernel_cache.COUNTS.loaded]))
 """
 ANSWER = [6 + 4 + 8, [1.0, 1.0, 1.0]]  # STEP = 1
 
@@ -127,7 +127,7 @@ def test_damaged_files_are_compiled_again(package):
 )
 def test_other_versions_make_other_kernels(package, other):
     run(package)
-    before = f"cache.{other}.__version__ = '99.0.0'"
+    before = f"kernel_cache.{other}.__version__ = '99.0.0'"
     assert run(package, before)[1:] == (2, 0)
     assert run(package)[1:] == (0, 2)
 
@@ -159,7 +159,9 @@ def test_kernels_that_came_along(package, tmp_path):
     """Built for a level, used where that runs; below a folder that nobody writes to."""
     level = cpu_levels.usable_levels()[-1]  # the lowest: every machine that runs this has it
     built = package / "compile" / "built" / kernel_files.folder_of(level)
-    target = f"cache.target = cache.Target(__import__('pathlib').Path({str(built)!r}), {level!r})"
+    target = (
+        f"kernel_cache.target = kernel_cache.Target(__import__('pathlib').Path({str(built)!r}), {level!r})"
+    )
     cpu = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""} if level in cpu_levels.X86 else {}
     assert run(package, target, **cpu) == (ANSWER, 2, 0)
     assert len(list(built.glob("*.kernel"))) == 2
@@ -173,7 +175,7 @@ def test_kernels_that_came_along(package, tmp_path):
         assert run(package, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES="")[1:] == (2, 0)
         less = "from bigsap.compile import cpu_levels; cpu_levels.usable_levels = lambda: ['x86-64-v1']"
         assert run(package, less)[1] in (0, 2)  # 0: kept by root in spite of the modes
-        assert run(package, "cache.made_with = lambda: ('other',)")[1:] == (2, 0)
+        assert run(package, "kernel_cache.made_with = lambda: ('other',)")[1:] == (2, 0)
     finally:
         for path in [package, *package.rglob("*")]:
             path.chmod(0o755)
@@ -210,17 +212,17 @@ def test_content_follows_imports():
 
 
 def test_docstrings_and_comments_do_not_count():
-    def digest(text):
+    def of(text):
         return digest.digest_of(ast.parse(text))
 
     plain = "def f(x):\n    return x + 1\n"
     told = "'''What it is.'''\n\ndef f(x):\n    'One more.'\n    return (x  # why\n        + 1)\n"
-    assert digest(plain) == digest(told)
-    assert digest(plain) != digest(plain.replace("1", "2"))
-    assert digest("x = 'a'\n") != digest("x = 'b'\n")
-    assert digest("class A:\n    'is'\n    x = 1\n") == digest("class A:\n    x = 1\n")
+    assert of(plain) == of(told)
+    assert of(plain) != of(plain.replace("1", "2"))
+    assert of("x = 'a'\n") != of("x = 'b'\n")
+    assert of("class A:\n    'is'\n    x = 1\n") == of("class A:\n    x = 1\n")
     # Only the first statement is a docstring: what follows is code.
-    assert digest("x = 1\n'a'\n") != digest("x = 1\n")
+    assert of("x = 1\n'a'\n") != of("x = 1\n")
 
 
 def test_summaries_are_kept_and_damaged_ones_made_again(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ import bigsap
 from bigsap.errors import CertificateError
 from bigsap.proof.certificate import certify
 from bigsap.result import Result, Status
-from bigsap.run import run
+from bigsap.run import on_rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.residual import Residual
@@ -181,16 +181,16 @@ def test_an_outcome_of_integers_that_is_not_optimal_is_searched_again(monkeypatc
     """Whatever a method returns, no rounding can excuse it."""
     cost = np.random.default_rng(0).integers(0, 1000, (60, 60))
     right(cost, best := bigsap.solve(cost, method="ssp"))
-    search = run.Run._search
+    search = on_rows.WholeRows.attempt
     for price in (0.0, 1.0):
 
-        def wrong(run, price=price):
-            outcome = search(run)
+        def wrong(strategy, run, price=price):
+            outcome = search(strategy, run)
             return dataclasses.replace(
                 outcome, column_of_row=np.roll(outcome.column_of_row, 1), v=price * outcome.v
             )
 
-        monkeypatch.setattr(run.Run, "_search", wrong)
+        monkeypatch.setattr(on_rows.WholeRows, "attempt", wrong)
         assert right(cost, bigsap.solve(cost, method="ssp")).fun == best.fun
 
 

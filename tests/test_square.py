@@ -28,7 +28,7 @@ RESUMED = """
 import shutil, sys, threading
 import numpy as np
 import bigsap
-from bigsap.engine.rows import dense_engine as cpu
+from bigsap.engine.rows import row_engine as cpu
 
 cpu._SLICE_SECONDS, cpu._FIRST_SLICE_FILLED = 0, 1
 generator = np.random.default_rng(0)
