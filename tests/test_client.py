@@ -399,6 +399,16 @@ def test_busy_service_is_asked_again_when_it_says(pauses):
         assert len(seen) == 3
 
 
+def test_a_superseded_block_is_sent_again(pauses):
+    # The rest of a lost request reached the service after its repetition had begun.
+    superseded = {"type": "urn:bigsap:problem:block-superseded", "title": "x", "status": 409}
+    with stub((409, {}, superseded), (200, {}, {"rows": 1})) as (url, seen):
+        transport = Transport(url, patience=5)
+        assert transport.call("PUT", "/v1/arrays/arr_1/rows/0", content=b"x").json() == {"rows": 1}
+        transport.close()
+    assert len(seen) == 2
+
+
 def test_busy_service_is_asked_again_for_arrays_and_events(pauses):
     npy = io.BytesIO()
     np.save(npy, np.arange(3))

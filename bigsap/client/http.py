@@ -210,8 +210,11 @@ class Transport:
                     return answer
                 failure = refusal(answer)
                 named = _retry_after(answer.headers.get("Retry-After"))
-                # 429: refused before any work was done.
-                may = answer.status_code == 429 or (again and answer.status_code in _BUSY)
+                # 429: refused before any work was done. Superseded: what is left of a lost request may
+                # reach the service after its repetition has begun; it ends soon.
+                may = answer.status_code == 429 or (
+                    again and (answer.status_code in _BUSY or failure.slug == "block-superseded")
+                )
             if not may:
                 raise failure
             patience.spend(failure, named)
