@@ -25,8 +25,8 @@ import numpy as np
 
 import bigsap
 from bigsap.engine.core.team import available_threads
-from bigsap.sources.base import Array
 from bigsap.sources.cluster.workers import Workers
+from bigsap.types import Array
 
 WORKERS = (1, 2, 4, 8, 12)
 #: Rows that the search may keep where it is to be sent lists.

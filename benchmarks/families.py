@@ -19,7 +19,7 @@ import numpy as np
 
 import bigsap
 from benchmarks.peers import PEERS
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Families draw at most as many rows; the fewest.
 MOST, LEAST = 4000, 1000

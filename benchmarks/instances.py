@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 Instance = Callable[..., Array]
 

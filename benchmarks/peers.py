@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import bigsap
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Given prepared costs: the column of each row, and whatever else is worth a record.
 Solve = Callable[[Any], tuple[Array, dict[str, Any]]]

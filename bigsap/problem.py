@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigsap.errors import InvalidCostError, ShapeError
-from bigsap.sources.base import Array, CostSource, Transposable
+from bigsap.sources.base import CostSource, Transposable
+from bigsap.types import Array
 
 _LARGEST = 2**31 - 2
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import StoreError, quiet
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 if TYPE_CHECKING:  # its kernels need numba, results do not
     from bigsap.proof.certificate import Certificate

@@ -28,7 +28,7 @@ import numpy as np
 
 from bigsap.compile.decorator import kernel
 from bigsap.errors import OptionError
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 ABSENT = -1
 POLICIES = ("auto", "slru", "lfu")

@@ -8,9 +8,9 @@ import numpy as np
 
 from bigsap.errors import InfeasibleError, InvalidCostError, OverflowRiskError, quiet
 from bigsap.run.small_arrays import assignment, suits
-from bigsap.sources.base import Array
 from bigsap.sources.missing import mask_of, parted, under_mask
 from bigsap.sources.packing import labelled
+from bigsap.types import Array
 
 
 @quiet

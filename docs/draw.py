@@ -15,9 +15,9 @@ from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.ordering import compact_order
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
-from bigsap.sources.base import Array
 from bigsap.strategies.levels import SHARE
 from bigsap.strategies.start.strata import one_of_each
+from bigsap.types import Array
 
 mpl.use("Agg")
 # The same picture, byte for byte, whenever it is drawn.

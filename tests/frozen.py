@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import bigsap
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 COUNT = 1000
 #: Of stats, what a machine decides: its memory, its clock.

@@ -320,7 +320,7 @@ MUTATIONS = [
         "tests/test_cluster_beside.py -k 'same_bits and more'",
     ),
     Mutation(
-        "server/jobs/lending.py",
+        "server/bigsap_server/jobs/lending.py",
         "if address in ours}",
         "if address}",
         "tests/server/test_spread.py -k a_number_of",
@@ -333,46 +333,49 @@ MUTATIONS = [
     ),
     # The service.
     Mutation(
-        "server/costs/build.py",
+        "server/bigsap_server/costs/build.py",
         'name: array(name) if holds == "array" else getattr(spec, name)',
         'name: array(name) if holds == "text" else getattr(spec, name)',
         "tests/server/test_build.py",
     ),
     Mutation(
-        "server/auth.py",
+        "server/bigsap_server/auth.py",
         'if self.scopes.isdisjoint({*scopes, "admin"}):',
         "if not self.scopes:",
         "tests/server/test_auth.py",
     ),
     Mutation(
-        "server/auth.py", "if self._tokens >= 1:", "if self._tokens >= -9:", "tests/server/test_auth.py"
+        "server/bigsap_server/auth.py",
+        "if self._tokens >= 1:",
+        "if self._tokens >= -9:",
+        "tests/server/test_auth.py",
     ),
     Mutation(
-        "server/costs/stores.py",
+        "server/bigsap_server/costs/stores.py",
         "if stat.S_ISLNK(os.lstat(place).st_mode):",
         "if stat.S_ISCHR(os.lstat(place).st_mode):",
         "tests/server/test_stores.py",
     ),
     Mutation(
-        "server/jobs/sql.py",
+        "server/bigsap_server/jobs/sql.py",
         "ORDER BY number LIMIT 1)",
         "ORDER BY number DESC LIMIT 1)",
         "tests/server/test_jobs.py",
     ),
     Mutation(
-        "server/jobs/control.py",
+        "server/bigsap_server/jobs/control.py",
         "        if job_id in known:",
         "        if job_id not in known:",
         "tests/server/test_jobs.py",
     ),
     Mutation(
-        "server/arrays/blocks.py",
+        "server/bigsap_server/uploads/blocks.py",
         "self._over = True",
         "self._over = False",
         "tests/server/test_refused_blocks.py tests/server/test_arrays_api.py",
     ),
     Mutation(
-        "server/http/negotiation.py",
+        "server/bigsap_server/api/negotiation.py",
         'return "*" in tags or tag in tags',
         "return bool(tags)",
         "tests/server/test_jobs_api.py tests/server/test_parts.py",

@@ -463,7 +463,7 @@ def test_settings_table_is_that_of_the_server():
 
 def test_metrics_are_those_of_the_server():
     pytest.importorskip("fastapi", reason="extra server")
-    from bigsap_server.http.service_metrics import Metrics
+    from bigsap_server.api.service_metrics import Metrics
 
     metrics = Metrics()
     metrics.watch_jobs(lambda: {"queued": 1})

@@ -15,7 +15,7 @@ from benchmarks.machine import enough_memory
 from benchmarks.records import Log
 from benchmarks.tables import DASH, Block, middle, table, verdict
 from benchmarks.timing import SSP, timed, warm
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 NAME = "bandwidth"
 TITLE = "Scanning a matrix out of cache, against the machine's streaming read"

@@ -11,7 +11,7 @@ from benchmarks.bench_settings import BenchSettings
 from benchmarks.instances import matrix
 from benchmarks.records import Log
 from benchmarks.tables import Block, line, table
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 NAME = "decay"
 TITLE = "Epsilon and the distance to the final prices (figure 3)"

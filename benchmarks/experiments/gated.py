@@ -14,7 +14,7 @@ from benchmarks.peers import find
 from benchmarks.records import Log
 from benchmarks.tables import Block, line, ratio, seconds_text, table
 from benchmarks.timing import side_by_side, timed
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 NAME = "gated"
 TITLE = "Rows that may stay unassigned: `unassigned_cost`"

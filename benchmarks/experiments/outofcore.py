@@ -15,7 +15,7 @@ from benchmarks.instances import matrix
 from benchmarks.records import Key, Log
 from benchmarks.tables import Block, line, seconds_text, table
 from benchmarks.timing import SSP, WARM_SIZE, stats_of, timed, warm
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 NAME = "outofcore"
 TITLE = "Out of core: a zarr store (chunks of 64 rows, zstd) and a smaller cache"

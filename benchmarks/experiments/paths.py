@@ -15,7 +15,7 @@ from benchmarks.instances import matrix
 from benchmarks.records import Log
 from benchmarks.tables import Block, table
 from bigsap import checkpoint
-from bigsap.sources.base import Array, Ids
+from bigsap.types import Array, Ids
 
 NAME = "paths"
 TITLE = "Rows scanned and path lengths, augmentation by augmentation (figure 1)"

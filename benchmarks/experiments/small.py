@@ -14,7 +14,7 @@ from benchmarks.peers import find
 from benchmarks.records import Log
 from benchmarks.tables import DASH, Block, line, middle, ratio, ratio_text, table, verdict
 from benchmarks.timing import side_by_side
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 NAME = "small"
 TITLE = "Small matrices: `linear_sum_assignment`, and 1,000 at once by `solve_many`"

@@ -16,7 +16,7 @@ from benchmarks.machine import enough_memory
 from benchmarks.records import Log
 from benchmarks.tables import DASH, Block, line, table
 from benchmarks.timing import WARM_SIZE, stats_of, timed
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 NAME = "threads"
 TITLE = "Threads: points (sqeuclidean), computed when needed and in memory"

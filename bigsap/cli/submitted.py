@@ -16,7 +16,7 @@ from bigsap.errors import InputError
 
 if TYPE_CHECKING:
     from bigsap.client.jobs import Client
-    from bigsap.sources.base import Array
+    from bigsap.types import Array
 
 
 def job_request(args: argparse.Namespace) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from bigsap.client.http import Patience, ServiceError, Transport, UploadError, p
 from bigsap.client.job_request import RowBlocks
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
 from bigsap.result import Result, Status
-from bigsap.sources.base import Array
 from bigsap.sources.missing import mask_of, parted
+from bigsap.types import Array
 
 if TYPE_CHECKING:
     import httpx

@@ -16,7 +16,7 @@ import numpy as np
 
 from bigsap.errors import InputError
 from bigsap.sources import ArraySource, SliceableSource, as_source
-from bigsap.sources.base import Array, CostSource
+from bigsap.sources.base import CostSource
 from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.http.http_rows import HttpSource
 from bigsap.sources.lowrank import LowRankSource, TableSource
@@ -24,6 +24,7 @@ from bigsap.sources.metrics import PointSource
 from bigsap.sources.spec_files import load_npy, read_json
 from bigsap.sources.zarr.decoded import DecodedZarrSource
 from bigsap.sources.zarr.raw import RawZarrSource
+from bigsap.types import Array
 
 Record = dict[str, Any]
 

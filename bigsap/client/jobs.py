@@ -30,7 +30,7 @@ from bigsap.client.job_request import RowBlocks, request_of, spec_of
 from bigsap.client.shown import Shown
 from bigsap.display.progress_bar import Bar
 from bigsap.result import Result
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 if TYPE_CHECKING:
     import httpx

@@ -43,7 +43,8 @@ from bigsap.proof.refusals import reach, refuse_invalid, refuse_masked
 from bigsap.proof.row_minima import Prices
 from bigsap.proof.row_pass import BLOCK_BYTES, Work, stream
 from bigsap.proof.tighten import tightened
-from bigsap.sources.base import Array, CostSource, Minimised
+from bigsap.sources.base import CostSource, Minimised
+from bigsap.types import Array
 
 #: Near pairs are within this share of the prices' spread.
 _WIDTH = 2.0**-40

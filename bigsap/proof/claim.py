@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol
 
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 class Claim(Protocol):

@@ -13,7 +13,7 @@ from bigsap.errors import CertificateError, OverflowRiskError
 from bigsap.proof.exact import down, exact_sum, expansion, nearest, three_sum, two_sum, up
 from bigsap.proof.refusals import reach
 from bigsap.proof.row_minima import Prices, RowMinima, whole
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: An optimal result's gap, as a share of the magnitudes of its costs.
 SHARE = 2.0**-50

@@ -13,8 +13,9 @@ from bigsap.proof import scan
 from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, geometry, select
 from bigsap.proof.row_minima import NearPairs, Prices, joined
 from bigsap.proof.threads import Left, first_failure, run_together
-from bigsap.sources.base import Array, CostSource
+from bigsap.sources.base import CostSource
 from bigsap.sources.filling import fill_of
+from bigsap.types import Array
 
 # Rows that a thread claims at a time, and work in pairs between two polls.
 _ROWS = 1024

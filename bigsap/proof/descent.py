@@ -46,8 +46,8 @@ from bigsap.compile.decorator import kernel
 from bigsap.proof.geometry import ABSOLUTE, CHORD, LARGEST, POWER, PRODUCT, ROOT, SQUARE
 from bigsap.proof.scan import Minima, Near, exact_difference, margin_of, two_sum
 from bigsap.proof.tree import LEAF, Tree
-from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
+from bigsap.types import Array
 
 # numba's annotations describe the inside of its decorators, not their results.
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from bigsap.compile.decorator import kernel
 from bigsap.errors import OverflowRiskError
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Room for the terms of an expansion. A compact one has at most 42 (2,098 bits of
 #: float64, 53 a term); during additions, many terms may have few bits.

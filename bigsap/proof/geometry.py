@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bigsap.sources.base import Array, CostSource, Fillable, Ids, Selectable, Separable
+from bigsap.sources.base import CostSource, Fillable, Selectable, Separable
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.lowrank import LowRankSource
 from bigsap.sources.metrics import PointSource
+from bigsap.types import Array, Ids
 
 #: Kinds of cost, see ``descent``.
 SQUARE, ABSOLUTE, ROOT, LARGEST, POWER, PRODUCT, CHORD = range(7)

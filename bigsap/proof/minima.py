@@ -28,9 +28,10 @@ from bigsap.proof.row_minima import (
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.scan import fold
 from bigsap.proof.tighten import largest
-from bigsap.sources.base import Array, CostSource, Minimised, Resident
+from bigsap.sources.base import CostSource, Minimised, Resident
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.filling import fill_of
+from bigsap.types import Array
 
 _PAIRS_AT_ONCE = 1 << 14
 

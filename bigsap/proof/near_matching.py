@@ -16,7 +16,7 @@ from bigsap.compile.decorator import kernel
 from bigsap.proof.exact import two_sum
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.tighten import excesses
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Limit of pairs read, per near pair, before the searches are abandoned.
 _STEPS = 256

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import InvalidCostError, OverflowRiskError
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 def refuse_invalid(block: Array, rows: Array, maximize: bool, first: int) -> None:

@@ -15,7 +15,8 @@ from bigsap.proof import scan
 from bigsap.proof.exact import two_sum
 from bigsap.proof.refusals import overflown, refuse_invalid, too_far
 from bigsap.proof.row_pass import Work, gives_parts, stream
-from bigsap.sources.base import Array, CostSource, Crewed, Minimised
+from bigsap.sources.base import CostSource, Crewed, Minimised
+from bigsap.types import Array
 
 # Costs that each thread converts at a time: three rows, limited by its cache and by the overhead
 # of numpy's calls.

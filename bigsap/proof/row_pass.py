@@ -15,8 +15,9 @@ import numpy as np
 
 from bigsap.errors import BigsapError, OptionError
 from bigsap.proof.threads import Left, first_failure, run_together
-from bigsap.sources.base import Array, CostSource, Crewed, Ids, Resident, read_while
+from bigsap.sources.base import CostSource, Crewed, Resident, read_while
 from bigsap.sources.filling import fill_of
+from bigsap.types import Array, Ids
 
 #: Default size of a thread's block: larger blocks exceed the shared cache, smaller ones make the
 #: threads wait for the interpreter's lock. Two threads, 1,024,000 columns of points, ns a

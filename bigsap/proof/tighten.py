@@ -19,7 +19,7 @@ from bigsap.proof import scan
 from bigsap.proof.exact import three_sum, two_sum
 from bigsap.proof.row_minima import NearPairs, Prices, RowMinima, whole
 from bigsap.proof.scan import fold
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Limit of steps, per near pair, before the search is abandoned.
 _STEPS = 64

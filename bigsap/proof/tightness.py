@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Half a unit in the last place of 1: the relative error of one rounding.
 UNIT = 2.0**-53

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigsap.compile.decorator import kernel
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Limit of columns in a leaf.
 LEAF = 16

@@ -26,10 +26,11 @@ from bigsap.proof.minima import Looked, minima
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.verify import check_consistency, check_duals, check_values, unknown
-from bigsap.sources.base import Array, CostSource, Resident
+from bigsap.sources.base import CostSource, Resident
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.filling import fill_of
+from bigsap.types import Array
 
 _Claim = TypeVar("_Claim", bound=Claim)
 #: A thousand times the possible change by rounding, relative to the largest numbers.

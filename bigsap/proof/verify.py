@@ -13,7 +13,8 @@ from bigsap.proof.claim import Claim
 from bigsap.proof.conclusion import SHARE
 from bigsap.proof.exact import exact_sum, expansion, three_sum, two_sum
 from bigsap.proof.tightness import UNIT
-from bigsap.sources.base import Array, CostSource
+from bigsap.sources.base import CostSource
+from bigsap.types import Array
 
 #: Relative error allowed in the duals of a search, as a share of the largest.
 _SEARCH = 2.0**-40

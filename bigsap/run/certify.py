@@ -15,10 +15,11 @@ from bigsap.run.kept_rows import KeptRows
 from bigsap.run.proof_on_workers import proof_elsewhere
 from bigsap.run.refine import Solve, refined, settled
 from bigsap.run.run import Run
-from bigsap.sources.base import Array, CostSource, Crewed
+from bigsap.sources.base import CostSource, Crewed
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies import Outcome, whole_rows
 from bigsap.strategies.start.warm import Warm
+from bigsap.types import Array
 
 
 def prove_now(

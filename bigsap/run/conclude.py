@@ -13,9 +13,9 @@ from bigsap.result import Result, Status
 from bigsap.run.interrupted import Conclusion, as_float
 from bigsap.run.run import BLOCK_SECONDS, Run
 from bigsap.run.stats import last_report, solve_stats
-from bigsap.sources.base import Array
 from bigsap.sources.constant import infinities
 from bigsap.strategies.orientation import exchanged, inverse, rows_outside
+from bigsap.types import Array
 
 
 def conclude(run: Run, found: Conclusion, violator: Array | None = None) -> Result:

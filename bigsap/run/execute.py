@@ -26,9 +26,9 @@ from bigsap.run.run import Run
 from bigsap.run.stats import first_bounds
 from bigsap.run.warm_start import GivenStart
 from bigsap.run.without_proof import pair_costs, unproved
-from bigsap.sources.base import Array
 from bigsap.strategies import Outcome
 from bigsap.strategies.orientation import orient
+from bigsap.types import Array
 
 
 def execute(run: Run, *, large: bool = False) -> Result:

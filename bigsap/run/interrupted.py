@@ -21,9 +21,10 @@ from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.run.run import Run
-from bigsap.sources.base import Array, read_while
+from bigsap.sources.base import read_while
 from bigsap.sources.filling import fill_of
 from bigsap.strategies.start.samples import pairs_are_cheap
+from bigsap.types import Array
 
 #: Ends the current step by raising ``Late``.
 Tick = Callable[[], None]

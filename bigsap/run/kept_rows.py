@@ -26,12 +26,10 @@ from bigsap.run.proof_on_workers import rows_elsewhere
 from bigsap.run.run import Run
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import (
-    Array,
     CostSource,
     Crewed,
     Fillable,
     Foreseeing,
-    Ids,
     Interruptible,
     Resident,
     Separable,
@@ -41,6 +39,7 @@ from bigsap.sources.filling import fill_of
 from bigsap.sources.functions.callbacks import FunctionSource
 from bigsap.strategies import ON_LISTS
 from bigsap.strategies.placement import device_name
+from bigsap.types import Array, Ids
 
 #: Bytes per block requested from a Python function. A stop loses the block being read.
 _FUNCTION_BYTES = 1 << 17

@@ -13,13 +13,13 @@ from bigsap.run.certify import prove_now, within_gap
 from bigsap.run.kept_rows import keep_rows
 from bigsap.run.on_lists import setting_of
 from bigsap.run.run import Run
-from bigsap.sources.base import Array
 from bigsap.strategies import Outcome, whole_rows
 from bigsap.strategies.baselines.auction import run_auction
 from bigsap.strategies.list_run import ListSolve
 from bigsap.strategies.lists import first_prices
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm
+from bigsap.types import Array
 
 
 class Auction:

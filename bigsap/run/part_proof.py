@@ -6,8 +6,8 @@ import numpy as np
 
 from bigsap.proof.row_minima import Prices, row_minima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
-from bigsap.sources.base import Array, Ids
 from bigsap.sources.cluster.on_worker import Built
+from bigsap.types import Array, Ids
 
 
 class _Some:

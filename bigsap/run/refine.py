@@ -30,10 +30,11 @@ from bigsap.proof.row_minima import Prices
 from bigsap.row_cache import parse_bytes
 from bigsap.run.run import Run
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import Array, CostSource
+from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.residual import Residual
 from bigsap.strategies import Outcome
+from bigsap.types import Array
 
 #: Maximum number of rounds; each at least halves the gap.
 ROUNDS = 24

@@ -21,7 +21,7 @@ from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.result import Status
 from bigsap.row_cache import RowCache, Rows, parse_bytes
 from bigsap.run.warm_start import GivenStart
-from bigsap.sources.base import Array, Crewed
+from bigsap.sources.base import Crewed
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cluster.offload import Offload
 from bigsap.sources.cluster.workers import Workers
@@ -37,6 +37,7 @@ from bigsap.strategies.placement import (
     refuse_streaming,
 )
 from bigsap.strategies.start.warm import Warm
+from bigsap.types import Array
 
 # The certificate checks the clock after each block; blocks of slow rows take no longer than this.
 BLOCK_SECONDS = 0.1

@@ -22,8 +22,8 @@ from bigsap.problem import Problem
 from bigsap.proof.certificate import certify
 from bigsap.result import MESSAGES, Result, Status, views_of
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import Array
 from bigsap.strategies.orientation import inverse
+from bigsap.types import Array
 
 # float64 represents integers exactly below the first; sums stay within this many costs a row, as in
 # ``precision``.

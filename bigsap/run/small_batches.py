@@ -19,7 +19,7 @@ from bigsap.errors import quiet_thread
 from bigsap.memory import peak_bytes
 from bigsap.result import Result
 from bigsap.run.small_arrays import Told, fields_of, signed_costs, suits
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 _ADDRESS, _STRIDE, _ROWS, _COLUMNS, _FIRST_ROW, _FIRST_KEPT, _EXACTLY = range(7)
 

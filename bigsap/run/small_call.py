@@ -21,9 +21,10 @@ from bigsap.run.small_arrays import Start, solve_small, suits
 from bigsap.run.stats import last_report
 from bigsap.run.warm_start import GivenStart
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import Array, CostSource
+from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies.orientation import orient
+from bigsap.types import Array
 
 # Most memory of a solve: clipped and signed costs, and vectors (``small_search.sizes``).
 _BYTES_PER_COST, _BYTES_PER_LINE = 16, 14 * 8

@@ -13,10 +13,10 @@ from bigsap.problem import Problem
 from bigsap.proof.minima import minima
 from bigsap.proof.row_minima import Prices
 from bigsap.result import Result
-from bigsap.sources.base import Array
 from bigsap.sources.missing import mask_of, parted
 from bigsap.strategies.orientation import inverse
 from bigsap.strategies.start.warm import Warm
+from bigsap.types import Array
 
 # Differences of prices beyond this overflow float64 when costs are added.
 _FARTHEST = 1e300

@@ -21,9 +21,9 @@ from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.proof.exact import exact_sum
 from bigsap.row_cache import Rows
-from bigsap.sources.base import Array
 from bigsap.sources.cuda.pairs import device_pairs
 from bigsap.sources.filling import fill_of
+from bigsap.types import Array
 
 
 def pair_costs(problem: Problem, rows: Rows, held: Sequence[Held], column_of_row: Array, tick: Tick) -> Array:

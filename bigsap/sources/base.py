@@ -19,8 +19,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[Any]
-Ids: TypeAlias = npt.NDArray[np.integer[Any]]
+from bigsap.types import Array, Ids
+
 #: What a worker of a cluster makes of some rows: a function of a module, which goes there by name.
 Task: TypeAlias = Callable[..., list[Array]]
 

@@ -22,13 +22,11 @@ import numpy.typing as npt
 
 from bigsap.errors import DtypeError, InputError, InvalidCostError, OverflowRiskError, ShapeError
 from bigsap.sources.base import (
-    Array,
     CostSource,
     Fill,
     Fillable,
     Fingerprinted,
     Grouped,
-    Ids,
     Interruptible,
     Prefetching,
     range_of,
@@ -37,6 +35,7 @@ from bigsap.sources.base import (
 from bigsap.sources.convert import check_rows, fingerprint_of
 from bigsap.sources.missing import parted
 from bigsap.sources.wrappers import converted
+from bigsap.types import Array, Ids
 
 #: Integers below this size are exact in float64.
 _EXACT = 2**53

@@ -15,7 +15,7 @@ import numpy as np
 from numba.np import numpy_support
 
 from bigsap.compile.decorator import kernel
-from bigsap.sources.base import Array, Fill
+from bigsap.sources.base import Fill
 from bigsap.sources.compiled import (
     call_fill,
     compile_fill,
@@ -26,6 +26,7 @@ from bigsap.sources.compiled import (
     pointer_u1,
     pointer_u2,
 )
+from bigsap.types import Array
 
 # numba's annotations describe the inside of its decorators, not their results.
 carray: Any = numpy_support.carray

@@ -21,11 +21,9 @@ import numpy as np
 from bigsap.errors import InputError, InvalidCostError, OptionError, OverflowRiskError, ShapeError, number
 from bigsap.sources import as_source
 from bigsap.sources.base import (
-    Array,
     CostSource,
     Fingerprinted,
     Grouped,
-    Ids,
     Interruptible,
     Prefetching,
     Transposable,
@@ -43,6 +41,7 @@ from bigsap.sources.whole_numbers import (
     rounded_product,
     rounded_sum,
 )
+from bigsap.types import Array, Ids
 
 
 def sum_of(sources: Sequence[Any]) -> CostSource:

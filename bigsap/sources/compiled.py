@@ -20,8 +20,9 @@ from numba import extending
 from numba.core import cgutils as numba_cgutils
 
 from bigsap.compile.decorator import callback, kernel
-from bigsap.sources.base import Array, Fill, Ids
+from bigsap.sources.base import Fill
 from bigsap.sources.convert import check_rows
+from bigsap.types import Array, Ids
 
 # numba's annotations describe the inside of its decorators, not their results.
 types: Any = numba.types

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DtypeError, InvalidCostError, OverflowRiskError, ShapeError, SourceError
-from bigsap.sources.base import Array, CostSource, Ids, read_rows, scannable
+from bigsap.sources.base import CostSource, read_rows, scannable
+from bigsap.types import Array, Ids
 
 # Type numbers of dtypes of other packages start here.
 _FIRST_FOREIGN = 256

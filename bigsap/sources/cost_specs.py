@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bigsap.sources.base import Array, CostSource
+from bigsap.sources.base import CostSource
+from bigsap.types import Array
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from typing import Any
 from numba.np import numpy_support
 
 from bigsap.compile.decorator import kernel
-from bigsap.sources.base import Array
 from bigsap.sources.compiled import (
     compile_fill,
     pointer_f8,
@@ -25,6 +24,7 @@ from bigsap.sources.compiled import (
     pointer_u4,
     pointer_u8,
 )
+from bigsap.types import Array
 
 # numba's annotations describe the inside of its decorators, not their results.
 carray: Any = numpy_support.carray

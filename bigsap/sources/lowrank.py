@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
-from bigsap.sources.base import Array, Fill, Ids, Separation
+from bigsap.sources.base import Fill, Separation
 from bigsap.sources.convert import convert, cost_dtype
 from bigsap.sources.metrics import check_finite, digest, real_array, whole_array
+from bigsap.types import Array, Ids
 
 
 def lowrank(a: Any, b: Any, *, row_terms: Any = None, column_terms: Any = None) -> LowRankSource:

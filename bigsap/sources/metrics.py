@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DtypeError, InvalidCostError, OptionError, ShapeError
-from bigsap.sources.base import Array, Fill, Ids, Separation
+from bigsap.sources.base import Fill, Separation
 from bigsap.sources.missing import parted
+from bigsap.types import Array, Ids
 
 METRICS = ("sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski", "cosine", "haversine")
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import InvalidCostError
-from bigsap.sources.base import Array, CostSource, Grouped, Ids, Prefetching, range_of, read_rows
+from bigsap.sources.base import CostSource, Grouped, Prefetching, range_of, read_rows
 from bigsap.sources.convert import CONVERSION_BYTES, convert
 from bigsap.sources.missing import refuse_in
 from bigsap.sources.packing import Packing
 from bigsap.sources.wrappers import Converted
+from bigsap.types import Array, Ids
 
 
 def unpacked(source: CostSource, packing: Packing | None, *, forbid: bool) -> CostSource:

@@ -17,8 +17,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bigsap.sources.base import Array, CostSource, Fill, Fillable, Ids, Interruptible
+from bigsap.sources.base import CostSource, Fill, Fillable, Interruptible
 from bigsap.sources.convert import check_rows
+from bigsap.types import Array, Ids
 
 
 class Residual:

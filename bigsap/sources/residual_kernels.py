@@ -10,8 +10,9 @@ import numpy as np
 from numba.np import numpy_support
 
 from bigsap.compile.decorator import kernel
-from bigsap.sources.base import Array, Fill
+from bigsap.sources.base import Fill
 from bigsap.sources.compiled import call_fill, compile_fill, make_fill, pointer_f8, pointer_i8, pointer_to
+from bigsap.types import Array
 
 # numba's annotations describe the inside of its decorators, not their results.
 carray: Any = numpy_support.carray

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import InputError, StoreError
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 def read_json(file: Path) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Integers up to this size are exact in float64.
 EXACT = 2**53

@@ -11,11 +11,9 @@ import numpy as np
 from bigsap.errors import DtypeError
 from bigsap.sources.base import (
     SCANNABLE,
-    Array,
     CostSource,
     Fingerprinted,
     Grouped,
-    Ids,
     Interruptible,
     Prefetching,
     Transposable,
@@ -23,6 +21,7 @@ from bigsap.sources.base import (
     read_rows,
 )
 from bigsap.sources.convert import CONVERSION_BYTES, convert, fingerprint_of
+from bigsap.types import Array, Ids
 
 
 class Counted:

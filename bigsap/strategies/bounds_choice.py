@@ -17,8 +17,8 @@ from bigsap.engine.core import state as S
 from bigsap.engine.lists.bounds import BLOCK
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.ordering import compact_order
-from bigsap.sources.base import Array
 from bigsap.strategies.start.samples import Counts, read_gently
+from bigsap.types import Array
 
 
 def choose_bounds(engine: ListEngine, k: int, seed: int, counts: Counts) -> str:

@@ -27,13 +27,14 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import RowCache, Rows
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import Array, Resident
+from bigsap.sources.base import Resident
 from bigsap.strategies import whole_rows
 from bigsap.strategies.levels import SHARE, reached
 from bigsap.strategies.placement import engine_for, unrelated_there
 from bigsap.strategies.start.estimate import estimate
 from bigsap.strategies.start.samples import Counts, pairs_are_cheap, some_costs
 from bigsap.strategies.start.strata import Strata, finite, one_of_each, strata_of
+from bigsap.types import Array
 
 #: Values of the option ``start``.
 STARTS = ("auto", "levels", "estimate", "none")

@@ -39,7 +39,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor, PartMonitor
 from bigsap.row_cache import Rows
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import Array, CostSource, Resident, Selectable, Separable
+from bigsap.sources.base import CostSource, Resident, Selectable, Separable
 from bigsap.sources.cuda.placed import OnDevice
 from bigsap.strategies import whole_rows
 from bigsap.strategies.outcome import Outcome
@@ -48,6 +48,7 @@ from bigsap.strategies.placement import prices_on_device
 from bigsap.strategies.start.level_bounds import LevelBounds
 from bigsap.strategies.start.samples import Counts, all_costs, part_of, read_gently
 from bigsap.strategies.start.strata import Strata, one_of_each
+from bigsap.types import Array
 
 #: A level has one in SHARE of the rows and columns of the next finer one.
 SHARE = 4

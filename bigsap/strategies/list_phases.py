@@ -14,10 +14,11 @@ from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.pool import ListsExhausted
-from bigsap.sources.base import Array, Resident
+from bigsap.sources.base import Resident
 from bigsap.strategies.list_run import DONE, EVALUATE, MATCH, OPEN, REFRESH, ListRun, ListSettings
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.start import list_warm
+from bigsap.types import Array
 
 #: First epsilon, in mean greedy gaps of the lists; its divisor from phase to phase; and the largest price
 #: change of a phase, in epsilons per row, after which the next phase is the last. The same from prices of

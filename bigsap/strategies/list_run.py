@@ -14,11 +14,11 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.proved_bounds import pair_costs, row_bounds
 from bigsap.progress import Monitor
-from bigsap.sources.base import Array
 from bigsap.sources.offloadable import Beside
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.phase_run import PhaseRun
 from bigsap.strategies.start.samples import Counts
+from bigsap.types import Array
 
 # Stages of a run: first evaluation of all rows; a phase about to begin; evaluation of its stale rows;
 # matching of its rows; all done.

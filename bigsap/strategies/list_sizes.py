@@ -7,7 +7,8 @@ import numpy as np
 from bigsap import policy
 from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.problem import Problem
-from bigsap.sources.base import Array, Separable
+from bigsap.sources.base import Separable
+from bigsap.types import Array
 
 #: Metrics for which affine majorants give close bounds, with few coordinates.
 _CLOSE = ("square", "product")

@@ -28,7 +28,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import Rows
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import Array, Selectable, Separable
+from bigsap.sources.base import Selectable, Separable
 from bigsap.strategies import whole_rows
 from bigsap.strategies.bounds_choice import choose_bounds
 from bigsap.strategies.first_prices import choose_first_prices, estimated_prices
@@ -43,6 +43,7 @@ from bigsap.strategies.start.samples import Counts, all_costs
 from bigsap.strategies.start.strata import strata_of
 from bigsap.strategies.start.warm import Warm
 from bigsap.strategies.tight_pairs import TightStart, hand_over, tight_start
+from bigsap.types import Array
 
 #: Eighths of the allowed memory that lists and minima may take in the end. Cached rows have two.
 _POOL_PART = 5

@@ -30,10 +30,11 @@ from bigsap import policy
 from bigsap.errors import BigsapError
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT, allowance
-from bigsap.sources.base import Array, CostSource, Fill, Resident, read_while
+from bigsap.sources.base import CostSource, Fill, Resident, read_while
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.filling import fill_of
 from bigsap.strategies.start.samples import Counts
+from bigsap.types import Array
 
 #: Limit of alternations between rows and columns. Where many tie, half of the ties are passed over. _IDLE
 #: alternations without progress end it.

@@ -39,12 +39,13 @@ from bigsap.engine.lists.private_columns import (
 from bigsap.engine.lists.reading import costs_in
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT, allowance
-from bigsap.sources.base import Array, CostSource, Resident, Selectable, Separable
+from bigsap.sources.base import CostSource, Resident, Selectable, Separable
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.filling import fill_of
 from bigsap.strategies.list_run import ListSettings, ListSolve
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm
+from bigsap.types import Array
 
 #: Entries that a thread collects at a time, in addition to one row's.
 _ROOM = 1 << 16

@@ -10,7 +10,8 @@ from bigsap.errors import OptionError
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import Array, Resident
+from bigsap.sources.base import Resident
+from bigsap.types import Array
 
 
 def resident(problem: Problem) -> Array | None:

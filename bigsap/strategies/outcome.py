@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 @dataclass(frozen=True)

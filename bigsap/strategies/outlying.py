@@ -22,9 +22,10 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import Rows
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import Array, Separable
+from bigsap.sources.base import Separable
 from bigsap.strategies import whole_rows
 from bigsap.strategies.start.samples import Counts, some_costs
+from bigsap.types import Array
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 @dataclass

@@ -24,7 +24,7 @@ from bigsap.errors import DeviceMemoryError, OptionError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, Stopped
 from bigsap.row_cache import RowCache, Rows, parse_bytes
-from bigsap.sources.base import Array, CostSource
+from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cuda.device_kernels import load_cupy
 from bigsap.sources.cuda.placed import (
@@ -37,6 +37,7 @@ from bigsap.sources.cuda.placed import (
 )
 from bigsap.sources.cuda.row_blocks import RowsOnDevices, is_matrix
 from bigsap.sources.cuda.slabs import SlabsOnDevices
+from bigsap.types import Array
 
 TREES = "a small range of costs, rows without a pattern: trees find many paths at a time"
 FEW_VALUES = "very few different costs: trees, or lists where most of these do not end"

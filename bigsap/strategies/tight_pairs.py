@@ -28,8 +28,9 @@ from bigsap.engine.lists import tight as T
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
-from bigsap.sources.base import Array, Resident
+from bigsap.sources.base import Resident
 from bigsap.strategies.start.samples import Counts
+from bigsap.types import Array
 
 #: A slice of a pass: pairs of the first, seconds of the later ones.
 _FIRST_PAIRS = 1 << 22

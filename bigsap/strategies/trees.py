@@ -23,7 +23,6 @@ from bigsap.engine.trees import device_result as gpu
 from bigsap.engine.trees import first_pairs, grow, reduction
 from bigsap.engine.trees import forest as T
 from bigsap.problem import Problem
-from bigsap.sources.base import Array
 from bigsap.strategies import list_phases, lists
 from bigsap.strategies.baselines.classical import solve_classical
 from bigsap.strategies.list_run import MATCH, ListRun, ListSettings, ListSolve
@@ -34,6 +33,7 @@ from bigsap.strategies.start import list_warm
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm
 from bigsap.strategies.tight_pairs import tight_start
+from bigsap.types import Array
 
 #: Values of ``variant``.
 VARIANTS = ("auto", "classical", "tree")

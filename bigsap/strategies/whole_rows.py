@@ -18,11 +18,12 @@ from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.rows.phase_snapshot import continued, kept
 from bigsap.engine.rows.row_engine import Engine
-from bigsap.sources.base import Array, Grouped
+from bigsap.sources.base import Grouped
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.phase_run import PhaseRun
 from bigsap.strategies.start.estimate import estimate, plain
 from bigsap.strategies.start.warm import Warm, adopt, first_epsilon
+from bigsap.types import Array
 
 
 def row_order(engine: Engine, seed: int) -> Array:

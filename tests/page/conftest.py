@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from bigsap_server.costs.request import JobRequest
-from bigsap_server.jobs.table import JobStore
+from bigsap_server.jobs.store import JobStore
 from page_service import Relay, Service
 
 from gate import HANG_S

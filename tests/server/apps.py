@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from bigsap_server.http.admission import Admission
-from bigsap_server.http.app import stop_waiting
+from bigsap_server.api.app import stop_waiting
+from bigsap_server.api.middleware import Admission
 from bigsap_server.settings import Limits, Settings
 
 from gate import HANG_S, until

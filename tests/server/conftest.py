@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from apps import TestClient, served, settings_in
-from bigsap_server.http.app import create_app
+from bigsap_server.api.app import create_app
 
 
 @pytest.fixture

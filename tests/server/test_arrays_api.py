@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from bigsap_server.arrays.array_store import ArrayStore, merged, without
 from bigsap_server.problems import HttpProblem
+from bigsap_server.uploads.store import ArrayStore, merged, without
 from checks import SQUARE, problem, solved, upload
 
 from gate import HANG_S, until
@@ -308,7 +308,7 @@ def test_a_full_disk(make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPat
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("bigsap_server.arrays.array_store.os.fsync", full)
+    monkeypatch.setattr("bigsap_server.uploads.store.os.fsync", full)
     problem(put(api, array, 0, MATRIX), 507, "disk-full")
     answer = api.post("/v1/arrays", json={"dtype": "f8", "shape": [1]})
     problem(answer, 507, "disk-full")

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import zarr
 from bigsap_server.costs.build import build_source
-from bigsap_server.costs.capped import judge
+from bigsap_server.costs.chunk_limits import check_chunk
 from bigsap_server.costs.stores import check_zarr_files
 from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import load
@@ -175,11 +175,11 @@ def test_a_bomb_ends_its_job_only(make_app: Callable[..., Any], store: Path) -> 
 def test_any_bytes_are_judged_without_harm(name: str) -> None:
     rng = np.random.default_rng(4)
     honest = CODECS_2[name].encode(MATRIX.tobytes())
-    judge(name, bytes(honest), CHUNK)
+    check_chunk(name, bytes(honest), CHUNK)
     for size in range(40):
         for start in (b"", bytes(honest[: size // 2]), b"\x28\xb5\x2f\xfd"):
             with suppress(ValueError):  # and nothing else
-                judge(name, start + rng.bytes(size), CHUNK)
+                check_chunk(name, start + rng.bytes(size), CHUNK)
 
 
 @pytest.mark.parametrize("raw", [True, False])

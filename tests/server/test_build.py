@@ -201,9 +201,9 @@ def test_arrays_that_are_not_sealed_or_not_finite(api: Any) -> None:
 def test_large_formulas_are_judged_without_their_arrays(
     make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import bigsap_server.costs.members
+    import bigsap_server.costs.validate
 
-    monkeypatch.setattr(bigsap_server.costs.members, "SMALL_BYTES", 100)
+    monkeypatch.setattr(bigsap_server.costs.validate, "SMALL_BYTES", 100)
     api = make_app()
     array_id = upload(api, np.ones((100, 3)))
     arrays = {"x": {"array": array_id}, "c": 2.0}

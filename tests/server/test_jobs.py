@@ -12,8 +12,8 @@ from contextlib import closing
 
 import pytest
 from bigsap_server.jobs import sql as jobs_sql
-from bigsap_server.jobs import table as jobs
-from bigsap_server.jobs.table import JobStore
+from bigsap_server.jobs import store as jobs
+from bigsap_server.jobs.store import JobStore
 
 from gate import HANG_S
 
@@ -411,7 +411,7 @@ def test_a_full_disk_is_said_so_and_nothing_is_half_written(store):
 
 CHILD = """
 import sys
-from bigsap_server.jobs.table import JobStore
+from bigsap_server.jobs.store import JobStore
 
 from gate import HANG_S
 store = JobStore(sys.argv[1])

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from bigsap_server.http import routes_jobs
+from bigsap_server.api import routes_jobs
 from bigsap_server.jobs.model import StoreUnavailable, UnknownJob
 from checks import NOW, SQUARE, problem, solved, upload, vector
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import schemathesis
 from apps import served, settings_in
+from bigsap_server.api.app import create_app
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.specs import MEMBERS
-from bigsap_server.http.app import create_app
 from checks import SQUARE, solved, upload
 from schemathesis.checks import not_a_server_error
 from schemathesis.generation.modes import GenerationMode

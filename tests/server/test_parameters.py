@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from apps import TestClient, settings_in
-from bigsap_server.http.app import create_app
+from bigsap_server.api.app import create_app
 from checks import SQUARE, problem, solved, upload
 
 

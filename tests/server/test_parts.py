@@ -16,9 +16,9 @@ from pathlib import Path
 import bigsap_server
 import pytest
 from bigsap_server import logs
+from bigsap_server.api.negotiation import accepted, matches, preferred_wait, satisfiable
 from bigsap_server.costs.estimate import size_bytes
-from bigsap_server.http.negotiation import accepted, matches, preferred_wait, satisfiable
-from bigsap_server.jobs.notify import Notifier
+from bigsap_server.jobs.waiters import Notifier
 from bigsap_server.problems import PROBLEMS, HttpProblem, from_error, pointer_to
 
 import bigsap

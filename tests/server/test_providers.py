@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 from apps import served, settings_in
-from bigsap_server.http.app import create_app
+from bigsap_server.api.app import create_app
 from checks import problem
 
 from gate import HANG_S, until

@@ -13,9 +13,9 @@ import httpx
 import numpy as np
 import pytest
 from apps import served, settings_in
-from bigsap_server.arrays.array_store import ArrayStore
-from bigsap_server.http.app import create_app
+from bigsap_server.api.app import create_app
 from bigsap_server.problems import HttpProblem
+from bigsap_server.uploads.store import ArrayStore
 from checks import problem
 
 from gate import HANG_S, until
@@ -154,6 +154,6 @@ def test_a_full_disk_changes_nothing(make_app: Callable[..., Any], monkeypatch: 
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("bigsap_server.arrays.blocks.os.posix_fallocate", full)
+    monkeypatch.setattr("bigsap_server.uploads.blocks.os.posix_fallocate", full)
     problem(api.put(f"{link}/rows/0", content=OTHER.tobytes(), headers=RAW), 507, "disk-full")
     check_intact(api, link)

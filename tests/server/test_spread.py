@@ -15,10 +15,10 @@ import psutil
 import pytest
 from bigsap_server.auth import hashed
 from bigsap_server.costs.build import build_source
+from bigsap_server.costs.cluster_jobs import spread_seconds, workers_of
 from bigsap_server.costs.estimate import estimate
 from bigsap_server.costs.plan import Plan
 from bigsap_server.costs.request import JobRequest
-from bigsap_server.costs.spreading import spread_seconds, workers_of
 from bigsap_server.settings import load
 from checks import SQUARE, problem
 from faults import Cluster, job_of, post, runner, same, states

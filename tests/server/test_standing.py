@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from bigsap_server.http import routes_jobs
+from bigsap_server.api import routes_jobs
 from bigsap_server.jobs.control import Folder
 from bigsap_server.jobs.references import references
 from checks import SQUARE, problem, solved, upload

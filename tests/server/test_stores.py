@@ -16,9 +16,9 @@ import httpx
 import numpy as np
 import pytest
 import zarr
-from bigsap_server.costs.addresses import check_host, check_uri, pinned_client
 from bigsap_server.costs.remote_stores import Limit, bounded
 from bigsap_server.costs.stores import check_metadata
+from bigsap_server.costs.url_policy import check_host, check_uri, pinned_client
 from bigsap_server.problems import HttpProblem
 from checks import problem, solved
 from zarr.abc.store import RangeByteRequest, SuffixByteRequest

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from bigsap_server.costs.request import JobRequest
-from bigsap_server.jobs import supervisor, table, worker
+from bigsap_server.jobs import store, supervisor, worker
 from bigsap_server.jobs.control import Folder
 from bigsap_server.jobs.executor import Order, Report
 from bigsap_server.jobs.executors import InlineExecutor
 from bigsap_server.jobs.files import FileLock
+from bigsap_server.jobs.store import JobInUse, JobStore
 from bigsap_server.jobs.supervisor import Supervisor
-from bigsap_server.jobs.table import JobInUse, JobStore
 from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import load
 
@@ -245,7 +245,7 @@ def test_a_stopped_service_goes_on_with_its_jobs(tmp_path, gate, whole):
 
 def test_attempts_share_the_time_limit(tmp_path, gate, clock, monkeypatch):
     # Far ahead of the supervisor's: whatever is to be tried again is due.
-    monkeypatch.setattr(table, "time", SimpleNamespace(time=lambda: 2**32 + clock()))
+    monkeypatch.setattr(store, "time", SimpleNamespace(time=lambda: 2**32 + clock()))
     spec = gated_job(gate, ROWS, SEARCHING, time_limit_s=2.0)
     with Service(tmp_path / "data") as service:
         job_id = service.submit(**spec)

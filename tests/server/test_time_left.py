@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from bigsap_server.jobs.pace import Pace
+from bigsap_server.jobs.eta import Pace
 
 import bigsap
 

@@ -22,7 +22,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from bigsap.compile.decorator import kernel
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 # The barrier's array: int64; its first two words lie on different cache lines. The caller sets LEAVE
 # between two runs of a kernel. The kernel then returns at the next point without a search in progress.

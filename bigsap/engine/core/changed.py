@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from bigsap.errors import SourceError
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 def changed(how: str) -> SourceError:

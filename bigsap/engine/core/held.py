@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from bigsap.row_cache import ABSENT, N_SLOTS, N_USED, RowTable, next_slot
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 NONE = -1
 

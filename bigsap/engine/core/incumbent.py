@@ -17,7 +17,8 @@ from bigsap.progress import Monitor
 from bigsap.proof.certificate import Certificate
 from bigsap.proof.exact import exact_sum
 from bigsap.proof.tightness import UNIT
-from bigsap.sources.base import Array, Separable, Separation, range_of
+from bigsap.sources.base import Separable, Separation, range_of
+from bigsap.types import Array
 
 _AT_ONCE = 512
 

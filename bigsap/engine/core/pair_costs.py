@@ -11,9 +11,10 @@ import numpy as np
 
 from bigsap.problem import Problem
 from bigsap.row_cache import ABSENT, Rows, RowTable
-from bigsap.sources.base import Array, read_while
+from bigsap.sources.base import read_while
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.filling import fill_of
+from bigsap.types import Array
 
 # Pairs per batch.
 _AT_ONCE = 1024

@@ -9,7 +9,7 @@ import numpy as np
 
 from bigsap.errors import OverflowRiskError
 from bigsap.problem import Problem
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 # Every label is a signed sum of at most about this many reduced costs per row of the
 # path; see ``choose``.

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 Fields = TypeVar("Fields")
 

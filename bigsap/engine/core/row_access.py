@@ -9,8 +9,8 @@ from bigsap.engine.core.atomics import cross, hear, tell
 from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.core.state import BLOCK, State
 from bigsap.row_cache import ABSENT, HITS, N_SLOTS, N_USED, RowTable, claim, next_slot, touch
-from bigsap.sources.base import Array
 from bigsap.sources.compiled import call_fill
+from bigsap.types import Array
 
 # Returned in place of a slot.
 NOT_HERE = -2

@@ -15,7 +15,7 @@ import numpy as np
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import prefetch
 from bigsap.engine.core.state import BLOCK, LANES, Walk
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Returned instead of a column if a second pass over the same costs does not find a value again:
 #: the costs have changed in between.

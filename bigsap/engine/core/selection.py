@@ -12,7 +12,7 @@ import numpy as np
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import below_bits, lowest_bit, within_bits
 from bigsap.engine.core.state import LANES
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 _BISECTIONS = 24
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from bigsap.engine.core.atomics import new_barrier
 from bigsap.engine.core.record import record, records
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Row and column ids. Problems of 2**31 rows or columns are rejected.
 ID = np.int32

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.core.state import FREE
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 def hold_at_cap(v: Array, column_of_row: Array, row_of_column: Array, n_virtual: int) -> tuple[Any, int]:

@@ -12,8 +12,8 @@ from bigsap.engine.cuda import kernel_texts
 from bigsap.engine.cuda.row_kernels import row_kernels, values_of
 from bigsap.engine.cuda.wait import run_in_launches
 from bigsap.problem import Problem
-from bigsap.sources.base import Array
 from bigsap.sources.cuda.device_kernels import load_cupy, on
+from bigsap.types import Array
 
 #: Threads of a block, and limit of blocks that search the range of costs.
 _SIDE, _BLOCKS = 256, 1 << 14

@@ -17,9 +17,9 @@ from bigsap.engine.cuda.row_kernels import column_minima, row_kernels
 from bigsap.engine.cuda.wait import run_in_launches
 from bigsap.engine.trees.device_result import BETWEEN, YIELD
 from bigsap.problem import Problem
-from bigsap.sources.base import Array
 from bigsap.sources.cuda.device_kernels import load_cupy, on
 from bigsap.sources.cuda.device_memory import empty
+from bigsap.types import Array
 
 #: Threads of a block, and number of items from which all blocks work on a step.
 _TEAM = 1024

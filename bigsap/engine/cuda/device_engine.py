@@ -24,9 +24,9 @@ from bigsap.errors import BigsapError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import Rows
-from bigsap.sources.base import Array
 from bigsap.sources.cuda.device_kernels import load_cupy
 from bigsap.sources.cuda.slabs import DeviceSlab, SlabsOnDevices
+from bigsap.types import Array
 
 #: Approximate length of a launch, which ends at the end of a search; displays and listeners are
 #: updated between launches.

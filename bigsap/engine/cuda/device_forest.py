@@ -24,12 +24,12 @@ from bigsap.engine.cuda.forest_rows import RANGE, Reading, common_unit, gathered
 from bigsap.engine.cuda.wait import run_in_launches
 from bigsap.engine.trees.device_result import DONE, KEEP, YIELD, Grown, KeptLists
 from bigsap.problem import Problem
-from bigsap.sources.base import Array
 from bigsap.sources.cuda.code import DeviceCode
 from bigsap.sources.cuda.device_kernels import compiled, load_cupy, on
 from bigsap.sources.cuda.device_memory import empty
 from bigsap.sources.cuda.placed import OnDevice
 from bigsap.sources.cuda.row_blocks import RowsOnDevices
+from bigsap.types import Array
 
 #: Threads of a block that processes rows, and of one that processes the forest.
 _SIDE, _TEAM = 256, 1024

@@ -21,11 +21,11 @@ from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.store import Wave
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
-from bigsap.sources.base import Array
 from bigsap.sources.cuda.code import DeviceCode
 from bigsap.sources.cuda.device_kernels import Kernels, compiled, load_cupy, on
 from bigsap.sources.cuda.device_memory import empty
 from bigsap.sources.cuda.placed import OnDevice, StreamedToDevice
+from bigsap.types import Array
 
 #: Threads of a block, and distance between two columns of a group: SIDE in kernels_rows.cu.
 SIDE = 256

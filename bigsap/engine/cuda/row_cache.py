@@ -21,11 +21,11 @@ import numpy as np
 from bigsap.compile.decorator import kernel
 from bigsap.errors import DeviceMemoryError
 from bigsap.row_cache import ABSENT, HITS, RowCache, Rows, RowTable, claim, touch
-from bigsap.sources.base import Array
 from bigsap.sources.cuda.code import DeviceCode, matrix_code
 from bigsap.sources.cuda.device_kernels import Kernels, load_cupy
 from bigsap.sources.cuda.device_memory import PANEL_BYTES, bring, empty, free_bytes, naming_bytes, panels
 from bigsap.sources.cuda.placed import StreamedToDevice
+from bigsap.types import Array
 
 #: A panel takes this share of the bytes for rows, up to its usual size.
 _PANEL_PART = 8

@@ -9,8 +9,8 @@ import numpy as np
 from bigsap.engine.core import state as S
 from bigsap.engine.cuda import kernel_texts
 from bigsap.problem import Problem
-from bigsap.sources.base import Array
 from bigsap.sources.cuda.device_kernels import KernelFiles, Kernels, compiled, load_cupy, on
+from bigsap.types import Array
 
 _SIDE, _STRIP, _MOST_BLOCKS = 256, 256, 1 << 16
 #: Pairs of one launch.

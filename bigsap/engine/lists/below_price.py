@@ -12,8 +12,8 @@ from bigsap.compile.decorator import kernel
 from bigsap.engine.lists.bounds import BLOCK, GROUP, Blocks, bound_row
 from bigsap.engine.lists.layout import PANEL
 from bigsap.engine.lists.reading import Costs
-from bigsap.sources.base import Array
 from bigsap.sources.compiled import address_of, call, call_fill
+from bigsap.types import Array
 
 #: Costs compared as a batch before single ones are tested.
 _STRETCH = 64

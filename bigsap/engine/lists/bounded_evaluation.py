@@ -18,8 +18,8 @@ from bigsap.engine.lists.layout import Lists, Scratch
 from bigsap.engine.lists.masked_columns import hide
 from bigsap.engine.lists.pool import NO_GROWTH, WIDENED, widen
 from bigsap.engine.lists.workspace import Frontier, Pairs, is_due
-from bigsap.sources.base import Array
 from bigsap.sources.compiled import address_of, call, call_fill
+from bigsap.types import Array
 
 add_item, add_pairs = adding("next_item"), adding("pairs")
 #: Bound of a block about which nothing is known.

@@ -17,8 +17,9 @@ import numpy as np
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.team import Team
-from bigsap.sources.base import Array, Separable
+from bigsap.sources.base import Separable
 from bigsap.sources.convert import read_only
+from bigsap.types import Array
 
 #: Columns per block, and blocks per group: two levels, so that most blocks are excluded without
 #: computing their own bound.

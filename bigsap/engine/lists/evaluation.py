@@ -18,8 +18,8 @@ from bigsap.engine.core.state import LANES
 from bigsap.engine.lists.bounds import BLOCK, Blocks
 from bigsap.engine.lists.layout import CHUNK, PANEL, PRICE_BYTES, Lists, Scratch
 from bigsap.engine.lists.reading import Costs, copied
-from bigsap.sources.base import Array
 from bigsap.sources.compiled import address_of, call, call_fill
+from bigsap.types import Array
 
 
 class Evaluator(NamedTuple):

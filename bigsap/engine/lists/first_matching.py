@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from bigsap.compile.decorator import kernel
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 class Entries(NamedTuple):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.state import LANES
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Bytes of a list entry.
 ENTRY_BYTES = 12

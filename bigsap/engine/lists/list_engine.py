@@ -26,8 +26,9 @@ from bigsap.engine.lists.store import ListStore, Wave
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.proof.tightness import UNIT
-from bigsap.sources.base import Array, Crewed
+from bigsap.sources.base import Crewed
 from bigsap.sources.offloadable import Beside
+from bigsap.types import Array
 
 _SLICE_SECONDS = 0.1
 #: Of the first slice of searches: entries processed and pairs evaluated. A pair may be expensive.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.lists.layout import Lists
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 class Listed:

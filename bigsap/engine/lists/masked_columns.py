@@ -14,7 +14,7 @@ from bigsap.engine.core.row_access import Terms
 from bigsap.engine.lists.bounds import BLOCK
 from bigsap.engine.lists.layout import Lists
 from bigsap.engine.lists.workspace import Frontier
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Bound on the roundings between a slack and the ``c - v`` it bounds.
 _ROUNDINGS = 16

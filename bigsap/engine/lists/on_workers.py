@@ -20,8 +20,9 @@ from bigsap.engine.lists.store import ListStore, Wave
 from bigsap.errors import ClusterError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
-from bigsap.sources.base import Array, Crewed
+from bigsap.sources.base import Crewed
 from bigsap.sources.offloadable import read_by_kernels
+from bigsap.types import Array
 
 #: int64: pairs evaluated, index of the first invalid row or -1, entries recorded.
 _HEAD = 3

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from bigsap.compile.decorator import kernel
-from bigsap.sources.base import Array
 from bigsap.sources.convert import read_only
+from bigsap.types import Array
 
 #: Points per leaf. Every aligned range of LEAF * 2**k consecutive points is a node of the tree.
 LEAF = 4

@@ -17,8 +17,8 @@ from bigsap.compile.decorator import kernel
 from bigsap.engine.core.row_access import Terms
 from bigsap.engine.lists.layout import ENTRY_BYTES, PANEL, PRICE_BYTES, Lists
 from bigsap.engine.lists.reading import Costs
-from bigsap.sources.base import Array
 from bigsap.sources.compiled import address_of, call, call_fill
+from bigsap.types import Array
 
 #: Reserved beyond the first lists if there is no limit, in multiples of their size.
 _SPARE = 15

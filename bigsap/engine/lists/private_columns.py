@@ -18,7 +18,7 @@ from bigsap.engine.core import state as S
 from bigsap.engine.core.record import record
 from bigsap.engine.core.state import FREE, ID
 from bigsap.engine.lists.workspace import clear, compact, pop, push
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Column index of the row's private column.
 PRIVATE = -2

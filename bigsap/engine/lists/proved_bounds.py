@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.proof.tightness import UNIT
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 def row_bounds(engine: ListEngine) -> Array | None:

@@ -19,8 +19,8 @@ from bigsap.engine.core.row_access import Terms
 from bigsap.engine.core.scan import AHEAD, LINE, fold, n_invalid
 from bigsap.engine.core.state import LANES
 from bigsap.engine.lists.layout import PRICE_BYTES, Scratch
-from bigsap.sources.base import Array
 from bigsap.sources.compiled import address_of, call, pointer_to
+from bigsap.types import Array
 
 carray: Any = numba.carray
 types: Any = numba.types

@@ -28,7 +28,7 @@ from bigsap.engine.lists.layout import Lists
 from bigsap.engine.lists.masked_columns import leave_out, reveal, smallest_label
 from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, write_whole
 from bigsap.engine.lists.workspace import Frontier, Pairs, clear, compact, is_due, pop, push
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 # Lists of this many rows that may be next are prefetched while one is scanned.
 _NEXT = 3

@@ -18,7 +18,7 @@ from bigsap.engine.lists import workspace as F
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.store import Wave
 from bigsap.errors import CheckpointError
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 # Fields of Lists with a value per row.
 _BY_ROW = ("start", "width", "size", "theta", "reference")

@@ -39,7 +39,8 @@ from bigsap.engine.lists.pool import (
 from bigsap.engine.lists.reading import costs_in
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
-from bigsap.sources.base import Array, Fillable, Resident, Separable, read_while
+from bigsap.sources.base import Fillable, Resident, Separable, read_while
+from bigsap.types import Array
 
 #: Bytes of rows read from Python at a time.
 _READ_BYTES = 32 << 20

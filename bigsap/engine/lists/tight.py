@@ -19,7 +19,7 @@ from bigsap.engine.core.record import record
 from bigsap.engine.core.scan import AHEAD, LINE, fold, n_invalid
 from bigsap.engine.core.state import BLOCK, FREE, ID, LANES
 from bigsap.problem import Problem
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Limit of tight pairs kept of a row, and of one block of its columns. With more ties, pairs
 #: from all over the row are more useful than neighbours, which other rows have too.

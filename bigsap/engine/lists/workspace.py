@@ -12,7 +12,7 @@ from bigsap.engine.core.record import record
 from bigsap.engine.core.state import ID
 from bigsap.engine.lists.bounds import BLOCK
 from bigsap.engine.lists.layout import Lists
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 class SearchStanding:

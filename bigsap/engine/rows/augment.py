@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.state import FREE, GROUPED, State
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Sink for a place in the group of virtual columns, instead of a column.
 TO_GROUP = -2

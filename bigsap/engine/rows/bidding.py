@@ -9,7 +9,7 @@ import numpy as np
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.record import record
 from bigsap.engine.core.state import DONE, FREE, ID, LIMIT, YIELD
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 class AuctionStanding:

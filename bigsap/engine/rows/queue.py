@@ -16,7 +16,7 @@ import numpy as np
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.state import CodeScale, Front, Hint, State
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 # Values of ``State.place``: in no queue, and settled.
 OUTSIDE, SETTLED = -1, -2

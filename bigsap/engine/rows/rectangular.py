@@ -34,7 +34,7 @@ from bigsap.engine.core.state import (
 )
 from bigsap.engine.rows.augment import TO_GROUP, augment, lower_cap, lower_prices
 from bigsap.row_cache import HITS, N_USED, POLICY, RESIDENT, RowTable
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 # Stages (at.stage).
 NEXT_ROW, SCAN = 0, 1

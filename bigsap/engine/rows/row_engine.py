@@ -28,7 +28,8 @@ from bigsap.engine.rows.sweep import Survey, run_sweep, run_undercut
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import Rows
-from bigsap.sources.base import Array, Fillable
+from bigsap.sources.base import Fillable
+from bigsap.types import Array
 
 # Length of a kernel's slice: long enough to make the start negligible, short enough to handle
 # an interrupt at once.

@@ -17,7 +17,8 @@ from bigsap.engine.core.held import Resting
 from bigsap.engine.core.precision import refuse_large
 from bigsap.problem import Problem
 from bigsap.row_cache import ABSENT, MISSES, N_SLOTS, N_USED, Rows, claim
-from bigsap.sources.base import Array, Foreseeing, Grouped, Interruptible, Prefetching, read_rows, read_while
+from bigsap.sources.base import Foreseeing, Grouped, Interruptible, Prefetching, read_rows, read_while
+from bigsap.types import Array
 
 
 class RowReader:

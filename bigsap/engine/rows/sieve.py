@@ -29,7 +29,7 @@ from bigsap.engine.core.state import LANES
 from bigsap.engine.core.vectors import root_minima, sifted
 from bigsap.engine.rows.queue import Slab, hear_next, reach, tell_next
 from bigsap.engine.rows.stretches import code_of, plan, step
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 # Distance in bytes of prefetching within a row, and from a row's end into the next row.
 # Rows of 128 kB out of cache: 3.9 us a row with 4 KiB, 3.4 with 8, 3.2 with 16; 2.5 with

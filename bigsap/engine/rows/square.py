@@ -45,7 +45,7 @@ from bigsap.engine.rows.rectangular import NEXT_ROW, SCAN
 from bigsap.engine.rows.sieve import free_at_root, open_root, relax_all, relax_sifted, survey_root
 from bigsap.engine.rows.stretches import note_lows
 from bigsap.row_cache import HITS, N_USED, POLICY, RESIDENT, RowTable
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 # Result of a step, besides reasons to return.
 _ON = -1

@@ -25,7 +25,7 @@ from numba.extending import intrinsic
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import lowest_bit
 from bigsap.engine.core.state import CODES, CodeScale
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 # The largest code; steps per octave; bits of an octave: float32 has 2**23 values in each.
 _TOP, _STEPS, _OCTAVE = CODES - 1, 3, 23

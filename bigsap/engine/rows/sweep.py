@@ -16,7 +16,7 @@ from bigsap.engine.core.row_access import BAD_COSTS, Terms, load_row, predict_sl
 from bigsap.engine.core.scan import AHEAD, LINE, NOWHERE, fold, n_invalid
 from bigsap.engine.core.state import BLOCK, CHANGED, DONE, ID, INVALID, LANES, NEED_ROW, YIELD, State
 from bigsap.row_cache import RowTable
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 STEP = 4 * LANES
 

@@ -14,7 +14,7 @@ from bigsap.compile.decorator import kernel
 from bigsap.engine.small.sums import add, rounded, rounded_to
 from bigsap.engine.small.vectors import find, item, least, two_least
 from bigsap.proof.scan import two_sum
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 # Sums of all numbers here stay within float64.
 _LARGEST = 1e290

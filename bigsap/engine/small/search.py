@@ -21,7 +21,7 @@ from bigsap.engine.small.proof import LOOSE as LOOSE_PROOF
 from bigsap.engine.small.proof import PROVED, prove_dense, prove_infeasible
 from bigsap.engine.small.sums import add
 from bigsap.engine.small.vectors import find, item, judge, least, open_labels, relax_labels, two_least
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Results of ``solve_dense``. UNSURE: nothing was proved, since the costs' range is so wide that
 #: rounding or overflow decided; the general method handles such costs. LOOSE: complete, but the gap is

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigsap.compile.decorator import kernel
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 @kernel

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Entries of a list on a device: one for each lane of a warp.
 KEEP = 32

@@ -14,7 +14,7 @@ from bigsap.engine.core.atomics import lowest_bit
 from bigsap.engine.core.state import FREE, ID
 from bigsap.engine.lists.layout import Lists
 from bigsap.engine.trees.zeros import Zeros
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Entries processed between two polls, about.
 _SLICE = 1 << 25

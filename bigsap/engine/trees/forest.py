@@ -29,7 +29,7 @@ from bigsap.engine.core.record import numbers, record, set_numbers
 from bigsap.engine.core.state import ID
 from bigsap.engine.lists.layout import Lists
 from bigsap.errors import CheckpointError
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Positions up to which a sorted list may be scanned, before all of it is.
 CUTS = np.array([6, 16, 64])

@@ -27,7 +27,7 @@ from bigsap.engine.trees.forest import (
     Forest,
     ForestStanding,
 )
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: One in this many of the first roots, see ``run_forest``.
 SHARE = 64

@@ -19,8 +19,9 @@ from bigsap.engine.core.scan import AHEAD, LINE, fold
 from bigsap.engine.core.state import LANES
 from bigsap.engine.core.team import Team
 from bigsap.problem import Problem
-from bigsap.sources.base import Array, Resident
+from bigsap.sources.base import Resident
 from bigsap.sources.cuda.placed import OnDevice
+from bigsap.types import Array
 
 #: Rows that a thread claims at a time, and pairs of the first slice; seconds of later ones.
 _CLAIM = 4

@@ -17,7 +17,7 @@ from bigsap.engine.core.atomics import adding, lowest_bit
 from bigsap.engine.core.record import record
 from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.core.state import FREE, ID, LANES
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 class ZerosStanding:

@@ -20,7 +20,7 @@ import numpy as np
 
 from bigsap.errors import StoreError
 from bigsap.sources.arrays.shrinking import watch
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Most files mapped at a time by one source. Each map holds a file handle of the usual 1024.
 MOST_MAPS = 64

@@ -16,7 +16,7 @@ import numpy as np
 
 from bigsap.errors import DtypeError, ShapeError, SourceError, StoreError
 from bigsap.sources.arrays.mapped import MapGuard, place_of
-from bigsap.sources.base import Array, Ids, Waiting
+from bigsap.sources.base import Waiting
 from bigsap.sources.convert import (
     CONVERSION_BYTES,
     check_rows,
@@ -26,6 +26,7 @@ from bigsap.sources.convert import (
     fingerprint_of,
 )
 from bigsap.sources.missing import mask_of, parted, refuse_in, under_mask
+from bigsap.types import Array, Ids
 
 _LARGEST = np.iinfo(np.int64).max
 _WIDE = (np.dtype("<u8"), np.dtype(">u8"))

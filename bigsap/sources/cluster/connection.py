@@ -20,9 +20,10 @@ from typing import Any, Self
 import numpy as np
 
 from bigsap.errors import ClusterError, OptionError
-from bigsap.sources.base import Array, Task
+from bigsap.sources.base import Task
 from bigsap.sources.cluster import on_worker
 from bigsap.sources.cluster.sharing import Line, Shared
+from bigsap.types import Array
 
 #: Seconds between refreshes of the list of workers.
 _LOOK_SECONDS = 1.0

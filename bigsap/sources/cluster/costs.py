@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import BigsapError, ClusterError
-from bigsap.sources.base import Array, CostSource, Grouped, Ids, Prefetching, Task, Waiting, range_of
+from bigsap.sources.base import CostSource, Grouped, Prefetching, Task, Waiting, range_of
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cluster.on_worker import rows_of
 from bigsap.sources.cluster.recipes import LiesHereError, recipe_of
@@ -24,6 +24,7 @@ from bigsap.sources.cluster.workers import Workers, cores_here
 from bigsap.sources.convert import check_rows
 from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.offloadable import read_by_kernels
+from bigsap.types import Array, Ids
 
 #: Rows that are foreseen and come ahead of their reader take at most so many bytes.
 _AHEAD_BYTES = 32 << 20

@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.sources.base import Array, Task
+from bigsap.sources.base import Task
 from bigsap.sources.cluster import on_worker
 from bigsap.sources.cluster.connection import ClusterConnection
 from bigsap.sources.cluster.sharing import Shared
+from bigsap.types import Array
 
 #: Seconds until an unanswered lookup is replaced by a task.
 _PATIENCE = 2.0

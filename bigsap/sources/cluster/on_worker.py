@@ -22,9 +22,10 @@ import numpy as np
 
 from bigsap.errors import BigsapError
 from bigsap.memory import free_memory
-from bigsap.sources.base import Array, CostSource, Fillable, Ids, Resident, Task
+from bigsap.sources.base import CostSource, Fillable, Resident, Task
 from bigsap.sources.cluster.recipes import followed
 from bigsap.sources.cluster.sharing import applied
+from bigsap.types import Array, Ids
 
 #: The head: float64 seconds of work and number of rows read from the source; the worker's address.
 HEAD = 2

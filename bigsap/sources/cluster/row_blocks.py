@@ -24,12 +24,13 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import ClusterError, SourceError
-from bigsap.sources.base import Array, Task
+from bigsap.sources.base import Task
 from bigsap.sources.cluster import on_worker
 from bigsap.sources.cluster.connection import ClusterConnection
 from bigsap.sources.cluster.lookups import Lookup, look_up
 from bigsap.sources.cluster.on_worker import Failure, opened
 from bigsap.sources.cluster.sharing import Shared, n_bytes
+from bigsap.types import Array
 
 _log = logging.getLogger("bigsap")
 

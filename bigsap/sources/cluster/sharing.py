@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 #: Tasks carry the changes if they take at most one part in so many of the whole: data sent with
 #: every block stay well below its lists.

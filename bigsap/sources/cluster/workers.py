@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bigsap.sources.base import Array, Task
+from bigsap.sources.base import Task
 from bigsap.sources.cluster.connection import ClusterConnection, cores_here
 from bigsap.sources.cluster.row_blocks import WaveBlocks
 from bigsap.sources.cluster.sharing import Shared
+from bigsap.types import Array
 
 __all__ = ["Workers", "cores_here"]
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.sources.base import Array
 from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.lowrank import LowRankSource
 from bigsap.sources.metrics import PointSource
+from bigsap.types import Array
 
 #: Names of the scannable dtypes in CUDA C++.
 C_TYPES = {

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DeviceMemoryError
-from bigsap.sources.base import Array, CostSource, read_while
+from bigsap.sources.base import CostSource, read_while
 from bigsap.sources.cuda.device_kernels import load_cupy, on
+from bigsap.types import Array
 
 #: Bytes of rows that are copied to the device at a time, from pinned memory.
 PANEL_BYTES = 64 << 20

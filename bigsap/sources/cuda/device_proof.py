@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import CertificateError
-from bigsap.sources.base import Array
 from bigsap.sources.cuda.device_kernels import PROOF, compiled, load_cupy, on
+from bigsap.types import Array
 
 #: Pairs in one launch: a fraction of a second of work.
 _PAIRS = 1 << 34

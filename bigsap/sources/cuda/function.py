@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DtypeError, OptionError, ShapeError
-from bigsap.sources.base import SCANNABLE, Array, Ids
+from bigsap.sources.base import SCANNABLE
 from bigsap.sources.convert import cost_shape
 from bigsap.sources.cuda.code import C_TYPES, PairCode
 from bigsap.sources.cuda.placed import ComputedOnDevice
+from bigsap.types import Array, Ids
 
 
 class CudaKernelSource:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.sources.base import Array
 from bigsap.sources.cuda.device_kernels import PAIRS, compiled, load_cupy, on
 from bigsap.sources.cuda.placed import MatrixOnDevice, OnDevice
 from bigsap.sources.cuda.row_blocks import RowsOnDevices
 from bigsap.sources.cuda.slabs import SlabsOnDevices
+from bigsap.types import Array
 
 _BLOCK = 256
 _MOST_BLOCKS = 4096

@@ -19,12 +19,10 @@ from bigsap.errors import DeviceMemoryError, DtypeError, OptionError
 from bigsap.sources.base import (
     SCANNABLE,
     Ability,
-    Array,
     CostSource,
     Fill,
     Fillable,
     Fingerprinted,
-    Ids,
     Interruptible,
     Resident,
     Selectable,
@@ -37,6 +35,7 @@ from bigsap.sources.convert import check_rows, cost_shape, fingerprint_of
 from bigsap.sources.cuda.code import DeviceCode, PairCode, matrix_code, source_code
 from bigsap.sources.cuda.device_kernels import PAIRS, compiled, load_cupy, on
 from bigsap.sources.cuda.device_memory import PANEL_BYTES, bring, copy_of, empty, free_bytes, no_room, panels
+from bigsap.types import Array, Ids
 
 
 def device_numbers(device: str | Sequence[str]) -> tuple[int, ...]:

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.sources.base import Array, CostSource, Fingerprinted, Ids, Interruptible, Resident
+from bigsap.sources.base import CostSource, Fingerprinted, Interruptible, Resident
 from bigsap.sources.convert import fingerprint_of
 from bigsap.sources.cuda.code import source_code
 from bigsap.sources.cuda.device_memory import moved
 from bigsap.sources.cuda.placed import MatrixOnDevice, OnDevice, Placeable
 from bigsap.sources.cuda.slabs import SlabsOnDevices, slab_bounds
+from bigsap.types import Array, Ids
 
 
 class RowsOnDevices:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DeviceMemoryError
-from bigsap.sources.base import Array, CostSource, Fingerprinted, Ids, Interruptible, Resident, Transposable
+from bigsap.sources.base import CostSource, Fingerprinted, Interruptible, Resident, Transposable
 from bigsap.sources.convert import fingerprint_of
 from bigsap.sources.cuda.code import DeviceCode, source_code
 from bigsap.sources.cuda.device_kernels import on
 from bigsap.sources.cuda.device_memory import bring, empty, free_bytes, moved, panels
 from bigsap.sources.cuda.placed import MatrixOnDevice, OnDevice, Placeable, Turned, needed_bytes, place
+from bigsap.types import Array, Ids
 
 #: Slabs begin at multiples of so many columns, so that rows of a slab are aligned.
 ALIGNED = 16

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DtypeError, ExpressionError, ShapeError
-from bigsap.sources.base import Array, Fill, Ids, Waiting
+from bigsap.sources.base import Fill, Waiting
 from bigsap.sources.convert import cost_shape
 from bigsap.sources.expression.emit import c_source, cuda_source
 from bigsap.sources.expression.parser import parse
 from bigsap.sources.expression.syntax_tree import MAX_ARRAYS, RESERVED, Declared, Number, SyntaxTree, walk
 from bigsap.sources.expression.value_range import expression_range
 from bigsap.sources.metrics import digest, real_array
+from bigsap.types import Array, Ids
 
 
 def expression(code: str, shape: Any, **arrays: Any) -> ExpressionSource:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.sources.base import Array
 from bigsap.sources.expression.emit import POWERS
 from bigsap.sources.expression.syntax_tree import (
     Binary,
@@ -30,6 +29,7 @@ from bigsap.sources.expression.syntax_tree import (
     Variable,
     chain,
 )
+from bigsap.types import Array
 
 _Operation = Callable[[Any, Any], Any]
 

@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bigsap.sources.base import Array
 from bigsap.sources.expression.syntax_tree import (
     Binary,
     Call,
@@ -32,6 +31,7 @@ from bigsap.sources.expression.syntax_tree import (
     Variable,
     chain,
 )
+from bigsap.types import Array
 
 Interval: TypeAlias = tuple[float, float]
 

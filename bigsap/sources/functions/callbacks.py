@@ -11,12 +11,13 @@ import numpy as np
 
 from bigsap import policy
 from bigsap.errors import OptionError
-from bigsap.sources.base import Array, Fill, Ids, Waiting
+from bigsap.sources.base import Fill, Waiting
 from bigsap.sources.convert import check_rows, cost_shape
 from bigsap.sources.functions.carried import carried, filled, state_of
 from bigsap.sources.functions.probing import KINDS, declared_dtype, infer_kind, name_of, refuse_masked
 from bigsap.sources.functions.python_calls import PythonCalls
 from bigsap.sources.functions.speed import note_speed
+from bigsap.types import Array, Ids
 
 if TYPE_CHECKING:
     from bigsap.sources.functions.translation import Translation

@@ -15,8 +15,8 @@ import numpy as np
 from numba.np import numpy_support
 
 from bigsap.sources import compiled
-from bigsap.sources.base import Array
 from bigsap.sources.functions.whole import Checked
+from bigsap.types import Array
 
 # numba's annotations describe the inside of its decorators, not their results.
 types: Any = numba.types

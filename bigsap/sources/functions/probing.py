@@ -21,9 +21,9 @@ from bigsap.errors import (
     OverflowRiskError,
     ShapeError,
 )
-from bigsap.sources.base import Array
 from bigsap.sources.convert import cost_dtype
 from bigsap.sources.missing import is_missing, mask_of, parted
+from bigsap.types import Array
 
 _REMEDY = "return numpy.inf (-numpy.inf under maximize) to forbid a pair"
 

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import CallbackError, DtypeError, InvalidCostError, ShapeError
-from bigsap.sources.base import Array, Ids, Waiting
+from bigsap.sources.base import Waiting
 from bigsap.sources.convert import convert
 from bigsap.sources.functions.probing import checked_row, checked_value, describe, name_of, row_dtype
 from bigsap.sources.room import room
+from bigsap.types import Array, Ids
 
 #: A block function fills at most about this many costs at once.
 _BLOCK_PAIRS = 1 << 22

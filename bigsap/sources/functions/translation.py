@@ -24,12 +24,13 @@ from numba.core import errors
 from numba.np import numpy_support
 
 from bigsap.sources import compiled
-from bigsap.sources.base import Array, Fill, scannable
+from bigsap.sources.base import Fill, scannable
 from bigsap.sources.expression.checked import checked_fill
 from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.expression.lambdas import lambda_expression
 from bigsap.sources.functions.linking import Arguments, Linker, UntranslatableError
 from bigsap.sources.functions.python_calls import PythonCalls
+from bigsap.types import Array
 
 # numba's annotations describe the inside of its decorators, not their results.
 types: Any = numba.types

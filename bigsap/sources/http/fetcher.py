@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import SourceError
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 Request = Callable[[threading.Event], Any]
 

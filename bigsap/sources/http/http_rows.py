@@ -53,11 +53,12 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import BigsapError, DtypeError, OptionError, SourceError, StoreError, number
-from bigsap.sources.base import Array, CostSource, Ids
+from bigsap.sources.base import CostSource
 from bigsap.sources.convert import check_rows, convert, cost_dtype, cost_shape
 from bigsap.sources.http.fetcher import Fetcher, Ticket
 from bigsap.sources.http.wire import Abandoned, Wire, name_rows
 from bigsap.sources.http.wire_format import WIRE_DTYPES, Description, agree, digest
+from bigsap.types import Array, Ids
 
 #: A request asks for about this many bytes unless ``block_rows`` says otherwise.
 BLOCK_BYTES = 1 << 20

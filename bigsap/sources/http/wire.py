@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bigsap.errors import BigsapError, OptionError, SourceError, StoreError
-from bigsap.sources.base import Array
 from bigsap.sources.http.wire_format import (
     DTYPE,
     FINGERPRINT,
@@ -32,6 +31,7 @@ from bigsap.sources.http.wire_format import (
     parse,
     shown,
 )
+from bigsap.types import Array
 
 T = TypeVar("T")
 

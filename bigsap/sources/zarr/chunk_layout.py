@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import InputError, StoreError
-from bigsap.sources.base import Array
 from bigsap.sources.convert import cost_dtype, cost_shape
 from bigsap.sources.packing import Packing, packing_told
+from bigsap.types import Array
 
 #: One of these files is in the folder of a zarr array or group.
 _METADATA = ("zarr.json", ".zarray", ".zgroup", ".zmetadata")

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import StoreError
-from bigsap.sources.base import Array, Ids, Waiting
+from bigsap.sources.base import Waiting
 from bigsap.sources.convert import FINGERPRINT_BYTES, check_rows, convert, cost_dtype, fingerprint_of
 from bigsap.sources.zarr.chunk_layout import Layout
 from bigsap.sources.zarr.readahead import ReadAhead
+from bigsap.types import Array, Ids
 
 #: Most bytes of a group of decoded rows: with chunks that split columns, a single row of chunks can
 #: be as large as the matrix. Such chunks are then decoded repeatedly.

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from bigsap.sources.arrays.mapped import Files, OpenFile
-from bigsap.sources.base import Array, Ids
 from bigsap.sources.convert import CONVERSION_BYTES, check_rows, convert, cost_dtype, fingerprint_of
 from bigsap.sources.zarr.chunk_layout import Layout, is_absent
+from bigsap.types import Array, Ids
 
 
 class RawZarrSource:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from bigsap.errors import SourceError
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 # Seconds between two checks of a waiting reader.
 _WAIT_SECONDS = 0.05

@@ -18,11 +18,11 @@ from bigsap.engine.rows.bidding import auction, run_bids
 from bigsap.errors import OptionError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
-from bigsap.sources.base import Array
 from bigsap.strategies.orientation import inverse, refuse_more_rows, resident
 from bigsap.strategies.placement import device_bids
 from bigsap.strategies.start.samples import all_costs
 from bigsap.strategies.start.warm import Warm
+from bigsap.types import Array
 
 #: Values of ``variant``.
 VARIANTS = ("auto", "plain", "scaled")

@@ -22,12 +22,13 @@ from bigsap.engine.trees import zeros as Z
 from bigsap.engine.trees.reduction import column_minima
 from bigsap.errors import CheckpointError
 from bigsap.problem import Problem
-from bigsap.sources.base import Array, read_while
+from bigsap.sources.base import read_while
 from bigsap.strategies.list_run import ListSettings, ListSolve
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.placement import device_classical
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm, fitting
+from bigsap.types import Array
 
 #: See ``strategies.trees.COUNTS``.
 COUNTS = ("stages", "paths", "levels", "clock_steps", "expansions")

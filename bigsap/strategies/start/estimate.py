@@ -13,8 +13,8 @@ import numpy as np
 from bigsap.engine.core.state import FREE, ID
 from bigsap.engine.rows.row_engine import Engine
 from bigsap.engine.rows.sweep import Survey, first_survey, later_survey
-from bigsap.sources.base import Array
 from bigsap.strategies.start.warm import mean_gap
+from bigsap.types import Array
 
 # Largest length of temporary arrays of the start.
 _AT_ONCE = 256

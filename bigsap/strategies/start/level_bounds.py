@@ -19,7 +19,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.proof.minima import Looked, by_bounds, seconds_by_bounds
 from bigsap.proof.row_minima import Prices
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 class LevelBounds:

@@ -16,8 +16,8 @@ from bigsap.engine.core.virtual import rows_for_group
 from bigsap.engine.lists.first_matching import Entries, FirstPairs, keep_tight, pick_tight
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.proof.tightness import UNIT
-from bigsap.sources.base import Array
 from bigsap.strategies.start.warm import Warm, allowed, fitting
+from bigsap.types import Array
 
 
 def begin(engine: ListEngine, warm: Warm, rows: Array | None, columns: Array | None, grid: float) -> Array:

@@ -11,10 +11,11 @@ import numpy as np
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import Array, Fill, Foreseeing, Ids, Resident, Selectable, read_while
+from bigsap.sources.base import Fill, Foreseeing, Resident, Selectable, read_while
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.cuda.placed import OnDevice
 from bigsap.sources.filling import fill_of
+from bigsap.types import Array, Ids
 
 _READ_BYTES = 16 << 20
 _READ_SECONDS = 0.1

@@ -19,8 +19,9 @@ import numpy as np
 from bigsap.engine.lists.ordering import compact_order
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
-from bigsap.sources.base import Array, Separable
+from bigsap.sources.base import Separable
 from bigsap.strategies.start.samples import Counts, pairs_are_cheap, some_costs
+from bigsap.types import Array
 
 #: Number of landmark rows, and of landmark columns.
 _LANDMARKS = 8

@@ -19,7 +19,7 @@ from bigsap.engine.rows.rectangular import NEXT_ROW
 from bigsap.engine.rows.row_engine import Engine
 from bigsap.engine.rows.sweep import Survey, first_survey
 from bigsap.proof.tightness import UNIT, allowance
-from bigsap.sources.base import Array
+from bigsap.types import Array
 
 
 @dataclass(frozen=True)

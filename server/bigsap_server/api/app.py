@@ -1,0 +1,310 @@
+"""ASGI application: assembly of its parts, and errors as problem documents."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import mimetypes
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.routing import Match, Mount, Route
+from starlette.types import Scope
+
+import bigsap
+from bigsap_server.api import routes_arrays, routes_costs, routes_jobs, routes_results, routes_system
+from bigsap_server.api.context import Service
+from bigsap_server.api.middleware import Admission
+from bigsap_server.api.service_metrics import Metrics
+from bigsap_server.auth import Keys
+from bigsap_server.jobs.executor import Executor
+from bigsap_server.jobs.executors import make_executor
+from bigsap_server.jobs.store import (
+    ArrayInUse,
+    BadPageToken,
+    IdempotencyConflict,
+    JobInUse,
+    JobStore,
+    QuotaExceeded,
+    StoreUnavailable,
+    UnknownJob,
+    WrongState,
+)
+from bigsap_server.jobs.supervisor import Supervisor
+from bigsap_server.jobs.waiters import Notifier
+from bigsap_server.problems import MEDIA_TYPE, HttpProblem, pointer_to
+from bigsap_server.settings import Settings
+from bigsap_server.uploads.store import ArrayStore
+
+PAGE = Path(__file__).parents[1] / "page"
+_MOST_ERRORS = 20
+#: Path parameters that name resources. A value that is not a valid name gives 404.
+_IDS = {"job_id": "job", "array_id": "array", "name": "result"}
+
+# Missing on some machines; without it browsers refuse the page's modules (nosniff).
+mimetypes.add_type("text/javascript", ".js")
+mimetypes.add_type("text/javascript", ".mjs")
+
+
+_MODULES = (routes_jobs, routes_results, routes_arrays, routes_costs, routes_system)
+
+
+def allowed_methods(path: str) -> set[str]:
+    """Return the methods that any route has for a path."""
+    found = {"GET"} if path == "/openapi.json" else set[str]()
+    for module in _MODULES:
+        for route in module.router.routes:
+            if isinstance(route, Route) and route.path_regex.match(path):
+                found |= route.methods or set()
+    return found | {"HEAD"} if "GET" in found else found
+
+
+class _Files(StaticFiles):
+    """Static files of the page, revalidated on each request so that versions do not mix."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return the file; 404 for missing files whatever the method, 405 only for existing ones."""
+        if scope["method"] not in ("GET", "HEAD"):
+            await super().get_response(path, {**scope, "method": "GET"})
+        return await super().get_response(path, scope)
+
+    def file_response(self, *args: Any, **given: Any) -> Response:
+        """Return the file with the revalidation header; unchanged files are answered 304."""
+        response = super().file_response(*args, **given)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+class _Page(Mount):
+    """The page, at every path outside the API."""
+
+    def __init__(self) -> None:
+        super().__init__("/", _Files(directory=PAGE, html=True), name="page")
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match no path of the API, whatever the method: the API's routes check it."""
+        path = scope.get("path", "")
+        if path.startswith("/v1/") or allowed_methods(path):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
+def create_app(
+    settings: Settings, store: JobStore | None = None, executor: Executor | None = None
+) -> Admission:
+    """Return the application; ``store`` and ``executor`` default to those of the settings.
+
+    Its lifespan opens the data folder, starts the workers and stops them. Raises ValueError
+    or OSError for an invalid keys file. The caller must call ``stop_waiting(app)`` when the
+    process is told to end, so that streams and long polls end.
+    """
+    keys = Keys.read(settings.keys, settings.limits)
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        settings.data.mkdir(parents=True, exist_ok=True)
+        jobs = store
+        if jobs is None:
+            jobs = await anyio.to_thread.run_sync(JobStore, settings.data / "jobs.sqlite")
+        notifier = Notifier(asyncio.get_running_loop())
+        jobs.on_change(notifier.wake)
+        metrics.watch_jobs(jobs.counts)
+        supervisor = Supervisor(jobs, executor or make_executor(settings), settings)
+        metrics.watch_workers(supervisor.workers)
+        app.state.service = Service(
+            settings=settings,
+            plain=settings.model_dump(mode="json"),
+            store=jobs,
+            supervisor=supervisor,
+            arrays=await anyio.to_thread.run_sync(ArrayStore, settings.data / "arrays"),
+            notifier=notifier,
+            metrics=metrics,
+            keys=keys,
+            checks=anyio.CapacityLimiter(settings.limits.checks),
+        )
+        supervisor.start()
+        try:
+            yield
+        finally:
+            notifier.close()
+            await anyio.to_thread.run_sync(supervisor.stop)
+            if store is None:
+                jobs.close()
+
+    app = FastAPI(
+        title="BigSAP",
+        version=bigsap.__version__,
+        lifespan=lifespan,
+        summary="Exact linear assignment when the cost matrix does not fit",
+        # The framework's pages load scripts from other hosts; the service has a page of its own.
+        docs_url=None,
+        redoc_url=None,
+        separate_input_output_schemas=False,
+    )
+    app.state.settings = settings
+    for module in _MODULES:
+        app.include_router(module.router)
+    _add_handlers(app)
+    _add_openapi(app)
+    if settings.page and (PAGE / "index.html").is_file():
+        app.router.routes.append(_Page())
+    return Admission(app, keys, metrics, settings.root_path)
+
+
+def stop_waiting(app: Admission) -> None:
+    """End event streams and long polls now. May be called from any thread, at any time."""
+    service: Service | None = getattr(app.app.state, "service", None)
+    if service is not None:
+        service.notifier.close()
+
+
+def _problem_response(problem: HttpProblem, request: Request) -> Response:
+    path = request.app.state.settings.root_path + request.url.path
+    body = json.dumps(problem.document(path)).encode()
+    return Response(body, problem.status, problem.headers, MEDIA_TYPE)
+
+
+def _add_handlers(app: FastAPI) -> None:
+    """Add handlers that convert client errors and known failures to problem documents."""
+    slugs: Mapping[type[Exception], str] = {
+        UnknownJob: "not-found",
+        WrongState: "wrong-state",
+        ArrayInUse: "array-in-use",
+        JobInUse: "job-in-use",
+        IdempotencyConflict: "idempotency-conflict",
+        QuotaExceeded: "quota-exceeded",
+        BadPageToken: "invalid-spec",
+        StoreUnavailable: "unavailable",
+    }
+
+    async def problem(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HttpProblem)
+        return _problem_response(error, request)
+
+    async def known(request: Request, error: Exception) -> Response:
+        slug = slugs[type(error)]
+        extra: dict[str, Any] = {"state": error.state} if isinstance(error, WrongState) else {}
+        retry = {"Retry-After": "5"} if slug in ("quota-exceeded", "unavailable") else {}
+        return _problem_response(HttpProblem(slug, str(error), headers=retry, **extra), request)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        for each in error.errors():
+            if each["loc"][0] == "path" and each["loc"][-1] in _IDS:
+                absent = f"there is no {_IDS[each['loc'][-1]]} {str(each['input'])[:100]}"
+                return _problem_response(HttpProblem("not-found", absent), request)
+        return _problem_response(_from_validation(error.errors(), error.body), request)
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, StarletteHTTPException)
+        found = _from_http(error)
+        if found.status == 405:
+            methods = allowed_methods(request.url.path) or {"GET", "HEAD"}
+            found.headers = {"Allow": ", ".join(sorted(methods))}
+        return _problem_response(found, request)
+
+    async def unexpected(request: Request, error: Exception) -> Response:
+        # The framework re-raises the error after this answer, and admission logs it.
+        detail = "an error in the service; it is in the log"
+        return _problem_response(HttpProblem("internal", detail), request)
+
+    app.add_exception_handler(Exception, unexpected)
+    app.add_exception_handler(HttpProblem, problem)
+    for kind in slugs:
+        app.add_exception_handler(kind, known)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(StarletteHTTPException, http)
+
+
+def _from_http(error: StarletteHTTPException) -> HttpProblem:
+    detail: Any = error.detail
+    if isinstance(detail, HttpProblem):  # see ``bodies.http_error``
+        return detail
+    slugs = {
+        400: "malformed-request",
+        404: "not-found",
+        405: "method-not-allowed",
+        401: "unauthorized",
+        403: "forbidden",
+        413: "body-too-large",
+        416: "range-not-satisfiable",
+    }
+    slug = slugs.get(error.status_code, "malformed-request")
+    headers = dict(error.headers or {})
+    return HttpProblem(slug, str(error.detail), headers=headers)
+
+
+def _from_validation(errors: Sequence[Any], body: Any) -> HttpProblem:
+    """Return one problem for all validation errors; ``pointer`` is the first error's field."""
+    found = []
+    for error in errors[:_MOST_ERRORS]:
+        place, *path = error["loc"]
+        detail = str(error["msg"]).removeprefix("Value error, ")[:500]
+        if place == "body":
+            found.append({"detail": detail, "pointer": _pointer(path, body)})
+        else:
+            found.append({"detail": detail, "parameter": ".".join(map(str, path))[:200]})
+    first = found[0]
+    where = first.get("pointer", first.get("parameter")) or "the body"
+    return HttpProblem(
+        "invalid-spec", f"{where}: {first['detail']}", pointer=first.get("pointer"), errors=found
+    )
+
+
+def _pointer(path: Sequence[Any], body: Any) -> str:
+    """Return the JSON pointer of an error's location, without the names of union members."""
+    parts: list[Any] = []
+    here = body
+    tagged = False
+    for k, part in enumerate(path):
+        # At a union of costs the path contains the member's name, which may equal a key.
+        if not tagged and isinstance(here, dict) and _is_cost(parts) and part == here.get("type"):
+            tagged = True
+            continue
+        inside = (isinstance(here, dict) and part in here) or (
+            isinstance(here, list) and isinstance(part, int) and part < len(here)
+        )
+        if inside:
+            here, tagged = here[part], False
+            parts.append(part)
+        elif (
+            k == len(path) - 1
+            and isinstance(here, dict)
+            # A missing key, unless it is the tag of a member that was refused as a whole.
+            and part not in (here.get("type"), "inline", "uploaded", "stored", "number")
+        ):
+            parts.append(part)
+    return pointer_to(*parts)
+
+
+def _is_cost(parts: Sequence[Any]) -> bool:
+    """Return whether a pointer leads to a cost spec, whose ``type`` names the member."""
+    return parts[-1:] == ["cost"] or (len(parts) > 1 and parts[-2] == "terms")
+
+
+def _add_openapi(app: FastAPI) -> None:
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            root = app.state.settings.root_path
+            document = get_openapi(
+                servers=[{"url": root}] if root else None,
+                title=app.title,
+                version=app.version,
+                summary=app.summary,
+                routes=app.routes,
+                separate_input_output_schemas=False,
+            )
+            app.openapi_schema = routes_system.describe(document)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

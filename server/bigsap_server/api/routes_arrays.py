@@ -1,0 +1,226 @@
+"""Routes for uploads: create an array, send its rows in blocks, seal it."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+import numpy as np
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import FileResponse, JSONResponse, Response
+from pydantic import Field
+from starlette.concurrency import run_in_threadpool
+
+from bigsap_server.api import schemas
+from bigsap_server.api.bodies import StrictRoute, check_length, limited
+from bigsap_server.api.context import Reader, ReaderOrSubmitter, Service, Submitter, TheService
+from bigsap_server.api.negotiation import narrow_range
+from bigsap_server.api.views import array_view
+from bigsap_server.costs.specs import ID_PATTERN
+from bigsap_server.problems import HttpProblem
+from bigsap_server.uploads.store import Meta
+
+router = APIRouter(
+    prefix="/v1/arrays", tags=["arrays"], route_class=StrictRoute, responses=schemas.PROBLEM_RESPONSES
+)
+
+ArrayId = Annotated[str, Path(pattern=ID_PATTERN, examples=["arr_0123456789abcdef"])]
+#: Bytes written to the disk at a time: fewer thread switches than with chunks of the network.
+_WRITE_BYTES = 1 << 20
+_RAW = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+class NewArray(schemas.Closed):
+    """A matrix (n, m) or points (n, d), or one number a row (n)."""
+
+    dtype: Literal[
+        "float64",
+        "float32",
+        "float16",
+        "int64",
+        "int32",
+        "int16",
+        "int8",
+        "uint64",
+        "uint32",
+        "uint16",
+        "uint8",
+        "<f8",
+        "<f4",
+        "<f2",
+        "<i8",
+        "<i4",
+        "<i2",
+        "|i1",
+        "<u8",
+        "<u4",
+        "<u2",
+        "|u1",
+        "f8",
+        "f4",
+        "f2",
+        "i8",
+        "i4",
+        "i2",
+        "i1",
+        "u8",
+        "u4",
+        "u2",
+        "u1",
+    ] = Field(examples=["float32"])
+    shape: list[Annotated[int, Field(ge=0, lt=2**53)]] = Field(
+        min_length=1, max_length=2, examples=[[250000, 50]]
+    )
+
+
+class Seal(schemas.Closed):
+    """Digest that the data must have, if the client gives one."""
+
+    sha256: str | None = Field(None, pattern=r"^[0-9a-fA-F]{64}$")
+
+
+@router.post("", status_code=201, summary="Create an array", response_model=schemas.ArrayInfo)
+async def create(body: NewArray, service: TheService, caller: Submitter) -> Response:
+    """An empty array, to be filled by row blocks of at most ``max_block_bytes``."""
+    limits = service.settings.limits
+    dtype = np.dtype(body.dtype).newbyteorder("<")
+    nbytes = math.prod(body.shape) * dtype.itemsize
+    if nbytes > limits.array_bytes:
+        raise HttpProblem(
+            "over-limit", f"{nbytes} bytes; at most {limits.array_bytes} are allowed", pointer="/shape"
+        )
+    quota = (limits.arrays, caller.stored_bytes)
+    meta = await run_in_threadpool(service.arrays.create, caller.owner, dtype.str, body.shape, quota)
+    headers = {"Location": f"{service.root}/v1/arrays/{meta.id}"}
+    return JSONResponse(array_view(meta, limits, service.root), 201, headers)
+
+
+@router.get("", summary="List arrays, newest first", response_model=schemas.ArrayList)
+async def list_arrays(
+    service: TheService,
+    caller: Reader,
+    limit: Annotated[int, Query(ge=1, description="arrays of a page")] = 100,
+    page_token: Annotated[str | None, Query(max_length=200, description="of the last page")] = None,
+) -> Response:
+    """One page of the caller's arrays, and the token of the next: None at the end."""
+    size = min(limit, service.settings.limits.page_size)
+    found, token = await run_in_threadpool(service.arrays.page, caller.sees, size, page_token)
+    arrays = [array_view(meta, service.settings.limits, service.root) for meta in found]
+    return JSONResponse({"arrays": arrays, "next_page_token": token})
+
+
+@router.get("/{array_id}", summary="Look at an array", response_model=schemas.ArrayInfo)
+async def look(array_id: ArrayId, service: TheService, caller: ReaderOrSubmitter) -> Response:
+    """Rows that have been received: where an upload goes on."""
+    meta = service.arrays.get(array_id, caller.sees)
+    return JSONResponse(array_view(meta, service.settings.limits, service.root))
+
+
+@router.get(
+    "/{array_id}/data",
+    summary="Download a sealed array",
+    responses={
+        200: {"content": {"application/x-npy": {}}},
+        206: {"description": "A range"},
+        416: schemas.problem_response("The range lies outside"),
+    },
+    response_class=Response,
+)
+async def data(request: Request, array_id: ArrayId, service: TheService, caller: Reader) -> Response:
+    """The ``.npy`` file, with Range."""
+    meta = service.arrays.get(array_id, caller.sees)
+    if meta.sealed is None:
+        raise HttpProblem("array-incomplete", "the array is not sealed")
+    file = service.arrays.file(meta)
+    narrow_range(request.scope, meta.offset + meta.nbytes)
+    headers = {"ETag": f'"{meta.sha256}"'}
+    return FileResponse(file, media_type="application/x-npy", filename=f"{meta.id}.npy", headers=headers)
+
+
+@router.put(
+    "/{array_id}/rows/{start}",
+    summary="Send a block of rows",
+    response_model=schemas.ArrayInfo,
+    openapi_extra=_RAW,
+)
+async def put_rows(
+    request: Request,
+    array_id: ArrayId,
+    start: Annotated[int, Path(ge=0, lt=2**53, description="number of the first row")],
+    service: TheService,
+    caller: Submitter,
+) -> Response:
+    """Rows from ``start`` on, as raw little-endian numbers in C order. May be repeated.
+
+    A block counts when it has been received whole and is on the disk. One that is refused (wrong
+    number of bytes, NaN) or cut off changes nothing of what had arrived. One that another block
+    of the same rows overtakes is refused (409). Without a Content-Length it is taken to have all
+    rows from ``start`` on.
+    """
+    meta = service.arrays.get(array_id, caller.sees)
+    kind = request.headers.get("content-type", "application/octet-stream")
+    if kind.partition(";")[0].strip().lower() not in ("application/octet-stream", ""):
+        raise HttpProblem("unsupported-media-type", "send application/octet-stream")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise HttpProblem(
+            "unsupported-media-type",
+            "send the rows without a content encoding",
+            headers={"Accept-Encoding": "identity"},
+        )
+    length = request.headers.get("content-length", "")
+    size = int(length) if length.isascii() and length.isdigit() and len(length) < 19 else None
+    with caller.waiting():
+        return await _receive(request, service, meta, start, size)
+
+
+async def _receive(request: Request, service: Service, meta: Meta, start: int, size: int | None) -> Response:
+    # Before the block is opened, because opening it supersedes other blocks of the same rows.
+    check_length(request, service.settings.limits.block_bytes)
+    block = await run_in_threadpool(service.arrays.open_block, meta, start, size)
+    n_bytes = 0
+    try:
+        waiting = bytearray()
+        async for chunk in limited(request, service.settings.limits.block_bytes):
+            waiting += chunk
+            if len(waiting) >= _WRITE_BYTES:
+                await run_in_threadpool(block.write, bytes(waiting))
+                n_bytes += len(waiting)
+                waiting.clear()
+        if waiting:
+            await run_in_threadpool(block.write, bytes(waiting))
+            n_bytes += len(waiting)
+    except Exception:
+        # Before the answer, so that the array is already restored when the client receives it.
+        await run_in_threadpool(service.arrays.close_block, meta, block, False)
+        raise
+    except BaseException:
+        # A task that is being cancelled must not wait for a thread; closing is quick.
+        service.arrays.close_block(meta, block, whole=False)
+        raise
+    meta = await run_in_threadpool(service.arrays.close_block, meta, block, True)
+    service.metrics.uploaded.inc(n_bytes)
+    return JSONResponse(array_view(meta, service.settings.limits, service.root))
+
+
+@router.post("/{array_id}/seal", summary="Seal an array", response_model=schemas.ArrayInfo)
+async def seal(
+    array_id: ArrayId, service: TheService, caller: Submitter, body: Seal | None = None
+) -> Response:
+    """Close the array for good; answers with the sha256 of its raw little-endian data."""
+    service.arrays.get(array_id, caller.sees)
+    expected = None if body is None else body.sha256
+    meta = await run_in_threadpool(service.arrays.seal, array_id, expected)
+    return JSONResponse(array_view(meta, service.settings.limits, service.root))
+
+
+@router.delete("/{array_id}", status_code=204, summary="Delete an array")
+async def delete(array_id: ArrayId, service: TheService, caller: Submitter) -> Response:
+    """Refused (409) while an unfinished job uses it."""
+    service.arrays.get(array_id, caller.sees)
+    await run_in_threadpool(service.arrays.delete, array_id, service.store.unused)
+    return Response(status_code=204)

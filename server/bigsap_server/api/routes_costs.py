@@ -1,0 +1,102 @@
+"""Routes for the catalogue of cost kinds, and for checking a cost spec without a job."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Annotated, Any
+
+import anyio
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from bigsap_server.api import schemas
+from bigsap_server.api.bodies import StrictRoute
+from bigsap_server.api.context import Reader, Service, Submitter, TheService
+from bigsap_server.costs.build import PLUGIN_GROUP, plugin_entry
+from bigsap_server.costs.plan import plan_costs
+from bigsap_server.costs.request import CheckRequest
+from bigsap_server.costs.sandbox import check_apart
+from bigsap_server.costs.specs import MEMBERS
+from bigsap_server.problems import HttpProblem
+
+router = APIRouter(prefix="/v1", tags=["costs"], route_class=StrictRoute, responses=schemas.PROBLEM_RESPONSES)
+
+
+@router.get("/kernels", summary="Kinds of costs")
+async def kernels(service: TheService, caller: Reader) -> Response:
+    """Every kind of cost spec with its JSON Schema, an example, and whether it is enabled."""
+    return JSONResponse(await run_in_threadpool(_catalogue, service))
+
+
+def _catalogue(service: Service) -> dict[str, Any]:
+    settings = service.settings
+    enabled = {
+        "http_rows": bool(settings.http_rows_hosts),
+        "plugin": bool(settings.plugins),
+        "zarr": bool(settings.stores or settings.zarr_uris),
+    }
+    kinds = []
+    for member in MEMBERS:
+        schema = member.model_json_schema()
+        if "$ref" in schema:  # members that contain costs refer to themselves
+            schema = {**schema["$defs"][member.__name__], "$defs": schema["$defs"]}
+        kind = member.model_fields["type"].annotation
+        name = kind.__args__[0]  # type: ignore[union-attr]
+        kinds.append(
+            {
+                "type": name,
+                "description": (member.__doc__ or "").strip(),
+                "enabled": enabled.get(name, True),
+                "example": member.model_config["json_schema_extra"]["examples"][0],  # type: ignore[index]
+                "schema": schema,
+            }
+        )
+    return {"kernels": kinds, "plugins": _plugins(settings.plugins)}
+
+
+def _plugins(enabled: list[str]) -> list[dict[str, Any]]:
+    installed = {entry.name for entry in importlib.metadata.entry_points(group=PLUGIN_GROUP)}
+    found = []
+    for name in enabled:
+        if name not in installed:
+            continue
+        plugin = plugin_entry(name, enabled)
+        found.append(
+            {
+                "name": name,
+                "description": (plugin.__doc__ or "").strip(),
+                "schema": plugin.Params.model_json_schema(),
+            }
+        )
+    return found
+
+
+@router.post("/costs:check", summary="Compile and sample a cost spec")
+async def check(
+    body: CheckRequest,
+    service: TheService,
+    caller: Submitter,
+    sample: Annotated[bool, Query(description="false: validate only, compile nothing")] = True,
+) -> Response:
+    """Validate the spec, then compiles it and reads a few rows, in a process of its own."""
+    resolver = service.resolver(caller)
+    found = await run_in_threadpool(plan_costs, body.cost, resolver, body.shape, body.maximize)
+    if not sample:
+        shape = None if found.shape is None else list(found.shape)
+        return JSONResponse({"ok": True, "shape": shape, "dtype": found.dtype})
+    try:
+        service.checks.acquire_on_behalf_of_nowait(marker := object())
+    except anyio.WouldBlock:
+        raise HttpProblem(
+            "too-many-requests", "other checks are under way", headers={"Retry-After": "2"}
+        ) from None
+    try:
+        settings = service.settings
+        order = body.model_dump(mode="json")
+        answer = await run_in_threadpool(
+            check_apart, order, settings.data, service.plain, settings.limits.check_s
+        )
+    finally:
+        service.checks.release_on_behalf_of(marker)
+    return JSONResponse(answer)

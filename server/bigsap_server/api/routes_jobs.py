@@ -1,0 +1,352 @@
+"""Routes for jobs: submit, list, get, wait, cancel, resume, delete, events."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi.responses import JSONResponse, Response
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+
+from bigsap_server.api import schemas
+from bigsap_server.api.bodies import StrictRoute
+from bigsap_server.api.context import Reader, Service, Submitter, TheService
+from bigsap_server.api.negotiation import accepted, matches, preferred_wait
+from bigsap_server.api.references import check_resumed, check_submitted, check_warm_start
+from bigsap_server.api.views import etag, event_view, is_over, job_path, job_view, result_view
+from bigsap_server.auth import Caller
+from bigsap_server.costs.cluster_jobs import workers_asked, workers_of
+from bigsap_server.costs.estimate import estimate, over_memory
+from bigsap_server.costs.plan import plan
+from bigsap_server.costs.request import JobRequest
+from bigsap_server.costs.specs import ID_PATTERN
+from bigsap_server.jobs.model import Answer, JobRow, StoreUnavailable, UnknownJob, canonical
+from bigsap_server.problems import HttpProblem
+
+router = APIRouter(
+    prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute, responses=schemas.PROBLEM_RESPONSES
+)
+
+JobId = Annotated[str, Path(pattern=ID_PATTERN, examples=["job_0123456789abcdef"])]
+_PAGE = 500
+_RETRY = {"Retry-After": "1"}
+
+
+class CancelRequest(schemas.Closed):
+    """Way of cancelling: gracefully (keeps what is known) or at once."""
+
+    mode: Literal["graceful", "now"] = "graceful"
+
+
+@router.post(
+    "",
+    status_code=202,
+    summary="Submit a job",
+    response_model=schemas.Job,
+    responses=schemas.SUBMIT_RESPONSES,
+)
+async def submit(
+    request: Request,
+    body: JobRequest,
+    service: TheService,
+    caller: Submitter,
+    dry_run: Annotated[bool, Query(description="estimate, and accept nothing")] = False,
+    idempotency_key: Annotated[
+        str | None,
+        Header(min_length=1, max_length=255, description="the same key: the same job, the same answer"),
+    ] = None,
+    prefer: Annotated[str | None, Header(description="wait=N: answer when done")] = None,
+) -> Response:
+    """Accept a job (202), or with ``Prefer: wait=N`` its result (200) if done in N seconds.
+
+    Where the key has no open stream left it is not waited for: 202 without Preference-Applied.
+
+    An ``Idempotency-Key`` that has made a job is answered as it was then, while there is the job.
+
+    ``dry_run=true`` answers 200 with the normalised spec and estimates of memory and time.
+    """
+    settings = service.settings
+    key = _checked_key(idempotency_key)
+    spec = body.model_dump(mode="json")
+    digest = hashlib.sha256(canonical(spec).encode()).hexdigest()
+    if key is not None and not dry_run:
+        # Before validation: what the body refers to may be deleted, but the answer stays the same.
+        made = await run_in_threadpool(service.store.made_by, key, digest, caller.owner)
+        if made is not None:
+            return await _replay(service, caller, made, prefer)
+    # pydantic has validated the body; its references are validated here.
+    resolver = service.resolver(caller)
+    found = await run_in_threadpool(plan, body, resolver, list(settings.devices))
+    if body.warm_start is not None and body.warm_start.job is not None:
+        await run_in_threadpool(check_warm_start, service, body.warm_start.job, caller.sees, found.shape)
+    spec["shape"] = None if found.shape is None else list(found.shape)
+    spec["spread"] = workers_asked(body, settings, caller.spread_workers)
+    there = sum(service.supervisor.workers().values())
+    effort = estimate(body, found, settings.default_threads, workers_of(spec["spread"], there))
+    if over_memory(effort, settings.limits.memory_bytes):
+        raise HttpProblem(
+            "over-limit",
+            f"the job would need about {effort['memory_bytes']} bytes of memory; at most"
+            f" {settings.limits.memory_bytes} are allowed",
+            pointer="/options/cache" if body.options.cache is not None else "/shape",
+        )
+    if dry_run:
+        answer = {"dry_run": True, "spec": spec, "dtype": found.dtype, "estimate": effort}
+        return JSONResponse(answer)
+    most, wait = caller.active_jobs, preferred_wait(prefer)
+    job, created = await run_in_threadpool(
+        lambda: service.store.submit(
+            spec,
+            owner=caller.owner,
+            label=body.label,
+            idempotency_key=key,
+            digest=digest,
+            most_active=most,
+            answer=partial(_accepted, service) if wait is None else None,
+            check=partial(check_submitted, service),
+        )
+    )
+    if not created:
+        return await _replay(service, caller, job, prefer)
+    service.metrics.submitted.inc()
+    if body.spread:
+        service.metrics.spread.inc()
+    first = await _answer(service, caller, job, wait)
+    if key is not None and wait is not None:
+        # The job is stored, whether or not this record is written.
+        with suppress(StoreUnavailable):
+            await run_in_threadpool(service.store.keep_answer, job.id, first)
+    return _response(first)
+
+
+async def _replay(service: Service, caller: Caller, job: JobRow, prefer: str | None) -> Response:
+    """Return the first answer to the request that made the job, or the job if there is none yet."""
+    answer = await run_in_threadpool(service.store.answer_of, job.id)
+    if answer is None:
+        answer = await _answer(service, caller, job, preferred_wait(prefer))
+    return _response(answer, {"Idempotency-Replayed": "true"})
+
+
+async def _answer(service: Service, caller: Caller, job: JobRow, wait: float | None) -> Answer:
+    """Return the answer to a submission: the job, or its result if the client waits for it."""
+    if wait is None or not caller.may_wait:
+        # The job is stored, so answer 202 even if we cannot wait.
+        return _accepted(service, job)
+    wait = min(wait, service.settings.limits.wait_s)
+    applied = {"Preference-Applied": f"wait={wait:g}"}
+    # The job may be deleted meanwhile, or the table unreadable: the answer is still 202.
+    with caller.waiting(), suppress(UnknownJob, StoreUnavailable):
+        job = await _finished(service, job, time.monotonic() + wait)
+    if not is_over(job):
+        return _accepted(service, job, applied)
+    headers = {"Location": job_path(job, service.root), **applied, "ETag": etag(job)}
+    found = job_view(job, service.root)
+    if job.result is not None:
+        found["result"] = result_view(job, service.root)
+        headers["Content-Location"] = job_path(job, service.root)
+    return Answer(200, headers, _text(found))
+
+
+def _accepted(service: Service, job: JobRow, further: Mapping[str, str] | None = None) -> Answer:
+    place = {"Location": job_path(job, service.root)}
+    headers = {**place, **(further or {}), **_RETRY, "ETag": etag(job)}
+    return Answer(202, headers, _text(job_view(job, service.root)))
+
+
+def _text(document: Any) -> str:
+    return bytes(JSONResponse(document).body).decode()
+
+
+def _response(answer: Answer, further: Mapping[str, str] | None = None) -> Response:
+    headers = {**answer.headers, **(further or {})}
+    return Response(answer.body, answer.status, headers, "application/json")
+
+
+def _checked_key(key: str | None) -> str | None:
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise HttpProblem("malformed-request", "Idempotency-Key must be printable ASCII characters")
+    return key
+
+
+async def _finished(service: Service, job: JobRow, until: float) -> JobRow:
+    """Return the job when it has ended, or at the time limit."""
+    with service.notifier.watching(job.id) as watch:
+        while True:
+            job = await run_in_threadpool(service.store.get, job.id)
+            left = until - time.monotonic()
+            if is_over(job) or left <= 0 or service.notifier.stopping:
+                return job
+            await watch.wait(left)
+
+
+@router.get("", summary="List jobs, newest first", response_model=schemas.JobPage)
+async def list_jobs(
+    service: TheService,
+    caller: Reader,
+    state: Annotated[schemas.State | None, Query(description="only this state")] = None,
+    label: Annotated[str | None, Query(max_length=200, description="only this label")] = None,
+    page_size: Annotated[int, Query(ge=1, description="jobs of a page")] = 50,
+    page_token: Annotated[str | None, Query(max_length=100, description="of the last page")] = None,
+) -> Response:
+    """One page, and the token of the next: None at the end."""
+    size = min(page_size, service.settings.limits.page_size)
+    jobs, token = await run_in_threadpool(
+        lambda: service.store.page(state=state, label=label, owner=caller.sees, size=size, token=page_token)
+    )
+    return JSONResponse({"jobs": [job_view(job, service.root) for job in jobs], "next_page_token": token})
+
+
+@router.get(
+    "/{job_id}",
+    summary="Look at a job",
+    response_model=schemas.Job,
+    responses={304: {"description": "not changed"}},
+)
+async def get_job(
+    job_id: JobId,
+    service: TheService,
+    caller: Reader,
+    wait: Annotated[float, Query(ge=0, allow_inf_nan=False, description="seconds")] = 0.0,
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> Response:
+    """The job with its ``ETag``. With ``wait`` and ``If-None-Match`` it answers on a change.
+
+    Of a job that has ended there is nothing to wait for: 304 at once. A service whose longest wait
+    is 0 answers at once, too: with Retry-After.
+    """
+    job, longest = await service.job(job_id, caller), service.settings.limits.wait_s
+    if matches(if_none_match, etag(job)) and min(wait, longest) > 0 and not is_over(job):
+        with caller.waiting():
+            job = await _changed(service, job, min(wait, longest))
+    headers = {"ETag": etag(job)}
+    if wait > 0 and longest == 0 and not is_over(job):
+        headers |= _RETRY
+    if matches(if_none_match, etag(job)):
+        return Response(status_code=304, headers=headers)
+    return JSONResponse(job_view(job, service.root), headers=headers)
+
+
+@router.get("/{job_id}/spec", summary="The request of a job", response_model=JobRequest)
+async def get_spec(job_id: JobId, service: TheService, caller: Reader) -> Response:
+    """The request as it was understood, defaults filled in: it may be sent again as it is."""
+    return JSONResponse((await service.job(job_id, caller)).spec)
+
+
+async def _changed(service: Service, job: JobRow, seconds: float) -> JobRow:
+    """Return the job when its version differs, or at the time limit."""
+    until, version = time.monotonic() + seconds, job.version
+    with service.notifier.watching(job.id) as watch:
+        while True:
+            job = await run_in_threadpool(service.store.get, job.id)
+            left = until - time.monotonic()
+            if job.version != version or left <= 0 or service.notifier.stopping:
+                return job
+            await watch.wait(left)
+
+
+@router.post(
+    "/{job_id}/cancel", summary="Cancel a job", response_model=schemas.Job, responses=schemas.CANCEL_RESPONSES
+)
+async def cancel(
+    job_id: JobId, service: TheService, caller: Submitter, body: CancelRequest | None = None
+) -> Response:
+    """``graceful`` keeps the best assignment, its bound and the checkpoint; ``now`` does not."""
+    await service.job(job_id, caller)
+    mode = "graceful" if body is None else body.mode
+    job = await run_in_threadpool(service.store.request_cancel, job_id, mode)
+    return JSONResponse(job_view(job, service.root), 200 if is_over(job) else 202, {"ETag": etag(job)})
+
+
+@router.post("/{job_id}/resume", summary="Resume a job", response_model=schemas.Job, status_code=202)
+async def resume(job_id: JobId, service: TheService, caller: Submitter) -> Response:
+    """A new attempt from the checkpoint, for jobs that ended without being solved."""
+    await service.job(job_id, caller)
+    check = partial(check_resumed, service, job_id)
+    job = await run_in_threadpool(service.store.resume, job_id, caller.active_jobs, check)
+    return JSONResponse(job_view(job, service.root), 202, {"ETag": etag(job), **_RETRY})
+
+
+@router.delete("/{job_id}", summary="Delete a job and its files", status_code=204)
+async def delete(job_id: JobId, service: TheService, caller: Submitter) -> Response:
+    """Refused (409) while the job is active, or an unfinished job starts from it."""
+    await service.job(job_id, caller)
+    await run_in_threadpool(service.store.delete, job_id)
+    return Response(status_code=204)
+
+
+@router.get(
+    "/{job_id}/events",
+    summary="Follow a job",
+    response_model=schemas.EventPage,
+    responses=schemas.EVENT_RESPONSES,
+)
+async def events(
+    request: Request,
+    job_id: JobId,
+    service: TheService,
+    caller: Reader,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="events after this one")] = 0,
+    limit: Annotated[int, Query(ge=1, le=_PAGE, description="events of a JSON page")] = _PAGE,
+    last_event_id: Annotated[str | None, Header(description="where a broken stream goes on")] = None,
+    accept: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Server-sent events (``id`` = sequence number), or a JSON page by ``Accept``."""
+    job = await service.job(job_id, caller)
+    if last_event_id is not None:
+        if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 19):
+            raise HttpProblem("malformed-request", "Last-Event-ID must be a sequence number")
+        after = int(last_event_id)
+    if accepted(accept, ["text/event-stream", "application/json"]) == "application/json":
+        found = await run_in_threadpool(service.store.events, job_id, after, limit)
+        latest = found[-1].seq if found else after
+        page = {"events": [event_view(e) for e in found], "next": latest, "over": is_over(job)}
+        return JSONResponse(page)
+    if is_over(job) and not await run_in_threadpool(service.store.events, job_id, after, 1):
+        # A 204 makes a browser's EventSource stop reconnecting.
+        return Response(status_code=204)
+    if not caller.may_wait:
+        raise HttpProblem("too-many-requests", f"{caller.max_streams} open streams are allowed")
+    return EventSourceResponse(_stream(service, caller, job_id, after), ping=15)
+
+
+async def _stream(
+    service: Service, caller: Caller, job_id: str, after: int
+) -> AsyncIterator[ServerSentEvent]:
+    """Yield events after ``after``, as they occur, until the job has ended."""
+    with (
+        caller.waiting(),
+        service.metrics.streams.track_inprogress(),
+        service.notifier.watching(job_id) as watch,
+    ):
+        while True:
+            try:
+                # Read the job before the events, so that the events of its end are included.
+                recent = service.store.recent
+                job = recent.job(job_id)
+                if job is None:
+                    job = await run_in_threadpool(service.store.get, job_id)
+                found = recent.events(job_id, after)
+                if found is None:
+                    found = await run_in_threadpool(service.store.events, job_id, after, _PAGE)
+            except UnknownJob:
+                return  # deleted meanwhile
+            for event in found:
+                after = event.seq
+                view = event_view(event)
+                yield ServerSentEvent(canonical(view), event=event.kind, id=str(event.seq), retry=1000)
+            if found:
+                continue
+            if is_over(job):
+                yield ServerSentEvent(canonical({"state": job.state}), event="end")
+                return
+            if service.notifier.stopping:
+                return
+            await watch.wait(10.0)
+            await asyncio.sleep(0)

@@ -1,0 +1,174 @@
+"""Routes for results: the summary, and the arrays as npy, CSV or JSON pages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from bigsap_server.api import schemas
+from bigsap_server.api.bodies import StrictRoute
+from bigsap_server.api.context import Reader, Service, TheService
+from bigsap_server.api.negotiation import accepted, matches, narrow_range
+from bigsap_server.api.routes_jobs import JobId
+from bigsap_server.api.views import etag, is_over, result_view
+from bigsap_server.auth import Caller
+from bigsap_server.costs.previews import picture
+from bigsap_server.jobs.control import FURTHER_ARRAYS
+from bigsap_server.jobs.store import JobRow
+from bigsap_server.problems import HttpProblem
+
+router = APIRouter(
+    prefix="/v1/jobs/{job_id}/result",
+    tags=["results"],
+    route_class=StrictRoute,
+    responses=schemas.PROBLEM_RESPONSES,
+)
+
+NPY, CSV, JSON = "application/x-npy", "text/csv", "application/json"
+_ROWS_AT_A_TIME = 8192
+_MOST_ROWS = 100_000
+_ABSENT = {
+    "u_low": "u is exact as it is",
+    "v_low": "v is exact as it is",
+    "unassigned_cost": "no row could be left unassigned",
+}
+
+
+async def _with_result(job_id: str, service: Service, caller: Caller) -> JobRow:
+    job = await service.job(job_id, caller)
+    if job.result is None:
+        over = is_over(job)
+        ended = {"failed": "has failed", "cancelled": "was cancelled"}
+        detail = f"the job {ended.get(job.state, f'is {job.state}')}"
+        detail += " and has no result" if over else "; wait for it"
+        raise HttpProblem("no-result", detail, state=job.state, headers={} if over else {"Retry-After": "1"})
+    return job
+
+
+@router.get("", summary="The outcome of a job", response_model=schemas.ResultSummary)
+async def summary(job_id: JobId, service: TheService, caller: Reader) -> Response:
+    """Status, objective, bound, gap, certificate, stats and links to the arrays."""
+    job = await _with_result(job_id, service, caller)
+    return JSONResponse(result_view(job, service.root), headers={"ETag": etag(job)})
+
+
+@router.get(
+    "/picture",
+    summary="What to draw of the matching",
+    response_model=schemas.Picture,
+    responses={204: {"description": "There is no link, or no points in the plane"}},
+)
+async def drawn(job_id: JobId, service: TheService, caller: Reader) -> Response:
+    """A sample of the points and links of a matching in the plane."""
+    job = await _with_result(job_id, service, caller)
+    file = service.store.result_file(job, "col4row")
+    resolver = service.resolver(caller)
+    try:
+        found = await run_in_threadpool(lambda: picture(job.spec["cost"], resolver, _open(file)))
+    except HttpProblem as problem:
+        raise HttpProblem("not-found", f"the points cannot be read: {problem.detail}") from problem
+    return Response(status_code=204) if found is None else JSONResponse(found)
+
+
+@router.get(
+    "/{name}",
+    summary="An array of the result",
+    response_model=schemas.ValuePage,
+    responses={
+        200: {
+            "description": "The array",
+            "content": {
+                NPY: {"schema": {"type": "string", "format": "binary"}},
+                CSV: {"schema": {"type": "string"}},
+            },
+        },
+        206: {"description": "A range of the npy file"},
+        304: {"description": "not changed"},
+        416: schemas.problem_response("The range lies outside"),
+    },
+)
+async def array(
+    request: Request,
+    job_id: JobId,
+    name: Annotated[
+        Literal["col4row", "row4col", "u", "v", "violator", "u_low", "v_low", "unassigned_cost"], Path()
+    ],
+    service: TheService,
+    caller: Reader,
+    offset: Annotated[int, Query(ge=0, lt=2**63, description="first row (CSV, JSON)")] = 0,
+    limit: Annotated[int | None, Query(ge=0, le=2**63 - 1, description="rows; JSON: at most 100,000")] = None,
+    accept: Annotated[str | None, Header()] = None,
+    if_none_match: Annotated[str | None, Header()] = None,
+    # Only for the OpenAPI document: ``narrow_range`` reads the header.
+    range_: Annotated[str | None, Header(alias="Range", description="of the npy file")] = None,
+) -> Response:
+    """By ``Accept``: the whole ``.npy`` file (with Range), CSV, or a JSON page.
+
+    404 for ``u_low`` and ``v_low`` (what the duals are beyond ``u`` and ``v``) where they are 0,
+    and for ``unassigned_cost`` where no row could be left out.
+    """
+    job = await _with_result(job_id, service, caller)
+    if name in FURTHER_ARRAYS and name not in (job.result or {}).get("arrays", {}):
+        raise HttpProblem("not-found", f"the result has no {name}: {_ABSENT[name]}")
+    file = service.store.result_file(job, name)
+    kind = accepted(accept, [NPY, CSV, JSON])
+    # One tag for each representation: a strong tag promises identical bytes.
+    part = {NPY: "npy", CSV: f"csv-{offset}-{limit}", JSON: f"json-{offset}-{limit}"}[kind]
+    tag = f'"{job.id}-{job.result["attempt"] if job.result else 0}-{name}-{part}"'
+    headers = {"ETag": tag, "Vary": "Accept"}
+    if matches(if_none_match, tag):
+        return Response(status_code=304, headers=headers)
+    if kind == NPY:
+        return await _npy(request, file, name, headers)
+    values = await run_in_threadpool(_open, file)
+    stop = len(values) if limit is None else min(len(values), offset + limit)
+    if kind == CSV:
+        headers["Content-Disposition"] = f'attachment; filename="{job.id}-{name}.csv"'
+        return StreamingResponse(_csv(values, name, offset, stop), media_type=CSV, headers=headers)
+    stop = min(stop, offset + _MOST_ROWS, len(values))
+    page = await run_in_threadpool(_page, values, name, offset, stop)
+    return JSONResponse(page, headers=headers)
+
+
+def _open(file: FilePath) -> np.ndarray[Any, Any]:
+    try:
+        values: np.ndarray[Any, Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise HttpProblem("not-found", "the array is not there (any more)") from error
+    return values
+
+
+async def _npy(request: Request, file: FilePath, name: str, headers: dict[str, str]) -> Response:
+    try:
+        size = (await run_in_threadpool(file.stat)).st_size
+    except OSError:
+        raise HttpProblem("not-found", "the array is not there (any more)") from None
+    narrow_range(request.scope, size)
+    return FileResponse(file, media_type=NPY, filename=f"{name}.npy", headers=headers)
+
+
+def _csv(values: np.ndarray[Any, Any], name: str, start: int, stop: int) -> Iterator[str]:
+    side = "column" if name in ("row4col", "v", "v_low") else "row"
+    yield f"{side},{name}\r\n"
+    for first in range(start, stop, _ROWS_AT_A_TIME):
+        block = values[first : min(first + _ROWS_AT_A_TIME, stop)].tolist()
+        # repr: the shortest text that parses to the same number.
+        yield "".join(f"{first + k},{value!r}\r\n" for k, value in enumerate(block))
+
+
+def _page(values: np.ndarray[Any, Any], name: str, start: int, stop: int) -> dict[str, Any]:
+    found = values[start:stop].tolist() if start < stop else []
+    return {
+        "name": name,
+        "offset": start,
+        "total": len(values),
+        "values": [None if isinstance(v, float) and not math.isfinite(v) else v for v in found],
+        "next": stop if start < stop < len(values) else None,
+    }

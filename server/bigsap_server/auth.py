@@ -1,0 +1,220 @@
+"""API keys: permissions, quotas and request rates.
+
+A keys file is TOML, one table a key::
+
+    [alice]
+    hash = "sha256:6b0c..."          # of the key; the key itself is stored nowhere
+    scopes = ["read", "submit"]      # read, submit, admin (everything, everybody's jobs)
+    active_jobs = 20                 # quotas, optional: the service's limits otherwise
+    requests_per_s = 10
+    stored_bytes = 10_000_000_000
+    spread_workers = 4               # of one job with "spread"; 0: none may be spread
+
+``python -m bigsap_server.auth alice read submit`` prints a new random key and its table.
+Keys are random 256-bit numbers and cannot be guessed, so one round of SHA-256 is enough.
+A client sends ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from bigsap_server.problems import HttpProblem
+from bigsap_server.settings import Limits
+
+Scope = Literal["read", "submit", "admin"]
+
+
+class Key(BaseModel):
+    """One entry of the keys file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    hash: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
+    scopes: frozenset[Scope] = Field(min_length=1)
+    active_jobs: int | None = Field(None, ge=0)
+    requests_per_s: float | None = Field(None, gt=0)
+    burst: int | None = Field(None, ge=1)
+    stored_bytes: int | None = Field(None, ge=0)
+    streams: int | None = Field(None, ge=0)
+    spread_workers: int | None = Field(None, ge=0)
+
+
+@dataclass
+class Caller:
+    """The sender of a request. ``owner`` of the objects it creates; "" for a service without keys."""
+
+    owner: str
+    scopes: frozenset[Scope]
+    active_jobs: int
+    stored_bytes: int
+    max_streams: int
+    spread_workers: int | None = None
+    streams: int = 0
+    bucket: Bucket | None = field(default=None, repr=False)
+
+    @property
+    def sees(self) -> str | None:
+        """The owner whose jobs and arrays the caller may see, or None for all owners."""
+        return None if "admin" in self.scopes else self.owner
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the caller may keep one more request open."""
+        return self.streams < self.max_streams
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count a request that stays open. Raises HttpProblem beyond the limit."""
+        if not self.may_wait:
+            raise HttpProblem(
+                "too-many-requests", f"{self.max_streams} open streams, polls and uploads are allowed"
+            )
+        self.streams += 1
+        try:
+            yield
+        finally:
+            self.streams -= 1
+
+    def require(self, *scopes: Scope) -> None:
+        """Raise HttpProblem ``forbidden`` without one of the scopes."""
+        if self.scopes.isdisjoint({*scopes, "admin"}):
+            named = " or ".join(map(repr, scopes))
+            raise HttpProblem("forbidden", f"this needs a key with the scope {named}")
+
+
+class Bucket:
+    """Token bucket: a rate of requests per second, and a burst. Used on the event loop only."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self.rate, self.burst = rate, burst
+        self._tokens, self._seen = float(burst), time.monotonic()
+
+    def take(self) -> float:
+        """Return 0 if the request is allowed, else the seconds until one is."""
+        now = time.monotonic()
+        self._tokens = min(self.burst, self._tokens + (now - self._seen) * self.rate)
+        self._seen = now
+        if self._tokens >= 1:
+            self._tokens -= 1
+            return 0.0
+        return (1 - self._tokens) / self.rate
+
+
+class Keys:
+    """All keys of a service, or the one caller of a service without keys."""
+
+    def __init__(self, keys: Mapping[str, Key] | None, limits: Limits) -> None:
+        self.required = keys is not None
+        self._callers: dict[str, Caller] = {}
+        for name, key in (keys or {}).items():
+            self._callers[key.hash] = Caller(
+                name,
+                key.scopes,
+                limits.active_jobs if key.active_jobs is None else key.active_jobs,
+                limits.stored_bytes if key.stored_bytes is None else key.stored_bytes,
+                limits.streams if key.streams is None else key.streams,
+                limits.spread_workers if key.spread_workers is None else key.spread_workers,
+                bucket=Bucket(key.requests_per_s or limits.requests_per_s, key.burst or limits.burst),
+            )
+        self._anybody = Caller(
+            "",
+            frozenset({"admin"}),
+            limits.active_jobs,
+            limits.stored_bytes,
+            limits.streams,
+            limits.spread_workers,
+        )
+        # Keys cannot be guessed, but the limit keeps attempts from loading the service.
+        self._strangers = Bucket(limits.requests_per_s, limits.burst)
+
+    @classmethod
+    def read(cls, file: Path | None, limits: Limits) -> Keys:
+        """Read a keys file. Raises ValueError or OSError naming the file."""
+        if file is None:
+            return cls(None, limits)
+        try:
+            found = tomllib.loads(file.read_text(encoding="utf-8"))
+            keys = TypeAdapter(dict[str, Key]).validate_python(found)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError) as error:
+            raise ValueError(f"{file}: {error}") from error
+        if not keys:
+            raise ValueError(f"{file}: there is no key in it")
+        if len({key.hash for key in keys.values()}) < len(keys):
+            raise ValueError(f"{file}: two names have the same key")
+        return cls(keys, limits)
+
+    def caller(self, authorization: str | None, api_key: str | None) -> Caller:
+        """Return the caller that sent these headers.
+
+        Raises HttpProblem: unauthorized, or too many requests.
+        """
+        if not self.required:
+            return self._anybody
+        text = api_key
+        if authorization is not None:
+            scheme, _, text = authorization.partition(" ")
+            if scheme.lower() != "bearer":
+                text = None
+        known = None if text is None else self._callers.get(hashed(text.strip()))
+        bucket = self._strangers if known is None else known.bucket
+        wait = 0.0 if bucket is None else bucket.take()
+        if wait:
+            raise HttpProblem(
+                "too-many-requests",
+                "too many requests with this key",
+                headers={"Retry-After": str(max(1, round(wait + 0.5)))},
+            )
+        if known is None:
+            detail = "send a key: Authorization: Bearer KEY" if text is None else "unknown key"
+            raise HttpProblem("unauthorized", detail, headers={"WWW-Authenticate": 'Bearer realm="bigsap"'})
+        return known
+
+
+def hashed(key: str) -> str:
+    """Return the hash as the keys file has it. The time of a look-up reveals nothing about other keys."""
+    return "sha256:" + hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def new_key() -> str:
+    """Return a new random key."""
+    return "bsk_" + secrets.token_urlsafe(32)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print a new key and its table for the keys file."""
+    if not argv:
+        sys.stderr.write("usage: python -m bigsap_server.auth NAME [SCOPE ...]\n")
+        return 2
+    name, scopes = argv[0], argv[1:] or ["read", "submit"]
+    unknown = [scope for scope in scopes if scope not in get_args(Scope)]
+    if unknown:
+        known = ", ".join(get_args(Scope))
+        sys.stderr.write(f"unknown scope {unknown[0]!r}: there are {known}\n")
+        return 2
+    if not name or not name.isprintable():
+        sys.stderr.write(f"{name!r} is no name: it needs printable characters\n")
+        return 2
+    key = new_key()
+    # TOML reads [a.b] as a nested table. JSON strings of printable characters are valid TOML strings.
+    table = name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+    shown = ", ".join(f'"{scope}"' for scope in sorted(set(scopes)))
+    sys.stdout.write(f'# key: {key}\n[{table}]\nhash = "{hashed(key)}"\nscopes = [{shown}]\n')
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,106 @@
+"""Request models: options, warm start, and the whole request."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from bigsap_server.costs.json_numbers import Positive
+from bigsap_server.costs.sizes import Size
+from bigsap_server.costs.specs import ID_PATTERN, Array, Cost, CostOrArray, Model, Shape, example
+
+
+class Options(Model):
+    """Options of the solve. All may be left out."""
+
+    model_config = example({"maximize": False, "gap": 0.0, "time_limit_s": 3600, "cache": "8GiB"})
+
+    maximize: bool = Field(False, description="largest total instead of smallest")
+    method: Literal["auto", "ssp", "compressed", "hungarian", "auction"] = Field(
+        "auto", description="auto chooses"
+    )
+    variant: Literal["auto", "classical", "tree", "plain", "scaled"] = Field(
+        "auto", description="of hungarian: classical, tree; of auction: plain, scaled"
+    )
+    epsilon: bool = Field(True, description="false: one phase, without epsilon")
+    gap: float = Field(0.0, ge=0, allow_inf_nan=False, description="stop this close to the optimum")
+    time_limit_s: Positive | None = Field(None, description="seconds; then the best so far")
+    cache: Size | None = Field(None, description='memory for rows, such as "8GiB"')
+    memory_limit: Size | None = Field(None, description="memory beyond the costs in memory")
+    threads: int | None = Field(None, ge=1, le=1024, description="default: a fair share")
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    checkpoint_s: float | None = Field(
+        None, gt=0, le=86400, allow_inf_nan=False, description="seconds between checkpoints"
+    )
+    start: Literal["auto", "levels", "estimate", "none"] = Field(
+        "auto", description="first prices: of solved samples, estimated, or zero"
+    )
+    certify: Literal["bounds", "pairs"] = Field(
+        "bounds", description="pairs: the proof looks at every pair, even where bounds would do"
+    )
+    seed: int = Field(0, ge=0, lt=2**32, description="of the order of rows")
+    unassigned_cost: CostOrArray | None = Field(
+        None, description="price, one or (n,), at which a row may stay unassigned"
+    )
+
+
+class WarmStart(Model):
+    """Where to start: the result of another job, or column prices (and an assignment)."""
+
+    model_config = example({"job": "job_01"})
+
+    job: str | None = Field(None, pattern=ID_PATTERN, description="a job of the same shape")
+    v: Array | None = Field(None, description="(m,) column prices")
+    col4row: Array | None = Field(None, description="(n,) columns of the rows, -1: none")
+
+    @model_validator(mode="after")
+    def _one_of(self) -> WarmStart:
+        if (self.job is None) == (self.v is None):
+            raise ValueError("give either job or v")
+        if self.col4row is not None and self.v is None:
+            raise ValueError("col4row needs v")
+        return self
+
+
+class JobRequest(Model):
+    """One assignment problem to solve."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"cost": {"type": "array", "values": [[4, 1, 3], [2, 0, 5], [3, 2, 2]]}},
+                {
+                    "shape": [2, 2],
+                    "cost": {
+                        "type": "expression",
+                        "code": "abs(x[i,0]-y[j,0]) + 0.1*(x[i,1]-y[j,1])**2",
+                        "arrays": {"x": [[0.1, 0.2], [0.5, 0.6]], "y": [[0.3, 0.4], [0.7, 0.8]]},
+                    },
+                    "options": {"time_limit_s": 60},
+                    "label": "small",
+                },
+            ]
+        }
+    )
+
+    shape: Shape | None = Field(
+        None, description="needed for expression and http_rows, else checked against the costs"
+    )
+    cost: Cost
+    options: Options = Field(default_factory=Options)
+    warm_start: WarmStart | None = None
+    spread: bool | Annotated[int, Field(ge=2, le=1024)] = Field(
+        False, description="over several workers of the cluster; a number: at most so many"
+    )
+    label: str | None = Field(None, max_length=200, description="for people, and for the list")
+
+
+class CheckRequest(Model):
+    """A cost spec to compile and sample."""
+
+    model_config = example({"cost": {"type": "array", "values": [[4, 1], [2, 0]]}})
+
+    shape: Shape | None = None
+    cost: Cost
+    maximize: bool = False

@@ -1,0 +1,160 @@
+"""``costs:check``: compile a cost spec and sample it, in a separate process.
+
+Compiling a hostile formula may take seconds and memory. A process can be limited and killed
+without blocking the service's event loop.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import bigsap
+from bigsap_server.costs.build import build
+from bigsap_server.costs.request import CheckRequest
+from bigsap_server.costs.resolver import Resolver
+from bigsap_server.problems import HttpProblem, from_error
+
+_SAMPLE = 6
+_MEMORY_BYTES = 8 << 30
+
+
+def check_apart(
+    request: Mapping[str, Any], data: Path, settings: Mapping[str, Any], seconds: float
+) -> dict[str, Any]:
+    """Run ``check`` in a child process, for at most ``seconds``. Raises HttpProblem."""
+    order = json.dumps({"request": request, "data": str(data), "settings": settings})
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "bigsap_server.costs.sandbox"],
+            input=order,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise HttpProblem(
+            "over-limit", f"the costs could not be compiled and sampled in {seconds:g} s", pointer="/cost"
+        ) from None
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        raise HttpProblem("over-limit", "the check needs too much memory", pointer="/cost") from None
+    if "problem" in answer:
+        found = answer["problem"]
+        extra = {k: found[k] for k in ("row", "column") if k in found}
+        slug = found["type"].rpartition(":")[2]
+        # In a check, an error that would fail a job is an error of the request.
+        slug = slug if slug in ("invalid-cost", "over-limit", "invalid-store") else "invalid-spec"
+        raise HttpProblem(slug, found["detail"], pointer=found.get("pointer", "/cost"), **extra)
+    return answer
+
+
+def check(request: Mapping[str, Any], data: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return shape, dtype, sampled costs and times of a cost spec. Raises HttpProblem."""
+    parsed = CheckRequest.model_validate(request)
+    started = time.perf_counter()
+    source = build(parsed.cost, Resolver(data, settings), parsed.shape, parsed.maximize, "/cost")
+    opened = time.perf_counter()
+    n, m = source.shape
+    rows, columns = _spread(n), _spread(m)
+    sample: list[list[Any]] = []
+    row_ns, n_infinite = None, 0
+    if n and m:
+        block = np.empty((1, m), source.dtype)
+        source.read(rows[:1], slice(0, m), block)  # compiles
+        compiled = time.perf_counter()
+        for row in rows:
+            source.read(np.array([row]), slice(0, m), block)
+            _judge(block[0], int(row), parsed.maximize)
+            n_infinite += infinite_among(block)
+            sample.append([_plain(value) for value in block[0, columns].tolist()])
+        row_ns = (time.perf_counter() - compiled) / len(rows) / m * 1e9
+    else:
+        compiled = opened
+    return {
+        "ok": True,
+        "shape": [n, m],
+        "dtype": str(source.dtype),
+        "sample": {"rows": rows.tolist(), "columns": columns.tolist(), "costs": sample},
+        "infinite": infinite(source, len(sample) * m, n_infinite),
+        "pair_ns": None if row_ns is None else round(row_ns, 4),
+        "open_s": round(opened - started, 4),
+        "compile_s": round(compiled - opened, 4),
+    }
+
+
+def infinite_among(costs: np.ndarray[Any, Any]) -> int:
+    """Return the number of infinite costs."""
+    return int(np.isinf(costs).sum()) if costs.dtype.kind == "f" else 0
+
+
+def infinite(source: Any, n_sampled: int, n_infinite: int) -> dict[str, Any]:
+    """Return the number of infinite costs in a sample, and their cause if the spec has no inf."""
+    explain = getattr(source, "why_infinite", None)
+    why = explain() if n_infinite and explain is not None else None
+    return {"sampled": n_sampled, "found": n_infinite, "why": why}
+
+
+def _spread(size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return (
+        np.unique(np.linspace(0, size - 1, min(size, _SAMPLE)).astype(np.int64))
+        if size
+        else np.zeros(0, np.int64)
+    )
+
+
+def _judge(row: np.ndarray[Any, Any], number: int, maximize: bool) -> None:
+    if row.dtype.kind != "f":
+        return
+    wrong = np.isnan(row) | (row == (np.inf if maximize else -np.inf))
+    if wrong.any():
+        column = int(wrong.argmax())
+        raise HttpProblem(
+            "invalid-cost",
+            f"cost[{number}, {column}] is {row[column]}",
+            pointer="/cost",
+            row=number,
+            column=column,
+        )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def main() -> int:
+    """Read a request from stdin and write the answer to stdout."""
+    order = json.load(sys.stdin)
+    _limit(int(order["settings"]["limits"]["check_s"]) + 1)
+    try:
+        answer = check(order["request"], Path(order["data"]), order["settings"])
+    except (HttpProblem, bigsap.BigsapError, MemoryError, OSError) as error:
+        answer = {"problem": from_error(error, "/cost", order["settings"]).document()}
+    json.dump(answer, sys.stdout, allow_nan=False)
+    return 0
+
+
+def _limit(seconds: int) -> None:
+    """Limit processor time, memory and files to what a check needs."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    # Not RLIMIT_AS: mapped matrices may be larger than memory.
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

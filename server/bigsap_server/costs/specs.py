@@ -1,0 +1,323 @@
+"""Models of the cost spec.
+
+The cost spec is a tagged union: ``type`` selects the member, and each member maps onto one
+source of the library (``build``). Nothing here is ever evaluated as Python or unpickled.
+Unknown keys and values of another type are refused, never converted.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+
+from bigsap_server.costs.json_numbers import Finite, Inline, Number, Positive
+
+ID_PATTERN = r"^[a-z]+_[A-Za-z0-9]{1,40}$"
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+DTYPES = ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
+
+
+class Model(BaseModel):
+    """Base class of all models: strict types, no unknown keys, immutable."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def example(document: dict[str, Any]) -> ConfigDict:
+    """Return a model's configuration with an example for its JSON Schema."""
+    return ConfigDict(json_schema_extra={"examples": [document]})
+
+
+class Uploaded(Model):
+    """An uploaded, sealed array."""
+
+    model_config = example({"array": "arr_01"})
+
+    array: str = Field(pattern=ID_PATTERN, description="id of the array")
+
+
+class Stored(Model):
+    """A ``.npy`` file in one of the operator's named stores."""
+
+    model_config = example({"store": "lab", "path": "cells/x.npy"})
+
+    store: str = Field(pattern=NAME_PATTERN, description="name of the store")
+    path: str = Field(min_length=1, max_length=1024, description="relative path within the store")
+
+
+def _array_kind(value: Any) -> str:
+    if isinstance(value, list):
+        return "inline"
+    if isinstance(value, Stored) or (isinstance(value, dict) and "store" in value):
+        return "stored"
+    return "uploaded"
+
+
+#: An uploaded array, a stored one, or up to 10,000 inline numbers.
+Array: TypeAlias = Annotated[
+    Annotated[Inline, Tag("inline")]
+    | Annotated[Uploaded, Tag("uploaded")]
+    | Annotated[Stored, Tag("stored")],
+    Discriminator(_array_kind),
+]
+
+
+def _scalar_or_array(value: Any) -> str:
+    scalar = isinstance(value, (int, float, str)) or value is None
+    return "number" if scalar else _array_kind(value)
+
+
+#: A number or an array.
+NumberOrArray: TypeAlias = Annotated[
+    Annotated[Finite, Tag("number")]
+    | Annotated[Inline, Tag("inline")]
+    | Annotated[Uploaded, Tag("uploaded")]
+    | Annotated[Stored, Tag("stored")],
+    Discriminator(_scalar_or_array),
+]
+#: The same, with integers accepted as numbers.
+CostOrArray: TypeAlias = Annotated[
+    Annotated[Number, Tag("number")]
+    | Annotated[Inline, Tag("inline")]
+    | Annotated[Uploaded, Tag("uploaded")]
+    | Annotated[Stored, Tag("stored")],
+    Discriminator(_scalar_or_array),
+]
+Shape: TypeAlias = Annotated[
+    list[Annotated[int, Field(ge=0, lt=2**53)]],
+    Field(min_length=2, max_length=2, description="[number of rows, number of columns]"),
+]
+Metric: TypeAlias = Literal[
+    "sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski", "cosine", "haversine"
+]
+
+
+class Points(Model):
+    """Distances between two sets of points, computed when needed."""
+
+    model_config = example(
+        {"type": "points", "metric": "euclidean", "x": {"array": "arr_01"}, "y": {"array": "arr_02"}}
+    )
+
+    type: Literal["points"]
+    x: Array = Field(description="(n, d) coordinates, one row's point each")
+    y: Array = Field(description="(m, d) coordinates, one column's point each")
+    metric: Metric = Field("sqeuclidean", description="haversine takes radians")
+    p: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
+        None, description="exponent, for minkowski only; 2 when left out"
+    )
+    w: Array | None = Field(None, description="(d,) factors >= 0 of the dimensions")
+    radius: Positive | None = Field(None, description="unit of haversine; 1 when left out")
+
+
+class LowRank(Model):
+    """``a @ b.T`` plus row and column terms."""
+
+    model_config = example({"type": "lowrank", "a": [[1, 0], [0, 2]], "b": [[1, 1], [3, 0.5]]})
+
+    type: Literal["lowrank"]
+    a: Array = Field(description="(n, r) factors")
+    b: Array = Field(description="(m, r) factors")
+    row_terms: Array | None = Field(None, description="(n,) added to each row")
+    column_terms: Array | None = Field(None, description="(m,) added to each column")
+
+
+class Table(Model):
+    """Costs looked up by the classes of row and column."""
+
+    model_config = example(
+        {"type": "table", "values": [[1, 5], [4, 2]], "row_class": [0, 1, 1], "column_class": [1, 0, 1]}
+    )
+
+    type: Literal["table"]
+    values: Array = Field(description="(K, L) costs")
+    row_class: Array = Field(description="(n,) integers from 0 to K - 1")
+    column_class: Array = Field(description="(m,) integers from 0 to L - 1")
+
+
+class Matrix(Model):
+    """A whole cost matrix. ``"array": "arr_01"`` is short for the ``values`` of that upload."""
+
+    model_config = example({"type": "array", "values": [[4, 1, 3], [2, 0, 5], [3, 2, 2]]})
+
+    type: Literal["array"]
+    values: Array = Field(description="(n, m) costs; infinity forbids a pair")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "array" in data and "values" not in data:
+            given = data["array"]
+            values = {"array": given} if isinstance(given, str) else given
+            return {k: v for k, v in data.items() if k != "array"} | {"values": values}
+        return data
+
+
+class Zarr(Model):
+    """A zarr array: in a named store, or at an address that the operator allows."""
+
+    model_config = example({"type": "zarr", "store": "lab", "path": "costs.zarr"})
+
+    type: Literal["zarr"]
+    store: str | None = Field(None, pattern=NAME_PATTERN, description="name of the store")
+    path: str | None = Field(None, min_length=1, max_length=1024, description="within the store")
+    uri: str | None = Field(None, min_length=1, max_length=2048, description="allowed address")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Zarr:
+        if (self.uri is None) == (self.store is None) or (self.path is None) == (self.uri is None):
+            raise ValueError("give either store and path, or uri")
+        return self
+
+
+class Expression(Model):
+    """A formula in a small safe language; see ``bigsap.expression``."""
+
+    model_config = example(
+        {
+            "type": "expression",
+            "code": "abs(x[i,0]-y[j,0]) + 0.1*(x[i,1]-y[j,1])**2",
+            "arrays": {"x": [[0.1, 0.2], [0.5, 0.6]], "y": [[0.3, 0.4], [0.7, 0.8]]},
+        }
+    )
+
+    type: Literal["expression"]
+    code: str = Field(min_length=1, max_length=4096, description="the cost of the pair i, j")
+    arrays: dict[Annotated[str, Field(max_length=64)], NumberOrArray] = Field(
+        default_factory=dict, max_length=8, description="named arrays and numbers"
+    )
+    shape: Shape | None = Field(None, description="needed unless the request has it")
+
+
+class HttpRows(Model):
+    """Rows from a remote provider, whose host the operator must allow."""
+
+    model_config = example(
+        {"type": "http_rows", "url": "http://rows.example:8000/", "shape": [1000, 2000], "dtype": "f4"}
+    )
+
+    type: Literal["http_rows"]
+    url: str = Field(min_length=1, max_length=2048, pattern=r"^https?://", description="provider")
+    dtype: str = Field(pattern=r"^[<|]?[fiu][1248]$|^(float|int|uint)(8|16|32|64)$")
+    shape: Shape | None = Field(None, description="needed unless the request has it")
+    credentials: str | None = Field(
+        None, pattern=NAME_PATTERN, description="name of headers that the operator has set"
+    )
+    timeout: float = Field(30.0, gt=0, le=600, allow_inf_nan=False, description="seconds")
+    retries: int = Field(4, ge=0, le=20)
+    in_flight: int = Field(4, ge=1, le=16, description="requests at a time")
+    block_rows: int | None = Field(None, ge=1, le=2**31, description="most rows of a request")
+
+
+class Plugin(Model):
+    """Costs of a plugin that the operator has installed and enabled."""
+
+    model_config = example({"type": "plugin", "name": "road-network", "params": {"city": "Ulm"}})
+
+    type: Literal["plugin"]
+    name: str = Field(pattern=NAME_PATTERN)
+    params: dict[str, Any] = Field(default_factory=dict, description="as the plugin's schema says")
+
+    @field_validator("params")
+    @classmethod
+    def _plain_json(cls, params: dict[str, Any]) -> dict[str, Any]:
+        # Infinities and lone surrogates can be parsed but not be written as JSON.
+        json.dumps(params, allow_nan=False, ensure_ascii=False).encode("utf-8")
+        return params
+
+
+class Sum(Model):
+    """The sum of costs of one shape; forbidden where one of them is."""
+
+    model_config = example(
+        {
+            "type": "sum",
+            "terms": [
+                {"type": "points", "x": [0, 1], "y": [1, 2]},
+                {"type": "array", "values": [[0, 3], [1, 0]]},
+            ],
+        }
+    )
+
+    type: Literal["sum"]
+    terms: list[Cost] = Field(min_length=1, max_length=16)
+
+
+class Scale(Model):
+    """Costs times a factor; forbidden pairs stay forbidden."""
+
+    model_config = example(
+        {"type": "scale", "factor": 0.5, "cost": {"type": "array", "values": [[4, 1], [2, 0]]}}
+    )
+
+    type: Literal["scale"]
+    cost: Cost
+    factor: Finite
+
+
+class Mask(Model):
+    """Costs with some pairs forbidden: where ``forbidden`` is not 0, or ``allowed`` is 0."""
+
+    model_config = example(
+        {"type": "mask", "cost": {"type": "array", "values": [[4, 1], [2, 0]]}, "forbidden": [[0, 0], [0, 1]]}
+    )
+
+    type: Literal["mask"]
+    cost: Cost
+    forbidden: Array | None = Field(None, description="(n, m); not 0: the pair is forbidden")
+    allowed: Array | None = Field(None, description="(n, m); 0: the pair is forbidden")
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Mask:
+        if (self.forbidden is None) == (self.allowed is None):
+            raise ValueError("give either forbidden or allowed")
+        return self
+
+
+class ForbidAbove(Model):
+    """Costs with the pairs forbidden that cost more than a threshold."""
+
+    model_config = example(
+        {"type": "forbid_above", "threshold": 3.5, "cost": {"type": "array", "values": [[4, 1], [2, 0]]}}
+    )
+
+    type: Literal["forbid_above"]
+    cost: Cost
+    threshold: Number = Field(description="compared exactly, also with integers")
+
+
+Cost: TypeAlias = Annotated[
+    Points
+    | LowRank
+    | Table
+    | Matrix
+    | Zarr
+    | Expression
+    | HttpRows
+    | Plugin
+    | Sum
+    | Scale
+    | Mask
+    | ForbidAbove,
+    Field(discriminator="type"),
+]
+MEMBERS: tuple[type[Model], ...] = (
+    Points,
+    LowRank,
+    Table,
+    Matrix,
+    Zarr,
+    Expression,
+    HttpRows,
+    Plugin,
+    Sum,
+    Scale,
+    Mask,
+    ForbidAbove,
+)
+
+
+for _model in (Sum, Scale, Mask, ForbidAbove):
+    _model.model_rebuild()

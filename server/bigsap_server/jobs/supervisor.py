@@ -1,0 +1,367 @@
+"""Supervisor: assigns queued jobs to workers and records their reports in the job table.
+
+One thread, so that decisions about a job are sequential. Executors report quickly, but
+the files in a job's folder (``control``) are authoritative. If nothing is known about an attempt's
+worker (server restarted, scheduler gone), its files decide: an outcome is recorded, a held lock
+means that it still runs and is watched, and a free lock that it was lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from bigsap_server.jobs.control import Command, Folder
+from bigsap_server.jobs.executor import Executor, Order, Report
+from bigsap_server.jobs.model import SETTLED
+from bigsap_server.jobs.store import JobRow, JobStore, StaleAttempt, StoreUnavailable, UnknownJob
+from bigsap_server.problems import HttpProblem, is_disk_full, without_paths
+from bigsap_server.settings import Settings
+
+_log = logging.getLogger("bigsap_server.supervisor")
+
+_TICK_S = 0.2
+# Seconds without a report after which the files are read.
+_SILENCE_S = 2.0
+# Seconds in which a worker must exit after the command to do so.
+_PATIENCE_S = 5.0
+# Pause before a lost attempt is tried again, times the failures in a row; the first retry is immediate,
+# except after a full disk, which takes a while to change.
+_BACKOFF_S = 2.0
+_DISK_BACKOFF_S = 3.0
+
+
+@dataclass
+class _Watch:
+    """An attempt that is, or may be, under way.
+
+    lost: when and why the executor lost contact with it. outcome: known, not yet
+    recorded. told: the last command. begun_here: False for an attempt ordered by a former server.
+    """
+
+    order: Order
+    heard: float
+    begun_here: bool = True
+    lost: float | None = None
+    why: str = "the worker was lost"
+    outcome: dict[str, Any] | None = None
+    told: Command = "run"
+    told_at: float = 0.0
+    last_file: dict[str, Any] | None = field(default=None, repr=False)
+
+
+class Supervisor:
+    """Runs the jobs of ``store`` on ``executor`` until stopped.
+
+    settings: the service's. If a job loses its worker, its source fails or the disk is full,
+    ``settings.attempts`` attempts in a row are made, each from the last
+    checkpoint; then it has failed. ``start`` returns at once; ``ready`` tells when
+    there are workers. ``stop`` lets running jobs write a checkpoint, to be continued by the
+    next start, closes the executor, and may take ``settings.drain_s`` and some seconds.
+    """
+
+    def __init__(self, store: JobStore, executor: Executor, settings: Settings) -> None:
+        self._store, self._executor, self._settings = store, executor, settings
+        self._names = {"stores": settings.stores, "data": settings.data}
+        self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._watches: dict[str, _Watch] = {}
+        self._thread = threading.Thread(target=self._run, name="bigsap-supervisor", daemon=True)
+        self._started = False
+        self.lost_attempts = 0
+
+    def start(self) -> None:
+        """Start the supervisor's thread."""
+        self._executor.subscribe(self._hear)
+        self._store.on_change(self._changed)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop gracefully and wait for it. Harmless twice, and when never started."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the supervisor's thread runs."""
+        return self._thread.is_alive()
+
+    def ready(self) -> bool:
+        """Whether jobs submitted now would get a worker, sooner or later."""
+        return self.alive and self._started and self._executor.ready()
+
+    def workers(self) -> dict[str, int]:
+        """Return the numbers of the cluster's workers by activity, see ``Executor``."""
+        return self._executor.workers()
+
+    # The loop
+
+    def _hear(self, report: Report) -> None:
+        self._reports.put(report)
+        self._wake.set()
+
+    def _changed(self, job_id: str) -> None:
+        # The supervisor's own writes need no wake-up.
+        if threading.get_ident() != self._thread.ident:
+            self._wake.set()
+
+    def _run(self) -> None:
+        try:
+            for job in self._store.running():
+                self._watches[job.id] = self._watch_of(job)
+            while not self._stopping.is_set():
+                self._safely(self._tick)
+                self._wake.wait(_TICK_S)
+                self._wake.clear()
+            self._drain()
+        finally:
+            self._executor.close()
+
+    def _safely(self, step: Callable[..., None], *args: Any) -> None:
+        """Run one step; an error in it must not end the service of all jobs."""
+        try:
+            step(*args)
+        except (StoreUnavailable, OSError) as error:
+            _log.error("%s", error)
+            self._stopping.wait(1.0)
+        except Exception:  # noqa: BLE001 - logged; the step is tried again
+            _log.exception("the supervisor goes on after an error")
+            self._stopping.wait(1.0)
+
+    def _tick(self) -> None:
+        if not self._started:
+            self._start_executor()
+        if self._started:
+            self._executor.poll()
+        self._care()
+        if self._started:
+            self._claim()
+
+    def _start_executor(self) -> None:
+        try:
+            self._executor.start()
+        except OSError as error:
+            _log.warning("workers cannot be reached: %s", error)
+            self._stopping.wait(1.0)
+        else:
+            self._started = True
+
+    def _care(self) -> None:
+        """Handle reports, commands, and attempts without reports."""
+        while True:
+            try:
+                report = self._reports.get_nowait()
+            except queue.Empty:
+                break
+            self._safely(self._take, report)
+        jobs = {job.id: job for job in self._store.running()}
+        for job_id in list(self._watches):
+            job = jobs.get(job_id)
+            if job is None or job.attempt != self._watches[job_id].order.attempt:
+                del self._watches[job_id]
+        for job_id, watch in list(self._watches.items()):
+            self._safely(self._look_after, jobs[job_id], watch)
+
+    def _drain(self) -> None:
+        """Stop all attempts so that they can be continued."""
+        until = time.monotonic() + self._settings.drain_s
+        for watch in self._watches.values():
+            if watch.told == "run":
+                self._safely(self._tell, watch, "stop")
+        while self._watches and time.monotonic() < until:
+            self._safely(self._care)
+            self._wake.wait(0.05)
+            self._wake.clear()
+        left = list(self._watches.values())
+        for watch in left:
+            self._tell(watch, "fenced")
+            watch.lost, watch.why = time.monotonic(), "the server was stopped"
+        # Ends our own worker processes; attempts on other workers stop at the fence.
+        self._executor.close()
+        until = time.monotonic() + _PATIENCE_S
+        while self._watches and time.monotonic() < until:
+            self._safely(self._care)
+            time.sleep(0.05)
+
+    # One attempt
+
+    def _claim(self) -> None:
+        while not self._stopping.is_set() and self._executor.free() > 0:
+            job = self._store.claim()
+            if job is None:
+                return
+            watch = self._watches[job.id] = self._watch_of(job)
+            watch.begun_here, watch.lost = True, None
+            folder = Folder(watch.order.folder)
+            try:
+                self._tell(watch, "run")
+                result_of = None if job.result is None else job.result["attempt"]
+                folder.prune(job.attempt - 1, result_of)
+                self._executor.submit(watch.order)
+            except Exception as error:  # noqa: BLE001 - any executor, any error
+                _log.warning("%s cannot be submitted: %s", job.id, error)
+                if is_disk_full(error):
+                    slug, detail = "disk-full", "the disk is full"
+                else:
+                    why = without_paths(str(error), self._names)
+                    slug, detail = "worker-lost", f"no worker could be given the job: {why}"
+                watch.outcome = _interrupted(slug, detail)
+
+    def _watch_of(self, job: JobRow) -> _Watch:
+        """Return a watch of an attempt that may be under way; ``lost`` until there is a report."""
+        now = time.monotonic()
+        order = Order(job.id, job.attempt, self._store.folder(job.id), job.spec, self._job_settings(job))
+        return _Watch(order, now, begun_here=False, lost=now, why="the server was restarted")
+
+    def _job_settings(self, job: JobRow) -> dict[str, Any]:
+        settings = self._settings.model_dump(mode="json")
+        limit = (job.spec.get("options") or {}).get("time_limit_s")
+        # Attempts share the job's time. Even if none is left, an attempt returns a result.
+        left = None if limit is None else max(0.05, limit - job.spent)
+        warm = (job.spec.get("warm_start") or {}).get("job")
+        warm_folder = None
+        if warm is not None:
+            with suppress(UnknownJob):
+                # The owner's permission was checked when the job was submitted.
+                other = self._store.get(warm)
+                if other.result is not None:
+                    warm_folder = str(self._store.result_file(other, "v").parent)
+        return settings | {
+            "data": str(self._store.data.absolute()),
+            "threads": self._settings.default_threads,
+            "time_left": left,
+            "warm_folder": warm_folder,
+            "own_process": self._executor.own_process,
+        }
+
+    def _take(self, report: Report) -> None:
+        watch = self._watches.get(report.job_id)
+        if watch is None or watch.order.attempt != report.attempt:
+            return
+        watch.heard = time.monotonic()
+        if report.kind == "over":
+            watch.outcome = report.data
+        elif report.kind == "lost":
+            why = without_paths(report.data["detail"], self._names)
+            watch.lost, watch.why = time.monotonic(), why
+        elif report.kind == "begun":
+            self._update(watch, state="running")
+        elif report.kind == "progress":
+            self._update(watch, progress=report.data)
+        else:
+            self._update(watch, log=str(report.data["message"]))
+
+    def _look_after(self, job: JobRow, watch: _Watch) -> None:
+        now = time.monotonic()
+        folder, attempt = Folder(watch.order.folder), watch.order.attempt
+        if job.state == "cancelling":
+            self._cancel(watch, "now" if job.cancel == "now" else "graceful")
+        if watch.outcome is None and (watch.lost is not None or now - watch.heard > _SILENCE_S):
+            self._look_into_files(job, watch)
+        if watch.outcome is not None:
+            self._record(job, watch, watch.outcome)
+        elif watch.lost is not None:
+            locked = folder.locked()
+            if not locked and watch.told != "fenced":
+                # Set the fence first and check the lock again: an order that is still on its way to a
+                # worker must not begin once it is recorded as lost.
+                self._tell(watch, "fenced")
+                locked = folder.locked()
+            if not locked:
+                outcome = folder.outcome(attempt)
+                if outcome is None:
+                    slug = "worker-lost" if watch.begun_here else "server-stopped"
+                    if watch.why == "the server was stopped":
+                        slug = "server-stopped"
+                    outcome = _interrupted(slug, watch.why)
+                self._record(job, watch, outcome)
+
+    def _look_into_files(self, job: JobRow, watch: _Watch) -> None:
+        folder, attempt = Folder(watch.order.folder), watch.order.attempt
+        watch.outcome = folder.outcome(attempt)
+        if watch.outcome is not None:
+            return
+        if job.state == "starting" and folder.begun(attempt) and folder.locked():
+            self._update(watch, state="running")
+        latest = folder.progress()
+        if latest is not None and latest != watch.last_file and latest["attempt"] == attempt:
+            watch.last_file = latest
+            self._update(watch, progress=latest["progress"])
+
+    def _cancel(self, watch: _Watch, mode: Command) -> None:
+        now = time.monotonic()
+        if watch.told not in (mode, "now", "fenced"):
+            self._tell(watch, mode)
+            if not Folder(watch.order.folder).begun(watch.order.attempt):
+                # No worker has started it. A worker that starts now is stopped by the fence.
+                self._executor.kill(watch.order)
+        elif mode == "now" and watch.lost is None and now - watch.told_at > _PATIENCE_S:
+            watch.told_at = now
+            self._executor.kill(watch.order)
+
+    def _tell(self, watch: _Watch, command: Command) -> None:
+        self._executor.cancel(watch.order, command)
+        watch.told, watch.told_at = command, time.monotonic()
+
+    # The table
+
+    def _record(self, job: JobRow, watch: _Watch, outcome: dict[str, Any]) -> None:
+        """Record how the attempt ended, and the job's next state."""
+        state, failures = outcome["state"], 0
+        problem, result = outcome.get("problem"), outcome.get("result")
+        retry_at: float | None = None
+        if state == "stale":
+            state, slug = "interrupted", "worker-lost"
+            problem = HttpProblem(slug, "the attempt was stopped by another one").document()
+        else:
+            slug = outcome.get("slug", "worker-lost")
+        if state == "interrupted" and job.state == "cancelling":
+            state, problem = "cancelled", None
+        if state == "interrupted" and slug == "server-stopped":
+            failures, retry_at = job.failures, time.time()
+        elif state == "interrupted":
+            self.lost_attempts += 1
+            failures = job.failures + 1
+            if failures < self._settings.attempts:
+                full = slug == "disk-full"
+                pause = _DISK_BACKOFF_S * failures if full else _BACKOFF_S * (failures - 1)
+                retry_at = time.time() + pause
+            else:
+                # An interrupted job is retried automatically; this one is not.
+                state, problem = "failed", _given_up(problem, failures)
+        self._update(watch, state=state, result=result, problem=problem, retry_at=retry_at, failures=failures)
+        self._watches.pop(job.id, None)
+        _log.info("job %s attempt %s: %s", job.id, job.attempt, state, extra={"job": job.id})
+        if state in ("succeeded", "cancelled", "failed"):
+            result_of = job.attempt if result is not None else None
+            if result_of is None and job.result is not None:
+                result_of = job.result["attempt"]
+            folder = Folder(watch.order.folder)
+            folder.prune(job.attempt, result_of)
+            if result is not None and result["status"] in SETTLED:
+                folder.nothing_left()
+
+    def _update(self, watch: _Watch, **news: Any) -> None:
+        """Write a report; drop it if its attempt has ended."""
+        with suppress(StaleAttempt, UnknownJob):
+            self._store.update(watch.order.job_id, attempt=watch.order.attempt, **news)
+
+
+def _given_up(problem: dict[str, Any] | None, failures: int) -> dict[str, Any]:
+    """Return the problem of a job whose attempts are used up: that of the last one."""
+    found = problem or HttpProblem("worker-lost", "the worker was lost").document()
+    times = f", {failures} times in a row" if failures > 1 else ""
+    return {**found, "detail": f"{found['detail']}{times}"}
+
+
+def _interrupted(slug: str, detail: str) -> dict[str, Any]:
+    return {"state": "interrupted", "slug": slug, "problem": HttpProblem(slug, detail).document()}

@@ -1,0 +1,346 @@
+"""Execution of one attempt of a job, in the worker process.
+
+The attempt writes its outcome to a file and returns it as well. It never raises for
+errors of the job: a failing source or an infeasible problem is an outcome like others.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import bigsap
+from bigsap_server import logs
+from bigsap_server.jobs.control import START_ARRAYS, Command, Folder
+from bigsap_server.jobs.eta import Pace
+from bigsap_server.jobs.files import FileLock, write_json
+from bigsap_server.jobs.summary import arrays_of, jsonable, summary_of
+from bigsap_server.problems import HttpProblem, from_error, is_disk_full, without_paths
+
+_log = logging.getLogger("bigsap_server.worker")
+
+#: Takes ``kind`` ("begun", "progress" or "log") and the data of a report.
+Report = Callable[[str, dict[str, Any]], None]
+
+# Seconds between checks for commands: a cancelled solve returns within a second of the command.
+_LOOK_S = 0.2
+# Seconds that an older attempt's process gets to end after the command to stop.
+_LOCK_S = 30.0
+
+# Errors of sources that would recur; a remote provider may recover.
+_NO_USE_AGAIN = (bigsap.CallbackError, bigsap.StoreError)
+# The same for errors that open stores at an address: the store is missing, or is something else.
+_NO_STORE_THERE = (FileNotFoundError, PermissionError, ImportError, TypeError, ValueError)
+_PASSING_STATUS = (408, 425, 429)
+
+# Attempts under way in this process. The process must not be killed while another one runs.
+_present: set[str] = set()
+_present_lock = threading.Lock()
+
+
+def dask_setup(worker: Any) -> None:
+    """Set up signals in worker processes that the server starts. Called by Dask.
+
+    Ctrl-C reaches every process of a terminal, but the server alone decides when and how workers stop.
+    """
+    logs.configure("info")
+    os.nice(5)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def run_job(
+    folder: str,
+    spec: dict[str, Any],
+    attempt: int,
+    settings: dict[str, Any],
+    report: Report | None = None,
+    cluster: Any = None,
+) -> dict[str, Any]:
+    """Run attempt ``attempt`` of the job in ``folder`` and return its outcome.
+
+    spec: a normalised request. settings: the server's, as JSON, with ``threads`` (of this
+    job), ``time_left`` (seconds or None: the limit of the spec), ``warm_folder`` (of the job
+    to start from, or None) and ``own_process`` (whether ``now`` may kill this process). cluster:
+    the value for ``bigsap.solve``'s ``cluster``, for a job that is spread.
+
+    The outcome has ``state``: succeeded, failed, cancelled, interrupted, or ``stale`` when this
+    attempt must not run (any more); and ``result``, ``problem`` or neither.
+    """
+    alone = bool(settings.get("own_process"))
+    if alone:
+        logs.set_level(settings.get("log_level") or "info")
+    try:
+        with logs.about(alone, job=Path(folder).name, attempt=attempt):
+            return _run_job(Folder(Path(folder)), spec, attempt, settings, report, cluster)
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        return _interrupted("disk-full", "the disk is full")
+
+
+def _run_job(
+    place: Folder,
+    spec: dict[str, Any],
+    attempt: int,
+    settings: dict[str, Any],
+    report: Report | None,
+    cluster: Any,
+) -> dict[str, Any]:
+    if place.commanded(attempt) == "fenced":
+        return {"state": "stale"}
+    if not place.begin(attempt):
+        # The scheduler ran the attempt again by itself, but the server counts lost attempts.
+        return _interrupted("worker-lost", "the worker was lost")
+    lock = FileLock(place.lock)
+    until = time.monotonic() + _LOCK_S
+    while not lock.take():
+        if place.commanded(attempt) == "fenced":
+            return {"state": "stale"}
+        if time.monotonic() > until:
+            return _interrupted("worker-lost", "another worker still holds the job")
+        time.sleep(_LOOK_S / 2)
+    try:
+        outcome = Attempt(place, spec, attempt, settings, report, cluster).run()
+        place.end(attempt, outcome)
+        return outcome
+    finally:
+        lock.release()
+
+
+class Attempt:
+    """One attempt under way: the solve on this thread, a watcher on another."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        spec: dict[str, Any],
+        attempt: int,
+        settings: dict[str, Any],
+        report: Report | None,
+        cluster: Any = None,
+    ) -> None:
+        self.folder, self.spec, self.attempt, self.settings = folder, spec, attempt, settings
+        self._report, self._cluster = report, cluster
+        self._cancel = threading.Event()
+        self._over = threading.Event()
+        self._command: Command = "run"
+        self._pace = Pace()
+
+    def run(self) -> dict[str, Any]:
+        """Solve and write the result; return the outcome."""
+        name = str(self.folder.path)
+        look = contextvars.copy_context().run
+        watcher = threading.Thread(target=look, args=(self._watch,), name="bigsap-watch", daemon=True)
+        with _present_lock:
+            _present.add(name)
+        self._tell("begun", {"pid": os.getpid()})
+        watcher.start()
+        try:
+            result = self._solve()
+            self._judge(result.stats.get("cluster"))
+            return self._outcome(result)
+        except Exception as error:  # noqa: BLE001 - a job must not take its worker along
+            return self._failure(error)
+        finally:
+            self._over.set()
+            watcher.join()
+            with _present_lock:
+                _present.discard(name)
+
+    # The solve
+
+    def _solve(self) -> bigsap.Result:
+        # Imported here, so that a server that never runs a job in its own process starts faster.
+        from bigsap_server.costs.build import build_source, unassigned_cost
+
+        data, settings = self.settings["data"], self.settings
+        source = build_source(self.spec, data, settings)
+        options = dict(self.spec.get("options") or {})
+        checkpoint_s = options.get("checkpoint_s") or self.settings["checkpoint_s"]
+        given: dict[str, Any] = {
+            "maximize": options.get("maximize", False),
+            "method": options.get("method", "auto"),
+            "variant": options.get("variant", "auto"),
+            "epsilon": options.get("epsilon", True),
+            "gap": options.get("gap", 0.0),
+            "seed": options.get("seed", 0),
+            "start": options.get("start", "auto"),
+            "certify": "pairs" if options.get("certify") == "pairs" else True,
+            "cache": options.get("cache"),
+            "memory_limit": options.get("memory_limit"),
+            "device": options.get("device", "auto"),
+            "threads": options.get("threads") or self.settings.get("threads"),
+            "time_limit": self.settings.get("time_left") or options.get("time_limit_s"),
+            "unassigned_cost": unassigned_cost(self.spec, data, settings),
+            "warm_start": self._warm_start(),
+            "checkpoint": self.folder.checkpoint,
+            "checkpoint_every": checkpoint_s,
+            "callback": self._pace.see,
+            "cancel": self._cancel,
+        }
+        separable = getattr(source, "separable", None)
+        bounds = separable is not None and separable() is not None
+        self._pace.proof_reads_all = not bounds or given["certify"] == "pairs"
+        if self._cluster is not None:
+            given |= {"device": "cpu", "cluster": self._cluster}
+        if self.folder.checkpoint.exists():
+            try:
+                return bigsap.resume(self.folder.checkpoint, source, **given)
+            except bigsap.CheckpointError as error:
+                # The costs have changed, or another version wrote the checkpoint: it is not valid for this
+                # problem.
+                message = without_paths(f"starting anew: {error}", self.settings)
+                self._tell("log", {"message": message})
+                self.folder.checkpoint.unlink(missing_ok=True)
+        return bigsap.solve(source, **given)
+
+    def _judge(self, told: dict[str, Any] | None) -> None:
+        """Write to the job's log whether the use of workers paid."""
+        if told is None:
+            return
+        if not told["rows"]:
+            message = "spreading did not help: the costs were computed where the search ran"
+        elif told["paid"]:
+            message = f"spread over workers, rows came {told['faster']:.1f} times faster"
+        else:
+            message = "spreading did not pay: rows took longer to come than to be evaluated"
+        self._tell("log", {"message": message})
+
+    def _warm_start(self) -> Any:
+        given = self.spec.get("warm_start")
+        if given is None:
+            return None
+        if given.get("job") is None:
+            from bigsap_server.costs.request import WarmStart
+            from bigsap_server.costs.resolver import Resolver
+
+            parsed = WarmStart.model_validate(given)
+            resolver = Resolver(Path(self.settings["data"]), self.settings)
+            prices = resolver.array(parsed.v, "/warm_start/v")
+            if parsed.col4row is None:
+                return prices
+            return prices, resolver.array(parsed.col4row, "/warm_start/col4row")
+        result = self.settings.get("warm_folder")
+        try:
+            folder = self.folder.keep_start(None if result is None else Path(result))
+            v, col4row = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in START_ARRAYS)
+        except FileNotFoundError:
+            if self.folder.checkpoint.exists():  # of a version that did not keep the prices
+                self._tell("log", {"message": "going on without the job that this started from"})
+                return None
+            raise HttpProblem(
+                "invalid-spec", "the job to start from has no result (any more)", pointer="/warm_start/job"
+            ) from None
+        return v, col4row
+
+    # The outcome
+
+    def _outcome(self, result: bigsap.Result) -> dict[str, Any]:
+        command = self._command
+        if result.status == bigsap.Status.CANCELLED:
+            if command == "fenced":
+                return {"state": "stale"}
+            if command == "stop":
+                return _interrupted("server-stopped", "the server was stopped")
+            if command == "now":
+                return {"state": "cancelled"}
+        state = "cancelled" if result.status == bigsap.Status.CANCELLED else "succeeded"
+        self._write_arrays(result)
+        return {"state": state, "result": summary_of(result, self.attempt)}
+
+    def _write_arrays(self, result: bigsap.Result) -> None:
+        target = self.folder.result(self.attempt)
+        temporary = target.with_name(target.name + ".tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        try:
+            for name, array in arrays_of(result).items():
+                with (temporary / f"{name}.npy").open("wb") as file:
+                    np.save(file, array, allow_pickle=False)
+                    file.flush()
+                    os.fsync(file.fileno())
+            write_json(temporary / "summary.json", summary_of(result, self.attempt))
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        os.rename(temporary, target)
+
+    def _failure(self, error: BaseException) -> dict[str, Any]:
+        if is_disk_full(error):
+            where = getattr(error, "filename", None)
+            what = "a checkpoint" if where == os.fspath(self.folder.checkpoint) else "a file"
+            return _interrupted("disk-full", f"the disk is full: {what} cannot be written")
+        if self._command == "fenced":
+            return {"state": "stale"}
+        if isinstance(error, bigsap.ClusterError):
+            return _interrupted("worker-lost", without_paths(str(error), self.settings))
+        problem = from_error(error, settings=self.settings)
+        cause = error.__cause__ if isinstance(error, HttpProblem) else error
+        if problem.slug == "source-failed" and may_pass(cause):
+            return {"state": "interrupted", "slug": problem.slug, "problem": problem.document()}
+        if problem.slug == "solve-failed":
+            _log.exception("attempt %s of %s failed", self.attempt, self.folder.path.name)
+        return {"state": "failed", "problem": problem.document()}
+
+    # The watcher
+
+    def _watch(self) -> None:
+        """Obey commands and report progress, also while the solve is busy."""
+        every = float(self.settings.get("heartbeat_s") or 0.8)
+        # Slightly early, because "at least once a second" is measured at the end of the stream.
+        due = time.monotonic() + 0.8 * every
+        while not self._over.wait(_LOOK_S):
+            try:
+                self._obey(self.folder.commanded(self.attempt))
+                if time.monotonic() >= due:
+                    due = time.monotonic() + 0.8 * every
+                    self._beat()
+            except OSError as error:
+                # A full disk: the solve notices it if it has to write.
+                _log.warning("%s: %s", self.folder.path.name, error)
+        # The final report, which for short solves is the only one.
+        self._tell("progress", jsonable(self._pace.report()))
+
+    def _obey(self, command: Command) -> None:
+        self._command = command
+        if command == "run":
+            return
+        self._cancel.set()
+        with _present_lock:
+            alone = len(_present) == 1
+        if command == "now" and self.settings.get("own_process") and alone:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _beat(self) -> None:
+        progress = jsonable(self._pace.report())
+        self._tell("progress", progress)
+        write_json(self.folder.path / "progress.json", {"attempt": self.attempt, "progress": progress})
+
+    def _tell(self, kind: str, data: dict[str, Any]) -> None:
+        if self._report is not None:
+            self._report(kind, data)
+
+
+def may_pass(cause: BaseException | None) -> bool:
+    """Return whether a source that failed for this reason may succeed at the next attempt."""
+    if isinstance(cause, bigsap.BigsapError):
+        return not isinstance(cause, _NO_USE_AGAIN)
+    status = getattr(cause, "status", None)  # of an HTTP answer, if the source uses HTTP
+    if isinstance(status, int):
+        return not 300 <= status < 500 or status in _PASSING_STATUS
+    return not isinstance(cause, _NO_STORE_THERE)
+
+
+def _interrupted(slug: str, detail: str) -> dict[str, Any]:
+    return {"state": "interrupted", "slug": slug, "problem": HttpProblem(slug, detail).document()}

@@ -1,0 +1,135 @@
+"""Server process of the service, which also starts the workers."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from bigsap_server import logs
+from bigsap_server.api.app import create_app, stop_waiting
+from bigsap_server.api.middleware import Admission
+from bigsap_server.jobs.executors import make_executor
+from bigsap_server.jobs.store import JobStore, JobStoreError
+from bigsap_server.settings import Settings, load
+
+# Seconds after which connections are closed at a stop. Open event streams and long polls end by themselves,
+# unless the client reads too slowly.
+_GOODBYE_S = 5
+#: Idle connections are kept longer than by clients (httpx 5 s, our own less): if both closed at the same
+#: time, a request could meet a connection that is just being closed.
+KEEP_ALIVE_S = 20
+
+
+class _Server(uvicorn.Server):
+    """Server that prints its address once it listens."""
+
+    def __init__(self, config: uvicorn.Config, app: Admission, address: str) -> None:
+        super().__init__(config)
+        self._app, self._said = app, address
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End streams and long polls first, because uvicorn waits for open connections."""
+        stop_waiting(self._app)
+        super().handle_exit(sig, frame)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            print(f"BigSAP serves at {self._said}", flush=True)
+
+
+def serve(settings: Settings) -> int:
+    """Serve until SIGTERM or Ctrl-C; return the exit code: 0, or 1 when it could not begin.
+
+    Prints ``BigSAP serves at http://HOST:PORT`` once it does. On SIGTERM running jobs write
+    a checkpoint and continue at the next start with the same data directory; a second signal
+    ends the process at once, and the next start recovers from that too.
+    """
+    logs.configure(settings.log_level)
+    try:
+        listener = _listen(settings.host, settings.port)
+    except OSError as error:
+        _complain(f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}")
+        return 1
+    try:
+        store = JobStore(settings.data / "jobs.sqlite")
+    except (JobStoreError, OSError) as error:
+        listener.close()
+        _complain(str(error))
+        return 1
+    try:
+        app = create_app(settings, store=store, executor=make_executor(settings))
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_GOODBYE_S,
+        )
+        server = _Server(config, app, _address(settings.host, listener))
+        # uvicorn raises a signal again when it has stopped, which must then have no effect. Before uvicorn
+        # handles signals, a signal must stop the start.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda sig, frame: server.handle_exit(sig, frame))
+        server.run(sockets=[listener])
+        return 0 if server.started else 1
+    except KeyboardInterrupt:
+        return 0  # uvicorn has stopped gracefully and passes the signal on
+    finally:
+        listener.close()
+        store.close()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``python -m bigsap_server``, the same as ``bigsap serve``."""
+    parser = argparse.ArgumentParser("bigsap_server", description="run the BigSAP service")
+    parser.add_argument("--host", metavar="ADDR", help="default 127.0.0.1; others need keys")
+    parser.add_argument("--port", type=int, metavar="N", help="default 8765; 0: any free port")
+    parser.add_argument("--data", metavar="DIR", help="jobs, results, uploads")
+    parser.add_argument("--scheduler", metavar="ADDR", help="existing Dask scheduler")
+    parser.add_argument("--config", metavar="FILE", help="settings in a TOML file")
+    given: dict[str, Any] = vars(parser.parse_args(argv))
+    try:
+        settings = load(given.pop("config"), **given)
+    except (ValueError, OSError) as error:
+        _complain(str(error))
+        return 2
+    return serve(settings)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    found = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
+    )
+    family, kind, protocol, _, address = found[0]
+    # The protocol must be named: asyncio disables Nagle's algorithm only for sockets that are marked as
+    # TCP, and with it every answer would wait 40 ms for an acknowledgement.
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(1024)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _address(host: str, listener: socket.socket) -> str:
+    port = listener.getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}"
+
+
+def _complain(text: str) -> None:
+    print(f"bigsap serve: {text}", file=sys.stderr)

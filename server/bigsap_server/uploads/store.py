@@ -1,0 +1,356 @@
+"""Uploaded arrays: received in blocks of rows, in any order, and sealed when complete.
+
+``arrays/{id}/data.npy`` is written in place, block by block; ``meta.json`` lists the rows on the
+disk and is replaced, atomically, after each block. A block that was refused or interrupted counts
+as not received and changes nothing: a block of rows that exist already is written to a separate
+file until it is complete. Of two blocks of the same rows the one that began last counts, and the
+other writes nothing more. A sealed array never changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import secrets
+import shutil
+import threading
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from bigsap_server.problems import HttpProblem
+from bigsap_server.uploads.blocks import Block, disk, superseded, whole_rows
+
+_CHUNK = 1 << 20
+_ID = re.compile(r"arr_[0-9a-f]{16}")
+# Prefix of the folder of an array that is being deleted.
+_GONE = ".deleted-"
+
+
+@dataclass(frozen=True)
+class Meta:
+    """Metadata of an uploaded array.
+
+    dtype: numpy's little-endian name. ranges: received rows, half-open, ascending, disjoint; all of
+    them from the start where a row has no bytes.
+    finite: whether every entry is finite, once sealed; True before. sha256: of the raw
+    little-endian data in C order, once sealed. Times are unix seconds.
+    """
+
+    id: str
+    owner: str
+    dtype: str
+    shape: list[int]
+    created: float
+    ranges: list[list[int]] = field(default_factory=list)
+    finite: bool = True
+    sealed: float | None = None
+    sha256: str | None = None
+    offset: int = 0
+
+    @property
+    def row_bytes(self) -> int:
+        return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.shape[0] * self.row_bytes
+
+    def missing(self) -> list[list[int]]:
+        """Return the rows not received, as ranges."""
+        edges = [0, *(edge for pair in self.ranges for edge in pair), self.shape[0]]
+        pairs = zip(edges[::2], edges[1::2], strict=True)
+        return [[start, stop] for start, stop in pairs if start < stop]
+
+
+class ArrayStore:
+    """Uploaded arrays in a folder. Methods block on the disk and may be called by any thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._guard, self._creating = threading.Lock(), threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        self._known: dict[str, Meta] = {}
+        self._open: defaultdict[str, list[Block]] = defaultdict(list)
+        for place in sorted(folder.iterdir()):
+            if place.name.startswith(_GONE):
+                shutil.rmtree(place, ignore_errors=True)
+            elif _ID.fullmatch(place.name):
+                meta = _read_meta(place)
+                if meta is None:  # created, but its first record never reached the disk
+                    shutil.rmtree(place, ignore_errors=True)
+                else:
+                    self._known[meta.id] = meta
+
+    def create(self, owner: str, dtype: str, shape: list[int], quota: tuple[int, int] | None = None) -> Meta:
+        """Create an array without rows. Raises HttpProblem ``disk-full``.
+
+        quota: most arrays and bytes of the owner, this array included; beyond them raises HttpProblem
+        ``quota-exceeded``.
+        """
+        with self._creating:
+            if quota is not None:
+                nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+                self._check_quota(self.owned(owner), nbytes, *quota)
+            return self._create(owner, dtype, shape)
+
+    @staticmethod
+    def _check_quota(owned: list[Meta], nbytes: int, most: int, most_bytes: int) -> None:
+        if len(owned) >= most:
+            raise HttpProblem("quota-exceeded", f"{most} arrays are allowed; delete some")
+        if sum(meta.nbytes for meta in owned) + nbytes > most_bytes:
+            raise HttpProblem("quota-exceeded", f"{most_bytes} bytes of arrays are allowed")
+
+    def _create(self, owner: str, dtype: str, shape: list[int]) -> Meta:
+        array_id = f"arr_{secrets.token_hex(8)}"
+        place = self.folder / array_id
+        with disk():
+            place.mkdir()
+            header = {
+                "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
+                "fortran_order": False,
+                "shape": tuple(shape),
+            }
+            with (place / "data.npy").open("xb") as file:
+                np.lib.format.write_array_header_2_0(file, header)
+                offset = file.tell()
+                meta = Meta(array_id, owner, dtype, shape, time.time(), offset=offset)
+                if shape[0] and not meta.row_bytes:
+                    meta = replace(meta, ranges=[[0, shape[0]]])
+                file.truncate(offset + meta.nbytes)
+                os.fsync(file.fileno())
+            self._write(meta)
+        return meta
+
+    def get(self, array_id: str, owner: str | None) -> Meta:
+        """Return the record. Raises HttpProblem ``not-found``, also for another owner's array.
+
+        Rows that an open block is about to replace count as missing.
+        """
+        meta = self._known.get(array_id)
+        if meta is None or (owner is not None and meta.owner != owner):
+            raise HttpProblem("not-found", "there is no such array")
+        return self._seen(meta)
+
+    def _seen(self, meta: Meta) -> Meta:
+        ranges = meta.ranges
+        for block in list(self._open.get(meta.id, ())):
+            ranges = without(ranges, block.start, block.stop)
+        return meta if ranges == meta.ranges else replace(meta, ranges=ranges)
+
+    def owned(self, owner: str | None) -> list[Meta]:
+        """Return all arrays of an owner (None: of all owners), newest first."""
+        known = list(self._known.values())
+        found = [self._seen(m) for m in known if owner is None or m.owner == owner]
+        return sorted(found, key=lambda m: (-m.created, m.id))
+
+    def page(self, owner: str | None, size: int, token: str | None = None) -> tuple[list[Meta], str | None]:
+        """Return up to ``size`` arrays, newest first, and the token of the next page or None.
+
+        Raises HttpProblem for an invalid token.
+        """
+        found = self.owned(owner)
+        if token is not None:
+            after = _from_token(token)
+            found = [meta for meta in found if (-meta.created, meta.id) > after]
+        more = len(found) > size
+        return found[:size], _token_of(found[size - 1]) if more else None
+
+    def file(self, meta: Meta) -> Path:
+        """Return the path of the ``.npy`` file."""
+        return self.folder / meta.id / "data.npy"
+
+    def open_block(self, meta: Meta, start: int, nbytes: int | None) -> Block:
+        """Begin to receive rows from ``start`` on; ``nbytes`` if known. Raises HttpProblem.
+
+        Rows received before count as missing until this block is closed. Open blocks that
+        have rows in common with this one are refused from now on. Without ``nbytes`` the block has all rows
+        from ``start`` on; with it, a body whose size is not a number of whole rows of the array is refused
+        at once.
+        """
+        with self._locked(meta.id):
+            meta = self._current(meta.id)
+            if meta.sealed is not None:
+                raise HttpProblem("array-sealed", "a sealed array cannot be changed")
+            if not 0 <= start < max(1, meta.shape[0]):
+                raise HttpProblem("not-found", f"there is no row {start}: there are {meta.shape[0]} rows")
+            stop = meta.shape[0]
+            if nbytes is not None:
+                stop = start + whole_rows(nbytes, stop - start, meta.row_bytes)
+            # Rows without bytes always exist, and a block of them writes nothing.
+            aside = meta.row_bytes > 0 and without(meta.ranges, start, stop) != meta.ranges
+            with disk():
+                block = Block(meta.shape, meta.dtype, start, stop, meta.offset, self.file(meta), aside=aside)
+            others = self._open[meta.id]
+            for other in [b for b in others if b.start < stop and start < b.stop]:
+                other.supersede()
+                others.remove(other)
+            others.append(block)
+            return block
+
+    def close_block(self, meta: Meta, block: Block, whole: bool) -> Meta:
+        """Close a block: record it if it was received ``whole``, else discard it.
+
+        Raises HttpProblem unless it consists of whole rows.
+        """
+        rows = None
+        try:
+            if whole:
+                rows = block.finish()
+        finally:
+            try:
+                with self._locked(meta.id):
+                    current = block in self._open[meta.id]
+                    if current:
+                        self._open[meta.id].remove(block)
+                        meta = self._current(meta.id)
+                        if rows is not None:
+                            meta = self._received(meta, block, block.start + rows)
+            finally:
+                block.close()
+        if whole and not current:
+            raise superseded()
+        return self._seen(meta)
+
+    def _received(self, meta: Meta, block: Block, stop: int) -> Meta:
+        """Record a whole block. Rows count as missing while they are being replaced."""
+        with disk():
+            if block.aside:
+                block.claim()
+                meta = replace(meta, ranges=without(meta.ranges, block.start, stop))
+                self._write(meta)
+                block.move()
+            ranges = merged([*meta.ranges, [block.start, stop]])
+            meta = replace(meta, ranges=ranges)
+            self._write(meta)
+        return meta
+
+    def seal(self, array_id: str, expected: str | None) -> Meta:
+        """Compute the hash and make the array immutable. Idempotent.
+
+        Raises HttpProblem ``array-incomplete`` with the missing ranges, ``invalid-spec`` when
+        the hash is not the expected one. Reads the whole file.
+        """
+        with self._locked(array_id):
+            meta = self._current(array_id)
+            if meta.sealed is None:
+                if self._open[array_id]:
+                    raise HttpProblem("array-incomplete", "a block is still being received")
+                if missing := meta.missing():
+                    raise HttpProblem("array-incomplete", "not all rows are received", missing=missing[:100])
+                sha256, finite = self._digest(meta)
+                meta = replace(meta, sealed=time.time(), sha256=sha256, finite=finite)
+            if expected is not None and expected.lower() != meta.sha256:
+                raise HttpProblem("invalid-spec", f"the data has sha256 {meta.sha256}", pointer="/sha256")
+            with disk():
+                self._write(meta)
+            return meta
+
+    def delete(
+        self,
+        array_id: str,
+        unused: Callable[[str], AbstractContextManager[None]] = lambda array_id: nullcontext(),
+    ) -> None:
+        """Remove the array and its file.
+
+        unused: context manager entered while the array is removed; raises when the array is in use.
+        """
+        place = self.folder / array_id
+        gone = place.with_name(_GONE + array_id)
+        with self._locked(array_id):
+            self._current(array_id)
+            if self._open[array_id]:
+                raise HttpProblem("array-in-use", "a block is still being received")
+            with unused(array_id), disk():
+                # A rename is fast, while removing many bytes takes time.
+                os.replace(place, gone)
+                del self._known[array_id]
+            del self._open[array_id]
+        shutil.rmtree(gone, ignore_errors=True)
+        with self._guard:
+            self._locks.pop(array_id, None)
+
+    def _digest(self, meta: Meta) -> tuple[str, bool]:
+        """Return the hash of the data, and whether all of it is finite."""
+        digest, finite, dtype = hashlib.sha256(), True, np.dtype(meta.dtype)
+        with disk(), self.file(meta).open("rb") as file:
+            file.seek(meta.offset)
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+                if dtype.kind == "f" and finite:
+                    finite = bool(np.isfinite(np.frombuffer(chunk, dtype)).all())
+        return digest.hexdigest(), finite
+
+    def _current(self, array_id: str) -> Meta:
+        if array_id not in self._known:
+            raise HttpProblem("not-found", "there is no such array")
+        return self._known[array_id]
+
+    def _write(self, meta: Meta) -> None:
+        target = self.folder / meta.id / "meta.json"
+        temporary = target.with_name(f".meta.{secrets.token_hex(4)}")
+        try:
+            with temporary.open("x", encoding="utf-8") as file:
+                json.dump(asdict(meta), file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        self._known[meta.id] = meta
+
+    @contextmanager
+    def _locked(self, array_id: str) -> Iterator[None]:
+        with self._guard:
+            lock = self._locks.setdefault(array_id, threading.Lock())
+        with lock:
+            yield
+
+
+def _token_of(meta: Meta) -> str:
+    return urlsafe_b64encode(f"{meta.created!r} {meta.id}".encode()).decode().rstrip("=")
+
+
+def _from_token(token: str) -> tuple[float, str]:
+    try:
+        text = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii")
+        created, array_id = text.split(" ")
+        return -float(created), array_id
+    except ValueError:
+        raise HttpProblem("invalid-spec", "page_token is not one of this service") from None
+
+
+def merged(ranges: list[list[int]]) -> list[list[int]]:
+    """Return the union as half-open ranges, ascending and disjoint."""
+    found: list[list[int]] = []
+    for start, stop in sorted(ranges):
+        if found and start <= found[-1][1]:
+            found[-1][1] = max(found[-1][1], stop)
+        else:
+            found.append([start, stop])
+    return found
+
+
+def without(ranges: list[list[int]], start: int, stop: int) -> list[list[int]]:
+    """Return half-open ranges without the rows from ``start`` to ``stop``."""
+    parts = []
+    for first, last in ranges:
+        parts += [[first, min(last, start)], [max(first, stop), last]]
+    return [[first, last] for first, last in parts if first < last]
+
+
+def _read_meta(place: Path) -> Meta | None:
+    try:
+        return Meta(**json.loads((place / "meta.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
