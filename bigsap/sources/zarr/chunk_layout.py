@@ -275,7 +275,12 @@ def _plain_bytes(codecs: Any) -> str | None:
     if len(codecs) != 1 or not isinstance(codecs[0], BytesCodec):
         return None
     endian = codecs[0].endian  # None for single bytes
-    return ">" if endian is not None and endian.value == "big" else "<"
+    return ">" if _word(endian) == "big" else "<"
+
+
+def _word(setting: Any) -> Any:
+    """Return a codec's setting as text or None: newer releases of zarr have no enumerations."""
+    return getattr(setting, "value", setting)
 
 
 def _shards(codecs: Any, outer: Any, chunk: Any) -> tuple[Shards | None, Any]:
@@ -294,7 +299,7 @@ def _shards(codecs: Any, outer: Any, chunk: Any) -> tuple[Shards | None, Any]:
     plain = (len(index) == 1 or with_crc) and _plain_bytes(index[:1]) == "<"
     return Shards(
         chunks=(int(outer[0]) // chunk[0], int(outer[1]) // chunk[1]),
-        index_first=codec.index_location.value == "start",
+        index_first=_word(codec.index_location) == "start",
         with_crc=with_crc,
         readable=plain and not nested,
     ), codec.codecs

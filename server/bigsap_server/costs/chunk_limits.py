@@ -143,7 +143,7 @@ def _of_format_3() -> dict[str, str]:
         for key in (name, f"numcodecs.{name}"):
             try:
                 base = get_codec_class(key)
-            except KeyError:
+            except (KeyError, ValueError):  # as the release of zarr has it
                 continue
             chosen[key] = f"{__name__}.{key}"
             register_codec(key, _format_3(name, base), qualname=chosen[key])
