@@ -130,7 +130,6 @@ def test_options_reach_solve(costs, solve_call):
     assert solve_call.keywords == {
         "maximize": True,
         "method": "ssp",
-        "variant": "auto",
         "epsilon": False,
         "threads": 3,
         "cache": bigsap.RowCache(bytes="4GiB", policy="lfu"),
@@ -140,37 +139,15 @@ def test_options_reach_solve(costs, solve_call):
         "checkpoint": "there",
         "checkpoint_every": 5.0,
         "seed": 7,
-        "start": "auto",
         "certify": False,
         "progress": False,
-        "device": "cpu",
-        "unassigned_cost": None,
         "warm_start": None,
     }
 
 
 def test_defaults_leave_the_choice_to_solve(costs, solve_call):
     assert run("solve", costs) == 0
-    assert solve_call.keywords == {
-        "maximize": False,
-        "method": "auto",
-        "variant": "auto",
-        "epsilon": True,
-        "threads": None,
-        "cache": None,
-        "memory_limit": None,
-        "time_limit": None,
-        "gap": 0.0,
-        "checkpoint": None,
-        "checkpoint_every": 60.0,
-        "seed": 0,
-        "start": "auto",
-        "certify": True,
-        "progress": False,
-        "device": "cpu",
-        "unassigned_cost": None,
-        "warm_start": None,
-    }
+    assert solve_call.keywords == {"checkpoint": None, "certify": True, "progress": False, "warm_start": None}
 
 
 def test_every_pair_is_looked_at_when_asked_for(costs, tmp_path, solve_call, capsys):

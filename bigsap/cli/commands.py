@@ -33,7 +33,7 @@ from bigsap.cli.common import (
     print_json,
     tell,
 )
-from bigsap.cli.solve_command import add_problem_flags, unassigned_cost_of
+from bigsap.cli.option_flags import add_problem_options, given_options
 from bigsap.client.http import ServiceError
 from bigsap.display.progress_bar import clock
 from bigsap.display.text import align, bytes_text, number, shown
@@ -72,7 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
     verify = command("verify", _verify, "check a saved result against its costs")
     verify.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
     verify.add_argument("result", metavar="RESULT", help=".npz file written by solve -o")
-    add_problem_flags(verify)
+    add_problem_options(verify)
     verify.add_argument(
         "--pairs", action="store_true", help="look at every pair, also where bounds of the costs would do"
     )
@@ -183,12 +183,7 @@ def _verify(args: argparse.Namespace) -> ExitStatus:
     if not file.is_file():
         raise InputError(f"{file}: no such file")
     result = bigsap.Result.load(file)
-    certificate = result.verify(
-        open_costs(args.costs),
-        pairs=args.pairs,
-        dtype=args.dtype,
-        unassigned_cost=unassigned_cost_of(args.unassigned_cost),
-    )
+    certificate = result.verify(open_costs(args.costs), pairs=args.pairs, **given_options(args))
     if args.json:
         print_json(
             {

@@ -20,6 +20,7 @@ from bigsap.cli.common import (
     on_terminal,
     print_json,
 )
+from bigsap.cli.option_flags import add_request_options
 from bigsap.cli.submitted import FileArguments, file_and_id, job_request
 from bigsap.client.http import JobFailedError, ServiceError, header_text
 from bigsap.display.text import align, number, result_record, result_text, shown
@@ -50,25 +51,7 @@ def add_commands(command: AddCommand) -> None:
     submit = command("submit", _submit, "send a job to a service")
     submit.add_argument("spec", metavar="SPEC", help=SPEC_HELP)
     submit.add_argument("--label", metavar="TEXT", help="for people, and for bigsap jobs --label")
-    submit.add_argument("--maximize", action="store_true", help="largest total instead of smallest")
-    submit.add_argument("--method", choices=("auto", "ssp", "compressed", "hungarian", "auction"))
-    submit.add_argument(
-        "--variant",
-        choices=("auto", "classical", "tree", "plain", "scaled"),
-        help="classical and tree are of hungarian, plain and scaled of auction",
-    )
-    submit.add_argument("--threads", type=int, metavar="N")
-    submit.add_argument("--cache", metavar="SIZE", help="memory for rows, for instance 4GiB")
-    submit.add_argument("--memory-limit", metavar="SIZE", help="memory for the whole solve")
-    submit.add_argument("--time-limit", type=float, metavar="S", help="seconds; then the best")
-    submit.add_argument("--gap", type=float, metavar="G", help="stop when this close")
-    submit.add_argument("--seed", type=int, metavar="N")
-    submit.add_argument("--device", choices=("auto", "cpu", "cuda"), help="default: auto")
-    submit.add_argument(
-        "--unassigned-cost",
-        metavar="COST",
-        help="price at which a row may stay unassigned: a number, or a .npy file of one a row",
-    )
+    add_request_options(submit)
     submit.add_argument(
         "--warm-start",
         metavar="JOB",

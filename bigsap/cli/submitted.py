@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigsap.cli.common import draw, note, on_terminal
-from bigsap.cli.solve_command import number_or_file, warm_start_of
+from bigsap.cli.option_flags import given_request_options, warm_start_of
 from bigsap.client.http import UploadError
 from bigsap.display.text import shown
 from bigsap.errors import InputError
@@ -22,20 +22,7 @@ if TYPE_CHECKING:
 def job_request(args: argparse.Namespace) -> dict[str, Any]:
     """Return the request of the arguments, with ``{"npy": path}`` unread. Raises InputError."""
     request = read_request(Path(args.spec))
-    options = {
-        "maximize": args.maximize or None,
-        "method": args.method,
-        "variant": args.variant,
-        "threads": args.threads,
-        "cache": args.cache,
-        "memory_limit": args.memory_limit,
-        "time_limit_s": args.time_limit,
-        "gap": args.gap,
-        "seed": args.seed,
-        "device": args.device,
-        "unassigned_cost": _price(args.unassigned_cost),
-    }
-    given = {name: value for name, value in options.items() if value is not None}
+    given = given_request_options(args)
     if given:
         request["options"] = {**(request.get("options") or {}), **given}
     if args.warm_start is not None:
@@ -60,14 +47,6 @@ def read_request(spec: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or not ("cost" in found or "type" in found):
         raise InputError(f'{spec}: must be an object with "cost" (a job) or "type" (a cost spec)')
     return {"cost": found} if "type" in found else found  # a scaled cost has both
-
-
-def _price(text: str | None) -> Any:
-    """Return ``options.unassigned_cost``; a file as ``{"npy": path}``."""
-    if text is None:
-        return None
-    found = number_or_file("--unassigned-cost", text)
-    return {"npy": os.path.abspath(found)} if isinstance(found, Path) else found
 
 
 def _start(text: str) -> dict[str, Any]:
