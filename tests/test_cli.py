@@ -147,7 +147,7 @@ def test_options_reach_solve(costs, solve_call):
 
 def test_defaults_leave_the_choice_to_solve(costs, solve_call):
     assert run("solve", costs) == 0
-    assert solve_call.keywords == {"checkpoint": None, "certify": True, "progress": False, "warm_start": None}
+    assert solve_call.keywords == {"checkpoint": None, "progress": False, "warm_start": None}
 
 
 def test_every_pair_is_looked_at_when_asked_for(costs, tmp_path, solve_call, capsys):

@@ -150,7 +150,7 @@ class Taking:
 def test_submit_takes_them_too(folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("httpx", reason="extra http")
     client = Taking()
-    monkeypatch.setattr(job_commands, "_client", lambda args: client)
+    monkeypatch.setattr(job_commands, "client_of", lambda args: client)
     assert run("solve", "c.npy", "-o", "r") == 0
     result = bigsap.Result.load("r.npz")
     np.save("p.npy", np.array([1.5, np.inf]))
@@ -167,3 +167,27 @@ def test_submit_takes_them_too(folder: Path, capsys: Any, monkeypatch: pytest.Mo
     np.testing.assert_array_equal(start["col4row"], result.col4row)
     assert run("submit", "c.npy", "--warm-start", "none.npz") == 1
     assert "no such file" in capsys.readouterr().err
+
+
+def test_solve_takes_the_document_that_submit_takes(folder: Path, capsys: Any) -> None:
+    request = {
+        "shape": [3, 3],
+        "cost": {"type": "expression", "code": "x[i]*y[j]", "arrays": {"x": [1, 2, 3], "y": [4, 6, 5]}},
+        "options": {"maximize": True, "time_limit_s": 60, "unassigned_cost": [-9, -9, -9]},
+        "label": "a name",
+    }
+    (folder / "job.json").write_text(json.dumps(request))
+    assert run("solve", "job.json", "--json") == 0
+    assert record(capsys)["fun"] == 1 * 4 + 2 * 5 + 3 * 6
+    # What is given on the command line goes first.
+    assert run("solve", "job.json", "--json", "--unassigned-cost", "100") == 0
+    assert record(capsys)["fun"] == 300
+    for wrong, text in (
+        ({"options": {"wrong": 1}}, "/options/wrong: unknown option"),
+        ({"options": []}, "/options: must be an object"),
+        ({"spread": True}, "/spread: is for a service"),
+        ({"shape": [3, 2]}, "3"),
+    ):
+        (folder / "job.json").write_text(json.dumps({**request, **wrong}))
+        assert run("solve", "job.json") == 1
+        assert text in capsys.readouterr().err

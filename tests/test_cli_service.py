@@ -304,3 +304,37 @@ def test_serve_without_its_packages_names_the_extra(capsys, monkeypatch):
 def test_a_job_cannot_be_spread_over_one_worker(service, spec, spread, capsys):
     assert run("submit", spec, "--dry-run", *spread) != 0
     assert "no cluster to spread a job over" in capsys.readouterr().err
+
+
+def test_jobs_and_arrays_are_managed(service, spec, capsys):
+    assert run("submit", spec, "--label", "kept", "--json", "--wait") == 0
+    job = record_of(capsys)["id"]
+    assert run("resume", job) == 6  # it has succeeded
+    assert run("arrays", "--limit", 2, "--json") == 0
+    arrays = [one["id"] for one in record_of(capsys)["arrays"]]
+    assert len(arrays) == 2
+    assert run("arrays") == 0
+    table = capsys.readouterr().out.splitlines()
+    assert table[0].split() == ["ID", "DTYPE", "SHAPE", "SIZE", "STATE", "CREATED"]
+    assert all(word in table[1] for word in (arrays[0], "sealed", "60 x 2"))
+    assert run("delete", job, "--json") == 0
+    assert record_of(capsys)["deleted"] == [job]
+    assert run("jobs", job) == 6
+    assert run("arrays", "--delete", *arrays) == 0
+    capsys.readouterr()
+    assert run("arrays", "--json") == 0
+    assert not set(arrays) & {one["id"] for one in record_of(capsys)["arrays"]}
+    assert run("arrays", "--limit", 0) == 1
+
+
+def test_a_new_key_fits_the_file_of_keys(tmp_path, capsys):
+    from bigsap_server.auth import Keys
+    from bigsap_server.settings import Limits
+
+    assert run("keys", "ann", "read") == 0
+    text = capsys.readouterr().out
+    (tmp_path / "keys.toml").write_text(text)
+    caller = Keys.read(tmp_path / "keys.toml", Limits()).caller(None, text.split()[2])
+    assert (caller.owner, caller.scopes) == ("ann", {"read"})
+    assert run("keys", "ann", "write") == 1
+    assert "unknown scope 'write'" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import bigsap
 from bigsap.cli import job_commands as cli_service
-from bigsap.cli import solve_command
+from bigsap.cli import manage_commands, solve_command
 from bigsap.cli.common import (
     COSTS_HELP,
     EXIT_CODES,
@@ -97,6 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
     demo.add_argument("--threads", type=int, metavar="N")
     demo.add_argument("--cache", default="512MiB", metavar="SIZE", help="memory for rows")
     cli_service.add_commands(command)
+    manage_commands.add_commands(command)
     return parser
 
 

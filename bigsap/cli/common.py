@@ -8,7 +8,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -101,6 +101,18 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
 def print_json(record: dict[str, Any]) -> None:
     """Print one JSON object on stdout, infinities as null."""
     print(json.dumps(plain(record), allow_nan=False), flush=True)
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], nothing: str) -> None:
+    """Print rows in columns, escaped, since they may contain names from others."""
+    lines = [[shown(text) for text in row] for row in rows]
+    if not lines:
+        print(nothing)
+        return
+    lines.insert(0, list(head))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
 def tell(text: str) -> None:

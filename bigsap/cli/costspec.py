@@ -38,6 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import DtypeError, ExpressionError, InputError, OverflowRiskError, ShapeError
+from bigsap.option_table import OPTIONS
 from bigsap.sources import as_source
 from bigsap.sources.base import CostSource
 from bigsap.sources.cost_specs import KINDS, RESERVED
@@ -61,6 +62,49 @@ def open_costs(path: str | os.PathLike[str]) -> CostSource:
         if file.suffix == ".json" and file.is_file():
             return read_spec(file)
     return as_source(name)
+
+
+def open_problem(path: str | os.PathLike[str]) -> tuple[CostSource, dict[str, Any]]:
+    """Return the costs of a file and the options in it, as ``bigsap.solve`` takes them.
+
+    Only a job request, a JSON object with ``cost``, has options. Raises as ``open_costs``.
+    """
+    file = Path(os.fspath(path))
+    if file.suffix != ".json" or not file.is_file():
+        return open_costs(path), {}
+    found = read_json(file)
+    if not isinstance(found, Mapping) or "cost" not in found or "type" in found:
+        return from_spec(found, file.parent, str(file)), {}
+    for key in found:
+        if key not in ("cost", "shape", "options", "label"):
+            raise InputError(f"{file}: /{key}: is for a service; leave it out, or use bigsap submit")
+    cost = found["cost"]
+    if "shape" in found and isinstance(cost, Mapping):
+        form = KINDS.get(str(cost.get("type")))
+        if form is not None and "shape" in form.fields:
+            cost = {"shape": found["shape"], **cost}
+    source = from_spec(cost, file.parent, f"{file}: /cost")
+    if "shape" in found and _shape(found["shape"], _Place(file.parent, f"{file}: /shape")) != source.shape:
+        raise ShapeError(f"{file}: /shape: is {found['shape']}, but the costs have {list(source.shape)}")
+    return source, _options(found.get("options", {}), file)
+
+
+def _options(given: object, file: Path) -> dict[str, Any]:
+    """Return the options of a job request by their names in ``bigsap.solve``."""
+    if not isinstance(given, Mapping):
+        raise InputError(f"{file}: /options: must be an object, got {_kind_name(given)}")
+    known = {option.remote: option for option in OPTIONS if option.remote is not None}
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        if key == "certify" and value in ("bounds", "pairs"):
+            found[key] = "pairs" if value == "pairs" else True
+        elif key not in known:
+            raise InputError(f"{file}: /options/{key}: unknown option; there are {', '.join(known)}, certify")
+        elif value is not None:
+            place = _Place(file.parent, f"{file}: /options/{key}")
+            is_array = known[key].kind == "costs" and isinstance(value, (list, Mapping))
+            found[known[key].name] = _array(value, place) if is_array else value
+    return found
 
 
 def read_spec(file: Path) -> CostSource:

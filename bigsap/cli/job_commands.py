@@ -19,11 +19,12 @@ from bigsap.cli.common import (
     note,
     on_terminal,
     print_json,
+    print_table,
 )
 from bigsap.cli.option_flags import add_request_options
 from bigsap.cli.submitted import FileArguments, file_and_id, job_request
 from bigsap.client.http import JobFailedError, ServiceError, header_text
-from bigsap.display.text import align, number, result_record, result_text, shown
+from bigsap.display.text import align, number, result_record, result_text
 from bigsap.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,30 +79,31 @@ def add_commands(command: AddCommand) -> None:
     )
     submit.add_argument("--wait", action="store_true", help="wait for the result and print it")
     submit.add_argument("-o", "--output", metavar="FILE.npz", help=f"wait; {OUTPUT_HELP}")
-    _add_flags(submit, quiet=True)
+    add_service_flags(submit, quiet=True)
 
     jobs = command("jobs", _jobs, "list the jobs of a service, or show one")
     jobs.add_argument("job", nargs="?", metavar="ID", help="show this one in full")
     jobs.add_argument("--state", metavar="STATE", help="only those queued, running, ...")
     jobs.add_argument("--label", metavar="TEXT", help="only those with this label")
     jobs.add_argument("--limit", type=int, default=20, metavar="N", help="newest N; default 20")
-    _add_flags(jobs)
+    add_service_flags(jobs)
 
     result = command("result", _result, "fetch the result of a job")
     result.add_argument("job", metavar="ID")
     result.add_argument("--wait", action="store_true", help="wait until the job has ended")
     result.add_argument("-o", "--output", metavar="FILE.npz", help=OUTPUT_HELP)
-    _add_flags(result, quiet=True)
+    add_service_flags(result, quiet=True)
 
     cancel = command("cancel", _cancel, "end a job")
     cancel.add_argument("job", metavar="ID")
     cancel.add_argument(
         "--now", action="store_true", help="at once, without keeping the best assignment so far"
     )
-    _add_flags(cancel)
+    add_service_flags(cancel)
 
 
-def _add_flags(parser: argparse.ArgumentParser, *, quiet: bool = False) -> None:
+def add_service_flags(parser: argparse.ArgumentParser, *, quiet: bool = False) -> None:
+    """Add the options of every command that asks a service."""
     parser.add_argument("--url", metavar="URL", help=f"the service; default: $BIGSAP_URL, else {URL}")
     parser.add_argument("--key", metavar="KEY", help="access key; default: $BIGSAP_KEY")
     add_output_flags(parser)
@@ -116,7 +118,8 @@ def exit_of_error(error: ServiceError) -> ExitStatus:
     return ExitStatus.BAD_INPUT if error.status in _BAD_REQUEST else ExitStatus.SERVICE
 
 
-def _client(args: argparse.Namespace) -> Client:
+def client_of(args: argparse.Namespace) -> Client:
+    """Return a client of the service that the arguments or the environment name."""
     from bigsap.client.jobs import Client
 
     url = args.url or os.environ.get("BIGSAP_URL") or URL
@@ -161,14 +164,14 @@ def _submit(args: argparse.Namespace) -> ExitStatus:
         header_text("--idempotency-key", args.idempotency_key)
     request = job_request(args)
     uploaded = dict(file_and_id(text) for text in args.uploaded)
-    with _client(args) as client:
+    with client_of(args) as client:
         files = FileArguments(client, args, Path(args.spec).parent, uploaded)
         request = files.sent(request)
         if args.dry_run:
             return _show_estimate(args, client.estimate(request))
         job = client.submit(request, label=args.label, idempotency_key=args.idempotency_key)
         if not args.wait and output is None:
-            _show_job(args, job)
+            show_job(args, job)
             return ExitStatus.OK
         note(args, f"{job.id} is {job.state}")
         try:
@@ -197,7 +200,8 @@ def _flat(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     return lines
 
 
-def _show_job(args: argparse.Namespace, job: Job) -> None:
+def show_job(args: argparse.Namespace, job: Job) -> None:
+    """Print a job."""
     if args.json:
         print_json({**job.record, "exit_code": int(ExitStatus.OK)})
     else:
@@ -227,9 +231,9 @@ def _job_lines(job: Job) -> list[tuple[str, str]]:
 
 
 def _jobs(args: argparse.Namespace) -> ExitStatus:
-    with _client(args) as client:
+    with client_of(args) as client:
         if args.job is not None:
-            _show_job(args, client.job(args.job))
+            show_job(args, client.job(args.job))
             return ExitStatus.OK
         if args.limit < 1:
             raise InputError(f"--limit must be at least 1, got {args.limit}")
@@ -237,14 +241,7 @@ def _jobs(args: argparse.Namespace) -> ExitStatus:
     if args.json:
         print_json({"jobs": [job.record for job in found], "exit_code": int(ExitStatus.OK)})
         return ExitStatus.OK
-    if not found:
-        print("no jobs")
-        return ExitStatus.OK
-    rows: list[tuple[str, ...]] = [("ID", "STATE", "CREATED", "DONE", "LABEL"), *map(_row, found)]
-    rows = [tuple(map(shown, row)) for row in rows]
-    widths = [max(len(row[k]) for row in rows) for k in range(5)]
-    for row in rows:
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    print_table(("ID", "STATE", "CREATED", "DONE", "LABEL"), map(_row, found), "no jobs")
     return ExitStatus.OK
 
 
@@ -261,7 +258,7 @@ def _row(job: Job) -> tuple[str, str, str, str, str]:
 
 def _result(args: argparse.Namespace) -> ExitStatus:
     output = None if args.output is None else check_output(args.output)
-    with _client(args) as client:
+    with client_of(args) as client:
         job = client.job(args.job)
         if args.wait:
             job.wait(progress=not args.quiet and on_terminal())
@@ -285,7 +282,7 @@ def _show_result(args: argparse.Namespace, job: Job, result: Result, output: Pat
 
 
 def _cancel(args: argparse.Namespace) -> ExitStatus:
-    with _client(args) as client:
+    with client_of(args) as client:
         job = client.cancel(args.job, "now" if args.now else "graceful")
-        _show_job(args, job)
+        show_job(args, job)
     return ExitStatus.OK

@@ -57,7 +57,7 @@ def add_command(command: AddCommand) -> None:
 
 
 def _solve(args: argparse.Namespace) -> ExitStatus:
-    from bigsap.cli.costspec import open_costs
+    from bigsap.cli.costspec import open_problem
 
     output = None if args.output is None else check_output(args.output)
     if args.resume and args.checkpoint is None:
@@ -65,7 +65,10 @@ def _solve(args: argparse.Namespace) -> ExitStatus:
     if args.no_certify and args.certify_pairs:
         raise InputError("--no-certify and --certify-pairs exclude each other")
     # Only what was given: a resumed solve takes the others from its checkpoint.
-    given = given_options(args)
+    costs, asked = open_problem(args.costs)
+    given = {**asked, **given_options(args)}
+    if args.certify_pairs or args.no_certify:
+        given["certify"] = "pairs" if args.certify_pairs else False
     if args.policy != "auto":
         given["cache"] = bigsap.RowCache(bytes=args.cache, policy=args.policy)
     solve: Callable[..., Result] = bigsap.solve
@@ -75,10 +78,9 @@ def _solve(args: argparse.Namespace) -> ExitStatus:
         text = f"there is no checkpoint {args.checkpoint} yet: starting from the beginning"
         tell(f"bigsap: note: {shown(text)}")
     result = solve(
-        open_costs(args.costs),
+        costs,
         checkpoint=args.checkpoint,
         progress=not args.quiet and on_terminal(),
-        certify="pairs" if args.certify_pairs else not args.no_certify,
         warm_start=warm_start_of(args.warm_start),
         **given,
     )

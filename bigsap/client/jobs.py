@@ -177,18 +177,9 @@ class Client:
         self, *, state: str | None = None, label: str | None = None, limit: int | None = None
     ) -> Iterator[Job]:
         """Yield jobs, newest first, fetched page by page; at most ``limit`` of them."""
-        token: str | None = None
-        given = 0
-        while limit is None or given < limit:
-            size = min(100, 100 if limit is None else limit - given)
-            params = {"state": state, "label": label, "page_size": size, "page_token": token}
-            page = self._json("GET", "/v1/jobs", params=params)
-            for record in page["jobs"]:
-                yield Job(self, record)
-            given += len(page["jobs"])
-            token = page.get("next_page_token")
-            if not token:
-                return
+        wanted = {"state": state, "label": label}
+        for record in self._pages("/v1/jobs", "jobs", "page_size", limit, wanted):
+            yield Job(self, record)
 
     def result(self, job_id: str, *, wait: bool = True, progress: bool = False) -> Result:
         """Return the result of a job as numpy arrays; see ``Job.result``."""
@@ -200,6 +191,10 @@ class Client:
     def cancel(self, job_id: str, mode: str = "graceful") -> Job:
         """Request the end of a job; see ``Job.cancel``."""
         return Job(self, {"id": job_id}).cancel(mode)
+
+    def delete(self, job_id: str) -> None:
+        """Remove a job that has ended; see ``Job.delete``."""
+        Job(self, {"id": job_id}).delete()
 
     def upload(
         self,
@@ -222,6 +217,10 @@ class Client:
         """
         return upload(self._transport, array, array_id=array_id, block_bytes=block_bytes, progress=progress)
 
+    def arrays(self, *, limit: int | None = None) -> Iterator[Record]:
+        """Yield the records of uploaded arrays, newest first; at most ``limit`` of them."""
+        return self._pages("/v1/arrays", "arrays", "limit", limit, {})
+
     def delete_array(self, array_id: str) -> None:
         """Remove an uploaded array that no unfinished job uses."""
         self._transport.call("DELETE", path_of("arrays", array_id))
@@ -235,6 +234,19 @@ class Client:
         from bigsap.client.events import events
 
         return events(self._transport, job_id, after)
+
+    def _pages(self, path: str, name: str, size: str, limit: int | None, wanted: Record) -> Iterator[Record]:
+        """Yield the records of all pages. name: of their list. size: of the parameter of a page's size."""
+        token: str | None = None
+        given = 0
+        while limit is None or given < limit:
+            most = min(100, 100 if limit is None else limit - given)
+            page = self._json("GET", path, params={**wanted, size: most, "page_token": token})
+            yield from page[name]
+            given += len(page[name])
+            token = page.get("next_page_token")
+            if not token:
+                return
 
     def _json(self, method: str, path: str, **given: Any) -> Record:
         found: Record = self._transport.call(method, path, **given).json()

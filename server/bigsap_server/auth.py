@@ -194,25 +194,32 @@ def new_key() -> str:
     return "bsk_" + secrets.token_urlsafe(32)
 
 
+def new_entry(name: str, scopes: Sequence[str] = ()) -> tuple[str, str]:
+    """Return a new key, and its table for the keys file. Raises ValueError."""
+    scopes = scopes or ["read", "submit"]
+    unknown = [scope for scope in scopes if scope not in get_args(Scope)]
+    if unknown:
+        raise ValueError(f"unknown scope {unknown[0]!r}: there are {', '.join(get_args(Scope))}")
+    if not name or not name.isprintable():
+        raise ValueError(f"{name!r} is not a valid name: it needs printable characters")
+    key = new_key()
+    # TOML reads [a.b] as a nested table. JSON strings of printable characters are valid TOML strings.
+    table = name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+    shown = ", ".join(f'"{scope}"' for scope in sorted(set(scopes)))
+    return key, f'[{table}]\nhash = "{hashed(key)}"\nscopes = [{shown}]\n'
+
+
 def main(argv: Sequence[str]) -> int:
     """Print a new key and its table for the keys file."""
     if not argv:
         sys.stderr.write("usage: python -m bigsap_server.auth NAME [SCOPE ...]\n")
         return 2
-    name, scopes = argv[0], argv[1:] or ["read", "submit"]
-    unknown = [scope for scope in scopes if scope not in get_args(Scope)]
-    if unknown:
-        known = ", ".join(get_args(Scope))
-        sys.stderr.write(f"unknown scope {unknown[0]!r}: there are {known}\n")
+    try:
+        key, entry = new_entry(argv[0], argv[1:])
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
         return 2
-    if not name or not name.isprintable():
-        sys.stderr.write(f"{name!r} is no name: it needs printable characters\n")
-        return 2
-    key = new_key()
-    # TOML reads [a.b] as a nested table. JSON strings of printable characters are valid TOML strings.
-    table = name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
-    shown = ", ".join(f'"{scope}"' for scope in sorted(set(scopes)))
-    sys.stdout.write(f'# key: {key}\n[{table}]\nhash = "{hashed(key)}"\nscopes = [{shown}]\n')
+    sys.stdout.write(f"# key: {key}\n{entry}")
     return 0
 
 
