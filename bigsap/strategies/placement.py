@@ -121,6 +121,8 @@ def device_method(source: Any, sign: int = 1, *, trees: bool = False) -> tuple[s
         return None
     if min(source.shape) >= policy.MANY_ROWS and blocks_of(source).offset.size:
         return "compressed", "many rows, and bounds that need no look at the costs"
+    if source.code().product is not None and min(source.shape) >= policy.FEW_ROWS:
+        return "compressed", "inner products bound the costs of many rows at once"
     n, m = source.shape
     matrix: Any = source
     integers = matrix.dtype.kind in "iu"

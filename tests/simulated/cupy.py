@@ -270,7 +270,17 @@ def get_default_memory_pool() -> Any:
 #: Barriers at which threads of a block waited for others that were at another one.
 diverged: list[str] = []
 
-_SIZES = {"int": 4, "u32": 4, "unsigned": 4, "i64": 8, "u64": 8, "float": 4, "PRICE": 8, "NUMBER": 8}
+_SIZES = {
+    "double": 8,
+    "int": 4,
+    "u32": 4,
+    "unsigned": 4,
+    "i64": 8,
+    "u64": 8,
+    "float": 4,
+    "PRICE": 8,
+    "NUMBER": 8,
+}
 
 
 class RawModule:

@@ -15,6 +15,7 @@ from bigsap import policy
 from bigsap.engine.core.precision import refuse_large
 from bigsap.engine.core.team import Team
 from bigsap.engine.cuda import kernel_texts
+from bigsap.engine.cuda.products import products_of
 from bigsap.engine.cuda.row_cache import DeviceRows
 from bigsap.engine.cuda.wait import Wait
 from bigsap.engine.lists.list_engine import ListEngine
@@ -90,6 +91,9 @@ class DeviceListEngine(ListEngine):
         self.gather = 0 if self.immediate else _GATHER
         self.span = span(problem.shape[1])
         self._wait = Wait(self.device)
+        with on(self.device):
+            form = source.code().product if isinstance(source, OnDevice) and self.price.kind == "f" else None
+            self._products = products_of(form)
         self._judged = isinstance(source, OnDevice) and source.code().trusted
         self._relative = not self.from_fill
         self._looked = np.zeros(problem.shape[0], bool)
@@ -102,6 +106,7 @@ class DeviceListEngine(ListEngine):
             "WIDTH": code.width,
             "PRICE_IS_INT": int(self.price.kind == "i"),
             "SIGN": self.problem.sign,
+            "PHI": 0 if self._products is None else self._products.phi,
         }
         return compiled(self.device, code, kernel_texts.ROWS, tuple(sorted(settings.items())))
 
@@ -133,6 +138,8 @@ class DeviceListEngine(ListEngine):
         with_free = bool((self.open_price != self.v).any())
         groups = -(-m // (SIDE * self.span)) * SIDE
         most = max(ROWS, min(_PAIRS // m, _BYTES // (4 * groups)))
+        if self._products is not None:
+            most = min(most, self._products.rows_at_once())
         if isinstance(source, OnDevice):
             for start in range(0, rows.size, most):
                 part = rows[start : start + most]
@@ -191,23 +198,18 @@ class DeviceListEngine(ListEngine):
         lows = empty((count, groups), np.float32, "group minima")
         free_shape = (count, chunks) if with_free else (1, 1)
         free_low, free_at = cupy.empty(free_shape, self.price), cupy.empty(free_shape, np.int32)
-        kernels.get("bigsap_tiles")(
-            (chunks, -(-count // ROWS)),
-            (SIDE,),
-            (
-                words,
-                np.int32(m),
-                there,
-                np.int32(count),
-                reference,
-                v,
-                offered,
-                np.int32(groups),
-                lows,
-                free_low,
-                free_at,
-            ),
-        )
+        products, slack = self._products, np.intp(0)
+        common = (reference, v, offered, np.int32(groups), lows, free_low)
+        given: tuple[Any, ...]
+        if products is None:
+            grid = (chunks, -(-count // ROWS))
+            given = (words, np.int32(m), there, np.int32(count), *common, free_at)
+            kernels.get("bigsap_tiles")(grid, (SIDE,), given)
+        else:
+            slack = cupy.asarray(products.slack(rows, self.lists.reference[rows], self.v))
+            norms = (products.row_norms, products.column_norms, np.float64(products.gamma))
+            given = (products.of(there), np.int32(m), there, np.int32(count), *norms, *common)
+            kernels.get("bigsap_product_tiles")((chunks, count), (SIDE,), given)
         ids, costs = cupy.empty((count, k), np.int32), cupy.empty((count, k), self.price)
         sizes, theta = cupy.empty(count, np.int32), cupy.empty(count, self.price)
         opened = cupy.zeros(1, np.uint64)
@@ -223,8 +225,10 @@ class DeviceListEngine(ListEngine):
                 np.int32(count),
                 reference,
                 v,
+                offered,
                 np.int32(groups),
                 lows,
+                slack,
                 np.int32(chunks),
                 free_low,
                 free_at,

@@ -10,7 +10,7 @@ def _files(*names: str) -> KernelFiles:
 
 
 DENSE = _files("group", "post", "agree", "dense", "start")
-ROWS = _files("price", "rows", "lists")
+ROWS = _files("price", "rows", "lists", "product")
 FOREST = _files("grid", "forest")
 FOREST_ROWS = _files("forest_rows")
 BIDS = _files("price", "least", "grid", "bids")

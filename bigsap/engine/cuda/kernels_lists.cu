@@ -122,13 +122,14 @@ __device__ __forceinline__ void sort_candidates(Candidates& c) {
 }
 
 // The lists of a batch: of row p at p * k of ids and costs, at most k entries; size, theta.
-// lows is read only. names: the rows' own ids, on which ties rest, wherever their costs lie at
+// lows is read only. slack: null, or how far each row's bounds may lie below its costs
+// (bigsap_product_tiles); free_low are bounds then, and free_column is not used. names: the rows' own ids, on which ties rest, wherever their costs lie at
 // the moment.
 extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
     const i64* cost_words, int n_columns, const int* rows, const int* names, int n_rows,
     const PRICE* reference,
-    const PRICE* v, int n_groups, const float* lows, int n_chunks, const PRICE* free_low,
-    const int* free_column, int k, u32 seed, int* ids, PRICE* list_costs,
+    const PRICE* v, const PRICE* open_price, int n_groups, const float* lows, const PRICE* slack,
+    int n_chunks, const PRICE* free_low, const int* free_column, int k, u32 seed, int* ids, PRICE* list_costs,
     int* sizes, PRICE* thetas, u64* n_opened
 ) {
     extern __shared__ u32 group_bits[];  // n_groups, then a list of opened groups
@@ -197,6 +198,13 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
         }
         // Minima were rounded down: the true ones lie below the next float.
         if (limit < infinite) limit += 1;
+#if !PRICE_IS_INT
+        // So many true minima lie below the limit and the slack.
+        if (slack && limit < infinite) {
+            u32 bits = limit ^ ((limit >> 31) ? 0x80000000u : ~0u);
+            limit = bits_of(-__double2float_rd(-((PRICE)__uint_as_float(bits) + slack[p])));
+        }
+#endif
     }
     // The cap in prices: the float whose bits are limit.
     u64 cap = ~0ULL;
@@ -269,7 +277,31 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
     int column = -1;
     for (int chunk = 0; chunk < n_chunks; chunk++) {
         PRICE f = free_low[(i64)p * n_chunks + chunk];
-        if (f < best) best = f, column = free_column[(i64)p * n_chunks + chunk];
+        if (f < best) best = f, column = slack ? -1 : free_column[(i64)p * n_chunks + chunk];
+    }
+    if (slack && best < INFINITE) {
+        // Which is the best: by the costs themselves, where the bounds leave it open.
+        __shared__ u64 free_key;
+        __shared__ int free_at;
+        const PRICE reach = best + slack[p];
+        PRICE mine = INFINITE;
+        int at = n_columns;
+        for (int chunk = 0; chunk < n_chunks; chunk++) {
+            if (free_low[(i64)p * n_chunks + chunk] > reach) continue;
+            for (int s = 0; s < SPAN; s++) {
+                const int j = chunk * SIDE * SPAN + s * SIDE + threadIdx.x;
+                if (j >= n_columns) break;
+                const PRICE f = signed_cost(cost_at(costs, row, j)) - base - open_price[j];
+                if (f < mine) mine = f, at = j;
+            }
+        }
+        if (threadIdx.x == 0) free_key = ~0ULL, free_at = n_columns;
+        __syncthreads();
+        if (mine < INFINITE) atomicMin((unsigned long long*)&free_key, key_of(mine));
+        __syncthreads();
+        if (mine < INFINITE && key_of(mine) == free_key) atomicMin(&free_at, at);
+        __syncthreads();
+        column = free_at < n_columns ? free_at : -1;
     }
     if (column >= 0 && count > 0) {
         __shared__ int listed;

@@ -31,6 +31,7 @@ C_TYPES = {
     "uint8": "unsigned char",
 }
 
+_PHI = {"sqeuclidean": 0, "euclidean": 1, "cosine": 2}
 #: Most coordinates that are kept in registers.
 _IN_REGISTERS = 8
 
@@ -101,6 +102,20 @@ __device__ __forceinline__ COST_T cost_at(const Costs& costs, const Row& row, in
 
 
 @dataclass(frozen=True, eq=False)
+class ProductForm:
+    """Costs that are a function of squared distances.
+
+    phi: 0 the squared distance, 1 the distance, 2 half of the squared distance. rows (n, d),
+    columns (d, m), weights (d,): the points on the host.
+    """
+
+    phi: int
+    rows: Array
+    columns: Array
+    weights: Array
+
+
+@dataclass(frozen=True, eq=False)
 class DeviceCode:
     """The code of costs in device kernels.
 
@@ -108,7 +123,8 @@ class DeviceCode:
     (numpy; copied to the device) stands for its address. dtype: of the costs. trusted: no pair can
     be NaN or the infinity that is an error. width: costs that can be loaded at once. options:
     further compiler options. exact: the same bits as on the host. lookup: costs are read row by row
-    from device memory, not computed.
+    from device memory, not computed. product: the form of costs that inner products bound cheaper
+    than they are computed.
     """
 
     text: str
@@ -119,6 +135,7 @@ class DeviceCode:
     options: tuple[str, ...] = field(default=())
     exact: bool = False
     lookup: bool = False
+    product: ProductForm | None = None
 
 
 def matrix_code(
@@ -212,7 +229,10 @@ def _points(source: PointSource) -> DeviceCode:
         )
     words = (x, y, weights, m, float(parameter))
     exact = kernel not in ("minkowski", "haversine")
-    return DeviceCode(text + _COMPUTED, words, np.dtype(np.float64), True, exact=exact)
+    product = None
+    if kernel in _PHI and d > _IN_REGISTERS:
+        product = ProductForm(_PHI[kernel], x, y, weights)
+    return DeviceCode(text + _COMPUTED, words, np.dtype(np.float64), True, exact=exact, product=product)
 
 
 def _lowrank(source: LowRankSource) -> DeviceCode:

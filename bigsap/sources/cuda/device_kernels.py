@@ -85,6 +85,7 @@ def _full_text(files: KernelFiles, costs: str, settings: Settings) -> str:
     macros.setdefault("WIDTH", 1)
     macros.setdefault("SIGN", 1)
     macros.setdefault("DEVICES", 1)
+    macros.setdefault("PHI", 0)
     defines = "".join(f"#define {key} ({value})\n" for key, value in macros.items())
     return f"{defines}{PRELUDE}{costs}\n{_kernel_text(files)}"
 

@@ -58,6 +58,10 @@ def device_numbers(device: str | Sequence[str]) -> tuple[int, ...]:
     raise OptionError(f"device must be 'cpu', 'auto', 'cuda', 'cuda:N' or 'cuda:N,M,...', got {device!r}")
 
 
+#: Pairs from which on a device computes costs of many dimensions sooner than the host.
+_MANY_PAIRS = 4096
+
+
 @runtime_checkable
 class OnDevice(Protocol, metaclass=Ability):
     """Costs that kernels of one device can read."""
@@ -113,7 +117,9 @@ class _Device:
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
-        if self.host is not None:
+        # A row of many dimensions takes the host some hundred times as long; the bits are the same.
+        many = self.code().product is not None and self.code().exact
+        if self.host is not None and not (many and out.size >= _MANY_PAIRS):
             self.host.read(rows, columns, out)
             return
         check_rows(rows, self.shape[0])

@@ -1,0 +1,63 @@
+// Lower bounds of costs that are functions of inner products. Comes after kernels_lists.cu.
+//
+// The inner products of a batch come from cuBLAS, whose rounding is not that of the costs' code:
+// gamma bounds the relative difference (products.py), so that bigsap_select finds the same lists
+// from these bounds, which lie up to its `slack` below the costs.
+
+// A number that is at most the signed cost. a, b: squared norms. PHI: 0 squared distance,
+// 1 distance, 2 half of the squared distance.
+__device__ __forceinline__ PRICE bound_of_cost(double a, double b, double product, double gamma) {
+    const double sum = a + b, squared = sum - 2.0 * product;
+    // The constant covers products that underflow.
+    const double error = gamma * sum + 1e-290;
+    double bound = SIGN > 0 ? squared - error : squared + error;
+    bound = bound > 0.0 ? bound : 0.0;
+#if PHI == 1
+    bound = __dsqrt_rn(bound) * (SIGN > 0 ? 1.0 - 0x1p-50 : 1.0 + 0x1p-50);
+#elif PHI == 2
+    bound *= 0.5;
+#endif
+    return SIGN * (PRICE)bound;
+}
+
+// Like bigsap_tiles, from inner products (n_rows, n_columns), one row a block; all results are
+// lower bounds.
+extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_tiles(
+    const double* products, int n_columns, const int* rows, int n_rows, const double* row_norms,
+    const double* column_norms, double gamma, const PRICE* reference, const PRICE* v,
+    const PRICE* open_price, int n_groups, float* lows, PRICE* free_low
+) {
+    const int chunk = blockIdx.x, p = blockIdx.y;
+    const double a = row_norms[rows[p]];
+    const PRICE base = reference[p];
+    const double* mine = products + (i64)p * n_columns;
+    PRICE low = INFINITE;
+#if WITH_FREE
+    PRICE best = INFINITE;
+#endif
+    const int start = chunk * SIDE * SPAN + threadIdx.x;
+    #pragma unroll 4
+    for (int s = 0; s < SPAN; s++) {
+        const int j = start + s * SIDE;
+        if (j >= n_columns) break;
+        const PRICE x = bound_of_cost(a, column_norms[j], mine[j], gamma) - base;
+        const PRICE g = x - v[j];
+        low = g < low ? g : low;
+#if WITH_FREE
+        const PRICE f = x - open_price[j];
+        best = f < best ? f : best;
+#endif
+    }
+    lows[(i64)p * n_groups + chunk * SIDE + threadIdx.x] = rounded_down(low);
+#if WITH_FREE
+    __shared__ PRICE least[SIDE];
+    least[threadIdx.x] = best;
+    __syncthreads();
+    for (int step = SIDE / 2; step; step >>= 1) {
+        if (threadIdx.x < step && least[threadIdx.x + step] < least[threadIdx.x])
+            least[threadIdx.x] = least[threadIdx.x + step];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) free_low[(i64)p * gridDim.x + chunk] = least[0];
+#endif
+}
