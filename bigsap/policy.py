@@ -248,6 +248,9 @@ MOST_MINIMA_PER_ENTRY = 6
 #: smaller the scattered share must be to repay that.
 NEIGHBOURS_SHARE, SCATTERED_SHARE, SCATTERED_GAIN = 0.5, 0.2, 0.7
 
+#: Matrix products evaluate rows of at least this many columns and coordinates.
+PRODUCT_COLUMNS, PRODUCT_COORDINATES = 256, 8
+
 # -- how long lists are -----------------------------------------------------------------
 
 #: Initial entries of a list; with many rows, whose searches go further, some more; and that number of rows.
