@@ -320,6 +320,9 @@ PROOF_BOUNDS_PAIRS = 3 << 24
 PROOF_BOUNDS_SHARE = 4
 #: or, at the start, the pairs of this many probed rows divided by it.
 PROOF_BOUNDS_PROBED = 256
+#: Matrix products prove from this many pairs on, and are abandoned for the pass when they leave more than
+#: the pairs divided by this: a single pair takes as long as some dozens of the pass.
+PROOF_PRODUCT_PAIRS, PROOF_PRODUCT_SHARE = 1 << 20, 64
 #: Seconds per row and column of a proof by bounds, tree included: two to three times the
 #: measured time; and the least value of that factor.
 PROOF_BOUNDS_ROW_SECONDS, PROOF_BOUNDS_GENEROUS = 5e-6, 2.0

@@ -160,6 +160,7 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     for metric in ("sqeuclidean", "euclidean", "cosine"):
         source = points(rows, columns, metric)
         yield f"matrix products, {metric}", partial(solve, source, method="compressed", cache=8 * _BLOCKS)
-    source = lowrank(rows, columns)
-    yield "matrix products, lowrank", partial(solve, source, method="compressed", cache=8 * _BLOCKS)
+        yield f"proof by matrix products, {metric}", partial(_prove, source)
+    low = lowrank(rows, columns)
+    yield "matrix products, lowrank", partial(solve, low, method="compressed", cache=8 * _BLOCKS)
     yield "table", partial(solve, table(small, np.arange(_SIZE), np.arange(_SIZE)))

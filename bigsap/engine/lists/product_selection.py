@@ -83,7 +83,7 @@ def _at_most_bits(typing: Any, values: Any, first: Any, limit: Any) -> Any:
         nothing, zero = ir.Constant(row, ir.Undefined), ir.Constant(ir.IntType(32), 0)
         lanes = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
         limits = builder.shuffle_vector(builder.insert_element(nothing, args[2], zero), nothing, lanes)
-        return builder.bitcast(builder.fcmp_ordered("<=", some, limits), ir.IntType(64))
+        return builder.bitcast(builder.fcmp_unordered("<=", some, limits), ir.IntType(64))
 
     return types.uint64(values, types.int64, values.dtype), emit
 
