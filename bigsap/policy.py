@@ -248,6 +248,9 @@ MOST_MINIMA_PER_ENTRY = 6
 #: smaller the scattered share must be to repay that.
 NEIGHBOURS_SHARE, SCATTERED_SHARE, SCATTERED_GAIN = 0.5, 0.2, 0.7
 
+#: Matrix products evaluate rows of at least this many columns and coordinates.
+PRODUCT_COLUMNS, PRODUCT_COORDINATES = 256, 8
+
 # -- how long lists are -----------------------------------------------------------------
 
 #: Initial entries of a list; with many rows, whose searches go further, some more; and that number of rows.
@@ -317,6 +320,9 @@ PROOF_BOUNDS_PAIRS = 3 << 24
 PROOF_BOUNDS_SHARE = 4
 #: or, at the start, the pairs of this many probed rows divided by it.
 PROOF_BOUNDS_PROBED = 256
+#: Matrix products prove from this many pairs on, and are abandoned for the pass when they leave more than
+#: the pairs divided by this: a single pair takes as long as some dozens of the pass.
+PROOF_PRODUCT_PAIRS, PROOF_PRODUCT_SHARE = 1 << 20, 64
 #: Seconds per row and column of a proof by bounds, tree included: two to three times the
 #: measured time; and the least value of that factor.
 PROOF_BOUNDS_ROW_SECONDS, PROOF_BOUNDS_GENEROUS = 5e-6, 2.0

@@ -21,6 +21,7 @@ from bigsap.strategies import METHODS
 _SIZE = 40
 _PROBED = 1600
 _BLOCKS = 300
+_COORDINATES = 20
 
 
 def warmup(report: Callable[[str], None] | None = None, *, processes: int = 1) -> int:
@@ -155,4 +156,11 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     # Enough columns for blocks with bounds.
     many = points(*generator.random((2, _BLOCKS, 2)))
     yield "points in blocks", partial(solve, many, method="compressed")
+    rows, columns = generator.random((2, _BLOCKS, _COORDINATES))
+    for metric in ("sqeuclidean", "euclidean", "cosine"):
+        source = points(rows, columns, metric)
+        yield f"matrix products, {metric}", partial(solve, source, method="compressed", cache=8 * _BLOCKS)
+        yield f"proof by matrix products, {metric}", partial(_prove, source)
+    low = lowrank(rows, columns)
+    yield "matrix products, lowrank", partial(solve, low, method="compressed", cache=8 * _BLOCKS)
     yield "table", partial(solve, table(small, np.arange(_SIZE), np.arange(_SIZE)))

@@ -443,6 +443,7 @@ def test_what_is_wrong_is_said_by_the_pass():
 
 def test_given_up_where_bounds_exclude_nothing(monkeypatch):
     """Noise for prices in many dimensions: the pass is made, and little was done in vain."""
+    monkeypatch.setattr(policy, "PRODUCT_COORDINATES", 9)
     monkeypatch.setattr(policy, "PROOF_BOUNDS_SHARE", 4)
     rng = np.random.default_rng(0)
     source = problem(rng, "euclidean", "uniform", (2000, 2000), 8)

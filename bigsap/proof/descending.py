@@ -12,7 +12,7 @@ from bigsap import policy
 from bigsap.proof import scan
 from bigsap.proof.geometry import PRODUCT, SQUARE, Geometry, geometry, select
 from bigsap.proof.row_minima import NearPairs, Prices, joined
-from bigsap.proof.threads import Left, first_failure, run_together
+from bigsap.proof.threads import share_out
 from bigsap.sources.base import CostSource
 from bigsap.sources.filling import fill_of
 from bigsap.types import Array
@@ -134,8 +134,9 @@ def descended(
     finished = some(probed, 0, probed.size, probed.size * m // policy.PROOF_BOUNDS_SHARE, look)
     if finished:
         rest = np.delete(np.arange(n), probed)
-        finished = _share_out(
+        finished = share_out(
             rest.size,
+            _ROWS,
             threads,
             look,
             lambda a, b, pause: some(rest, a, b, n * m // policy.PROOF_BOUNDS_SHARE, pause),
@@ -169,49 +170,3 @@ def _row_order(matching: Array | None, order: Array, n: int) -> Array:
     place[-1] = order.size
     inside = (matching >= 0) & (matching < order.size)
     return np.argsort(place[np.where(inside, matching, order.size)], kind="stable")
-
-
-def _share_out(
-    count: int, threads: int, look: Callable[[], None], some: Callable[[int, int, Callable[[], None]], bool]
-) -> bool:
-    """Call ``some(start, stop, pause)`` over all of ``count`` on several threads.
-
-    Returns False once a call does. look: called many times a second, by the calling thread. An
-    exception there or in a thread ends all, at their next ``pause``.
-    """
-    lock = threading.Lock()
-    ended = threading.Event()
-    failures: list[tuple[int, BaseException]] = []
-    taken = 0
-    refused = threading.Event()
-
-    def run(pause: Callable[[], None]) -> None:
-        nonlocal taken
-        try:
-            while not ended.is_set():
-                with lock:
-                    start = taken
-                    taken += _ROWS
-                if start >= count:
-                    return
-                if not some(start, min(count, start + _ROWS), pause):
-                    refused.set()
-                    ended.set()
-        except Left:
-            return
-        except BaseException as error:  # noqa: BLE001 - raised in the calling thread
-            failures.append((len(failures), error))
-            ended.set()
-
-    def leave() -> None:
-        if ended.is_set():
-            raise Left
-
-    members = min(threads, -(-count // _ROWS))
-    if members <= 1:
-        run(look)
-    else:
-        run_together(members, lambda: run(leave), look, ended)
-    if failures:
-        raise first_failure(failures)
-    return not refused.is_set()

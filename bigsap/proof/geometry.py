@@ -29,8 +29,8 @@ _KINDS = {"square": SQUARE, "absolute": ABSOLUTE, "root": ROOT, "largest": LARGE
 #: their bounds need no margin.
 _MONOTONE = {"sqeuclidean", "cosine", "euclidean", "cityblock", "chebyshev"}
 _UNIT = 2.0**-53
-# With more coordinates, boxes of points are useless as bounds.
-_MOST_COORDINATES = 16
+#: With more coordinates, boxes of points are useless as bounds.
+MOST_COORDINATES = 16
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _checked(
     x: Array, y: Array, scale: Array, kind: int, factor: float, power: float, slip: float
 ) -> Geometry | None:
     d = y.shape[0]
-    usable = 0 < d <= _MOST_COORDINATES and bool((scale > 0).all())
+    usable = 0 < d <= MOST_COORDINATES and bool((scale > 0).all())
     if not usable or not (np.isfinite(x).all() and np.isfinite(y).all()):
         return None
     # Copies: for a kernel, a read-only array has another type.

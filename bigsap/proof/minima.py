@@ -13,7 +13,8 @@ from bigsap import policy
 from bigsap.errors import OverflowRiskError
 from bigsap.proof import scan
 from bigsap.proof.descending import descended
-from bigsap.proof.geometry import boundable, geometry
+from bigsap.proof.geometry import MOST_COORDINATES, boundable, geometry
+from bigsap.proof.multiplied import is_product, multiplied
 from bigsap.proof.refusals import reach
 from bigsap.proof.row_minima import (
     Prices,
@@ -28,7 +29,7 @@ from bigsap.proof.row_minima import (
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.scan import fold
 from bigsap.proof.tighten import largest
-from bigsap.sources.base import CostSource, Minimised, Resident
+from bigsap.sources.base import CostSource, Fill, Minimised, Resident
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.filling import fill_of
 from bigsap.types import Array
@@ -156,35 +157,25 @@ def by_bounds(
     Returns only the wasted work if bounds exclude too little, or if a fully read sample of rows
     disagrees.
     """
-    from bigsap.sources.compiled import read_pairs
-
     n, m = source.shape
     pair = boundable(source)
     if pair is None or prices.integer:
         return None
-    if not at_any_size and (n < policy.PROOF_BOUNDS_ROWS or n * m < policy.PROOF_BOUNDS_PAIRS):
-        return None
     inner, gate = pair
-    points = geometry(inner)
-    if points is None:
+    points = geometry(inner) if at_any_size or _large(source) else None
+    products = at_any_size or n * m >= policy.PROOF_PRODUCT_PAIRS
+    if points is None and (not products or not is_product(inner)):
         return None
     fill = fill_of(source)
     if fill is None:
         return None
-    matched = np.zeros(n)
+    matched = _assigned_costs(fill, matching, n, tick)
+    if matched is None:
+        return None  # the pass reports which one is forbidden
     best = scan.no_minima(n)
     looked = 0
     if matching is not None:
         rows = np.flatnonzero(matching >= 0)
-        for start in range(0, rows.size, _PAIRS_AT_ONCE):
-            some = rows[start : start + _PAIRS_AT_ONCE]
-            costs = np.empty(some.size)
-            read_pairs(fill, some, matching[some], costs)
-            matched[some] = costs
-            if tick is not None:
-                tick(0)
-        if not np.isfinite(matched).all():
-            return None  # the pass reports which one is forbidden
         looked = rows.size
         signed = -matched[rows] if maximize else matched[rows]
         fold(rows, matching[rows], signed, prices.high, prices.below(), best)
@@ -192,28 +183,60 @@ def by_bounds(
     if gate is not None:
         # The additional columns are included.
         found = capped(found, gate, prices)
+    done, bounds = None, 0
     with np.errstate(over="ignore"):
-        done = descended(inner, points, whole(found), matching, prices, maximize, threads, tick, width)
+        if points is not None:
+            done = descended(inner, points, whole(found), matching, prices, maximize, threads, tick, width)
+        if products and (done is None or not done.finished):
+            if done is not None:
+                looked, bounds = looked + done.pairs, done.bounds
+            again = multiplied(inner, whole(found), prices, maximize, threads, tick, width)
+            done = done if again is None else again
     if done is None:
         return None
+    bounds += done.bounds
     if not done.finished:
-        return Looked("pairs", looked + done.pairs, done.bounds)
+        return Looked("pairs", looked + done.pairs, bounds)
     if not np.isfinite(done.minima.high).all():
         return None  # the pass reports the overflow
     sample = sample_of(n)
     looked += done.pairs + sample.size * m
     margins = _as_read(source, sample, prices, maximize, done.minima)
     if margins is None:
-        return Looked("pairs", looked, done.bounds)
+        return Looked("pairs", looked, bounds)
     minima = RowMinima(*some_parts(done.minima), matched, done.near, margins, found.cap)
-    return minima, Looked("bounds", looked, done.bounds)
+    return minima, Looked("bounds", looked, bounds)
+
+
+def _assigned_costs(
+    fill: Fill, matching: Array | None, n: int, tick: Callable[[int], None] | None
+) -> Array | None:
+    """Return (n,) costs of the assigned pairs, 0 for other rows; None if one is forbidden."""
+    from bigsap.sources.compiled import read_pairs
+
+    matched = np.zeros(n)
+    rows = np.flatnonzero(matching >= 0) if matching is not None else np.empty(0, np.intp)
+    for start in range(0, rows.size, _PAIRS_AT_ONCE):
+        assert matching is not None
+        some = rows[start : start + _PAIRS_AT_ONCE]
+        costs = np.empty(some.size)
+        read_pairs(fill, some, matching[some], costs)
+        matched[some] = costs
+        if tick is not None:
+            tick(0)
+    return matched if np.isfinite(matched).all() else None
+
+
+def _large(source: CostSource) -> bool:
+    """Return whether bounds of boxes may pay."""
+    n, m = source.shape
+    return n >= policy.PROOF_BOUNDS_ROWS and n * m >= policy.PROOF_BOUNDS_PAIRS
 
 
 def may_bound(source: CostSource) -> bool:
-    """Check whether a source and its size suit bounds."""
-    n, m = source.shape
-    small = n < policy.PROOF_BOUNDS_ROWS or n * m < policy.PROOF_BOUNDS_PAIRS
-    return not (small or isinstance(source, Minimised) or boundable(source) is None)
+    """Check whether a source and its size suit bounds of boxes."""
+    pair = None if isinstance(source, Minimised) or not _large(source) else boundable(source)
+    return pair is not None and not is_product(pair[0], MOST_COORDINATES + 1)
 
 
 def seconds_by_bounds(source: CostSource) -> float:

@@ -44,3 +44,53 @@ def run_together(
         for member in team:
             if member.ident is not None:
                 member.join()
+
+
+def share_out(
+    count: int,
+    step: int,
+    threads: int,
+    look: Callable[[], None],
+    some: Callable[[int, int, Callable[[], None]], bool],
+) -> bool:
+    """Call ``some(start, stop, pause)`` over all of ``count`` on several threads, ``step`` at a time.
+
+    Returns False once a call does. look: called many times a second, by the calling thread. An
+    exception there or in a thread ends all, at their next ``pause``.
+    """
+    lock = threading.Lock()
+    ended = threading.Event()
+    failures: list[tuple[int, BaseException]] = []
+    taken = 0
+    refused = threading.Event()
+
+    def run(pause: Callable[[], None]) -> None:
+        nonlocal taken
+        try:
+            while not ended.is_set():
+                with lock:
+                    start = taken
+                    taken += step
+                if start >= count:
+                    return
+                if not some(start, min(count, start + step), pause):
+                    refused.set()
+                    ended.set()
+        except Left:
+            return
+        except BaseException as error:  # noqa: BLE001 - raised in the calling thread
+            failures.append((len(failures), error))
+            ended.set()
+
+    def leave() -> None:
+        if ended.is_set():
+            raise Left
+
+    members = min(threads, -(-count // step))
+    if members <= 1:
+        run(look)
+    else:
+        run_together(members, lambda: run(leave), look, ended)
+    if failures:
+        raise first_failure(failures)
+    return not refused.is_set()

@@ -18,6 +18,7 @@ from bigsap.compile.decorator import kernel
 from bigsap.sources.compiled import (
     compile_fill,
     pointer_f8,
+    pointer_i4,
     pointer_i8,
     pointer_u1,
     pointer_u2,
@@ -221,6 +222,79 @@ def table(context: int, row: int, start: int, stop: int, out: int) -> None:
         _pick(carray(pointer_u4(values), n_classes), classes, carray(pointer_u4(out), n))
     else:
         _pick(carray(pointer_u8(values), n_classes), classes, carray(pointer_u8(out), n))
+
+
+@kernel(nrt=True)
+def _chosen_squares(context: int, row: int, ids_at: int, n: int, out: int) -> Any:
+    """Compute the sums of ``_squares`` for chosen columns, term by term in the same order.
+
+    Context words: addresses of x (n, d), y (m, d), weights; d. Four columns at a time: each sum is a
+    chain of additions that wait for each other.
+    """
+    words = carray(pointer_i8(context), 4)
+    d = words[3]
+    x, weights = carray(pointer_f8(words[0] + 8 * d * row), d), carray(pointer_f8(words[2]), d)
+    ids, sums = carray(pointer_i4(ids_at), n), carray(pointer_f8(out), n)
+    full = n // 4 * 4
+    for t in range(0, full, 4):
+        y0 = carray(pointer_f8(words[1] + 8 * d * ids[t]), d)
+        y1 = carray(pointer_f8(words[1] + 8 * d * ids[t + 1]), d)
+        y2 = carray(pointer_f8(words[1] + 8 * d * ids[t + 2]), d)
+        y3 = carray(pointer_f8(words[1] + 8 * d * ids[t + 3]), d)
+        s0 = s1 = s2 = s3 = 0.0
+        for k in range(d):
+            xk, wk = x[k], weights[k]
+            a0, a1, a2, a3 = xk - y0[k], xk - y1[k], xk - y2[k], xk - y3[k]
+            s0 += wk * (a0 * a0)
+            s1 += wk * (a1 * a1)
+            s2 += wk * (a2 * a2)
+            s3 += wk * (a3 * a3)
+        sums[t], sums[t + 1], sums[t + 2], sums[t + 3] = s0, s1, s2, s3
+    for t in range(full, n):
+        y0 = carray(pointer_f8(words[1] + 8 * d * ids[t]), d)
+        s0 = 0.0
+        for k in range(d):
+            a0 = x[k] - y0[k]
+            s0 += weights[k] * (a0 * a0)
+        sums[t] = s0
+    return sums
+
+
+def chosen_sqeuclidean(context: int, row: int, ids: int, n: int, out: int) -> None:
+    """Compute ``sqeuclidean`` for chosen columns."""
+    _chosen_squares(context, row, ids, n, out)
+
+
+def chosen_euclidean(context: int, row: int, ids: int, n: int, out: int) -> None:
+    """Compute ``euclidean`` for chosen columns."""
+    sums = _chosen_squares(context, row, ids, n, out)
+    for t in range(n):
+        sums[t] = math.sqrt(sums[t])
+
+
+def chosen_cosine(context: int, row: int, ids: int, n: int, out: int) -> None:
+    """Compute ``cosine`` for chosen columns."""
+    sums = _chosen_squares(context, row, ids, n, out)
+    for t in range(n):
+        sums[t] *= 0.5
+
+
+def chosen_lowrank(context: int, row: int, ids_at: int, n: int, out: int) -> None:
+    """Compute ``lowrank`` for chosen columns.
+
+    Context words: addresses of a (n, r), b (m, r), row terms, column terms; r.
+    """
+    words = carray(pointer_i8(context), 5)
+    rank = words[4]
+    a = carray(pointer_f8(words[0] + 8 * rank * row), rank)
+    row_term = carray(pointer_f8(words[2] + 8 * row), 1)[0]
+    ids, costs = carray(pointer_i4(ids_at), n), carray(pointer_f8(out), n)
+    for t in range(n):
+        b = carray(pointer_f8(words[1] + 8 * rank * ids[t]), rank)
+        total = 0.0
+        for k in range(rank):
+            total += a[k] * b[k]
+        costs[t] = total + (row_term + carray(pointer_f8(words[3] + 8 * ids[t]), 1)[0])
 
 
 @cache

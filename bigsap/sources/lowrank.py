@@ -10,6 +10,7 @@ from bigsap.errors import DtypeError, InvalidCostError, ShapeError
 from bigsap.sources.base import Fill, Separation
 from bigsap.sources.convert import convert, cost_dtype
 from bigsap.sources.metrics import check_finite, digest, real_array, whole_array
+from bigsap.sources.products import Chosen, Product
 from bigsap.types import Array, Ids
 
 
@@ -100,6 +101,21 @@ class LowRankSource:
         if self.row_terms.any() or self.column_terms.any() or not self.a.shape[1]:
             return None
         return Separation(self.a, self._b_by_rank, np.ones(self.a.shape[1]), "product")
+
+    def product(self) -> Product | None:
+        """Return the factors and terms; None if a row or column is forbidden, or the rank is 0."""
+        rank = self.a.shape[1]
+        if not rank or not (np.isfinite(self.row_terms).all() and np.isfinite(self.column_terms).all()):
+            return None
+        from bigsap.sources.compiled import make_fill
+        from bigsap.sources.kernels import filler
+
+        kernel = filler("chosen_lowrank")
+        b = np.ascontiguousarray(self.b)
+        words = (self.a, b, self.row_terms, self.column_terms, rank)
+        made = make_fill(kernel.address, words, (kernel,))
+        chosen = Chosen(made.address, made.context, made.keep)
+        return Product("product", self.a, b, np.ones(rank), 1.0, self.row_terms, self.column_terms, chosen)
 
     def fingerprint(self) -> str:
         """Return a digest of all factors and terms."""

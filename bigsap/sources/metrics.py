@@ -14,6 +14,7 @@ import numpy as np
 from bigsap.errors import DtypeError, InvalidCostError, OptionError, ShapeError
 from bigsap.sources.base import Fill, Separation
 from bigsap.sources.missing import parted
+from bigsap.sources.products import Chosen, Product
 from bigsap.types import Array, Ids
 
 METRICS = ("sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski", "cosine", "haversine")
@@ -173,6 +174,22 @@ class PointSource:
         if self._kernel not in kinds or not self._weights.all():
             return None
         return Separation(self._x, self._y, self._weights, kinds[self._kernel])
+
+    def product(self) -> Product | None:
+        """Return the points, for metrics that are squared lengths of differences or roots of these."""
+        kinds = {"sqeuclidean": ("square", 1.0), "euclidean": ("root", 1.0), "cosine": ("square", 0.5)}
+        if self._kernel not in kinds or not self._weights.all():
+            return None
+        from bigsap.sources.compiled import make_fill
+        from bigsap.sources.kernels import filler
+
+        kind, scale = kinds[self._kernel]
+        y = np.ascontiguousarray(self._y.T)
+        kernel = filler(f"chosen_{self._kernel}")
+        made = make_fill(kernel.address, (self._x, y, self._weights, y.shape[1]), (kernel,))
+        chosen = Chosen(made.address, made.context, made.keep)
+        none = np.zeros(self.shape[0]), np.zeros(self.shape[1])
+        return Product(kind, self._x, y, self._weights, scale, *none, chosen)
 
     def cost_range(self) -> tuple[float, float]:
         """Return the range of distances: at least 0; bounded on a sphere and between directions."""

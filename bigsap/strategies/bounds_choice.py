@@ -41,6 +41,8 @@ def choose_bounds(engine: ListEngine, k: int, seed: int, counts: Counts) -> str:
         if engine.pairs_evaluated - before <= policy.OPEN_SHARE * policy.PROBED_ROWS * m:
             return "bounds"
         engine.drop_bounds()
+    if engine.products is not None:
+        return "whole"
     n_blocks = -(-m // BLOCK)
     if not engine.immediate or engine.price.kind == "i" or n_blocks > policy.MOST_MINIMA_PER_ENTRY * k:
         return "whole"

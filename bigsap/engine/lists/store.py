@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed
 from bigsap.engine.core.precision import largest_cost, refuse_large
@@ -36,6 +37,7 @@ from bigsap.engine.lists.pool import (
     pool_bytes,
     widen,
 )
+from bigsap.engine.lists.products import Products, products_of
 from bigsap.engine.lists.reading import costs_in
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
@@ -124,8 +126,15 @@ class ListStore:
             if self.blocks.offset.size:
                 assert isinstance(source, Separable)
                 self._y = separated_columns(source)
+        #: Evaluates rows by matrix products, where the source is made of these and has no bounds.
+        self.products: Products | None = None
+        if self.from_fill and price.kind == "f" and m >= policy.PRODUCT_COLUMNS:
+            found = products_of(source, float(self.terms.sign), seed, self.terms, team)
+            self.products = found if found and found.d >= policy.PRODUCT_COORDINATES else None
         self._make_scratch(2 * k)
-        self._batch = 2 * team.n_threads
+        #: Fewest rows that are evaluated at a time.
+        self._least_batch = self.products.height * team.n_threads if self.products else 1
+        self._batch = max(2 * team.n_threads, self._least_batch)
         self.seconds_per_row = 0.0
         self.wave: Wave | None = None
         #: Records rows evaluated through Python, if requested.
@@ -264,7 +273,7 @@ class ListStore:
             size = self._evaluate_batch(wave, wave.rows[start : start + size])
             seconds = max(time.perf_counter() - clock, 1e-6)
             fitting = int(size * self.slice_seconds / seconds)
-            self._batch = max(1, min(2 * self._batch, fitting))
+            self._batch = max(self._least_batch, min(2 * self._batch, fitting))
             self.seconds_per_row = seconds / size
             self._tick()
 
@@ -312,6 +321,10 @@ class ListStore:
         counts.bad_row = -1
         if begin is not None:
             begin()
+        if self.products is not None and not self.blocks.offset.size:
+            counts.evaluations += rows.size
+            counts.pairs += rows.size * m
+            return slots, self.products.evaluate(rows, self.v, self.open_price, self.lists)
         self.team.run_claims(run_evaluations, *self._evaluation_arguments(rows, slots))
         counts.evaluations += rows.size
         return slots, int(counts.bad_row)

@@ -1,0 +1,428 @@
+"""Selection of a row's k best columns, exactly, from lower bounds of ``c - v`` or from its costs.
+
+Both ways give the same list, bit for bit: the k smallest ``c - v``, among equal ones those met
+first from the row's offset on, and as threshold the smallest of the others. So results do not depend
+on how a matrix product is rounded, nor on the way taken.
+
+The lower bounds are float32 or float64, each ``c - v`` times a unit, less a term of the row.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import extending, types
+
+from bigsap.compile.decorator import kernel
+from bigsap.engine.core.atomics import lowest_bit
+from bigsap.engine.core.row_access import Terms
+from bigsap.engine.core.scan import n_invalid
+from bigsap.engine.core.selection import bracket, extremes, n_within
+from bigsap.engine.core.state import LANES
+from bigsap.engine.lists.bounded_evaluation import offset_of
+from bigsap.engine.lists.layout import CHUNK, Lists
+from bigsap.sources.compiled import address_of, call_fill
+from bigsap.types import Array
+
+intrinsic: Any = extending.intrinsic
+
+_BISECTIONS = 60
+#: Bisections of the bounds' minima: the result need not be tight.
+_FEW_BISECTIONS = 24
+_LARGEST = 1.7e308
+# Results of the selection from bounds.
+FOUND, TOO_MANY, BAD_COST = range(3)
+
+
+class Candidates(NamedTuple):
+    """One thread's candidates, in the order from the row's offset on.
+
+    ids: int32 (room,); costs, tau: float64 (room,), signed costs and ``c - v``. raw: float64 (CHUNK,).
+    """
+
+    ids: Array
+    costs: Array
+    tau: Array
+    raw: Array
+
+
+class Chosen(NamedTuple):
+    """Address and context of a function that computes chosen costs, see ``sources.products``."""
+
+    address: int
+    context: int
+
+
+class Prices(NamedTuple):
+    """Prices of an evaluation.
+
+    v: float64 (m,). open_price: v where a column is free. free: int32 the free columns, empty if all or
+    none are.
+    """
+
+    v: Array
+    open_price: Array
+    free: Array
+
+
+@intrinsic
+def _at_most_bits(typing: Any, values: Any, first: Any, limit: Any) -> Any:
+    """Return a bit for each of 64 values from position ``first``: set where it is at most the limit.
+
+    values: float32 or float64, contiguous.
+    """
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        double = signature.args[0].dtype == types.float64
+        row = ir.VectorType(ir.DoubleType() if double else ir.FloatType(), 64)
+        some = builder.load(builder.bitcast(builder.gep(view.data, [args[1]]), row.as_pointer()))
+        some.align = 8 if double else 4
+        nothing, zero = ir.Constant(row, ir.Undefined), ir.Constant(ir.IntType(32), 0)
+        lanes = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+        limits = builder.shuffle_vector(builder.insert_element(nothing, args[2], zero), nothing, lanes)
+        return builder.bitcast(builder.fcmp_unordered("<=", some, limits), ir.IntType(64))
+
+    return types.uint64(values, types.int64, values.dtype), emit
+
+
+@kernel
+def _boundary(tau: Array, n: int, k: int) -> tuple[float, float, int]:
+    """Return (below, at, room): the k smallest of n >= k values, k >= 1, are those <= below, and the
+    first ``room`` of those equal to ``at``.
+    """
+    least, most = tau[0], tau[0]
+    for j in range(n):
+        least, most = min(least, tau[j]), max(most, tau[j])
+    count = n_within(tau, n, least)
+    if count >= k:
+        return -np.inf, least, k
+    low, high = least, most
+    for _ in range(_BISECTIONS):
+        middle = low + (high - low) / 2
+        if not (middle > low and middle < high):
+            break
+        within = n_within(tau, n, middle)
+        if within == k:
+            return middle, middle, 0
+        if within < k:
+            low, count = middle, within
+        else:
+            high = middle
+    room = k - count
+    while True:
+        # The next value, and how often it occurs.
+        x, equal = most, 0
+        for j in range(n):
+            if tau[j] > low and tau[j] < x:
+                x = tau[j]
+        for j in range(n):
+            equal += 1 if tau[j] == x else 0
+        if equal > room:
+            return low, x, room
+        if equal == room:
+            return x, x, 0
+        low = x
+        room -= equal
+
+
+@kernel
+def _keep(c: Candidates, n: int, k: int) -> tuple[int, float]:
+    """Keep the k smallest of n candidates, in order; return their number, and the smallest of the others."""
+    rest = np.inf
+    if n <= k:
+        return n, rest
+    below, at, room = _boundary(c.tau, n, k)
+    kept = 0
+    for j in range(n):
+        x = c.tau[j]
+        keep = x <= below
+        if not keep and x == at and room > 0:
+            keep = True
+            room -= 1
+        if keep:
+            c.tau[kept], c.costs[kept], c.ids[kept] = x, c.costs[j], c.ids[j]
+            kept += 1
+        elif x < rest:
+            rest = x
+    return kept, rest
+
+
+@kernel
+def _store(row: int, n: int, theta: float, k: int, c: Candidates, p: Prices, best: Any, lists: Lists) -> None:
+    """Write a list of n <= k entries; the best free column replaces the worst if it is not among them.
+
+    best: ``c - v``, cost and column of the best free column; -1 if there is none or it is listed.
+    """
+    free_tau, free_cost, free_id = best
+    if free_id >= 0 and n > 0:
+        worst, listed = 0, False
+        for j in range(n):
+            listed = listed or c.ids[j] == free_id
+            if c.tau[j] >= c.tau[worst]:
+                worst = j
+        if not listed:
+            theta = min(theta, c.tau[worst])
+            c.tau[worst], c.costs[worst], c.ids[worst] = free_tau, free_cost, free_id
+    start = lists.start[row]
+    for j in range(n):
+        lists.ids[start + j] = c.ids[j]
+        lists.costs[start + j] = c.costs[j]
+    lists.size[row] = n
+    lists.theta[row] = theta
+
+
+@kernel
+def select_from_costs(row: int, offset: int, p: Prices, terms: Terms, c: Candidates, lists: Lists) -> bool:
+    """Evaluate a row by its filler; return False on an invalid cost. O(m)."""
+    m, sign, infinity, k = terms.n_columns, terms.sign, terms.infinity, lists.width[row]
+    need, n, cap, rest = k + 1, 0, infinity, infinity
+    free_tau, free_cost, free_id = infinity, infinity, -1
+    raw, v, tau = c.raw, p.v, c.tau
+    for lo, hi in ((offset, m), (0, offset)):
+        for first in range(lo, hi, CHUNK):
+            width = min(CHUNK, hi - first)
+            call_fill(terms.fill_address, terms.fill_context, row, first, first + width, address_of(raw))
+            if n_invalid(raw, sign, terms.lowest, terms.highest, 0, width):
+                return False
+            # Behind the candidates there is room for a chunk.
+            new = tau[tau.size - CHUNK :]
+            for j in range(width):
+                new[j] = sign * raw[j] - v[first + j]
+            if p.free.size:
+                for j in range(width):
+                    if new[j] < free_tau and p.open_price[first + j] == v[first + j]:
+                        free_tau, free_cost, free_id = new[j], sign * raw[j], first + j
+            for j in range(width):
+                if new[j] < cap:
+                    tau[n], c.costs[n], c.ids[n] = new[j], sign * raw[j], first + j
+                    n += 1
+            if n > tau.size - 2 * CHUNK:
+                n, left = _keep(c, n, need)
+                rest = min(rest, left)
+                cap = tau[0]
+                for j in range(n):
+                    cap = max(cap, tau[j])
+    n, left = _keep(c, n, k)
+    _store(row, n, min(rest, left), k, c, p, (free_tau, free_cost, free_id), lists)
+    return True
+
+
+class Bounds(NamedTuple):
+    """Lower bounds of a tile of rows, T is float32 or float64. See ``products``.
+
+    tile: T (rows, m). low: T (rows, groups) minima of groups of 16 columns. row_terms: float64 (rows,)
+    what is to be added to a bound. unit: by which ``c - v`` was multiplied, a power of two. failed: uint8
+    (rows,) set for rows with too many candidates. minima: float64 (groups,), lanes: (2 * LANES,),
+    workspace.
+    """
+
+    tile: Array
+    low: Array
+    row_terms: Array
+    unit: float
+    failed: Array
+    minima: Array
+    lanes: Array
+
+
+@kernel
+def lower_bounds(
+    panel: Array, first: int, low: Array, w: Array, error: Array, sizes: Array, terms: Array, zero: float
+) -> None:
+    """Turn a panel of inner products into lower bounds, in place, and find the minima of groups.
+
+    panel: T (rows, width), columns from ``first``, a multiple of CHUNK. w: T (1, m), column terms less
+    prices; or (2, m), column terms and prices, where roots are taken. error: T (m,), sizes: T (rows,):
+    their product bounds the error of an inner product. terms: T (rows,), row terms within roots. zero: of T.
+    """
+    rows, width = panel.shape
+    for r in range(rows):
+        size, term = sizes[r], terms[r]
+        for place in range(0, width, CHUNK):
+            n, column = min(CHUNK, width - place), first + place
+            t, a, e = panel[r, place : place + n], w[0, column : column + n], error[column : column + n]
+            if w.shape[0] > 1:
+                b = w[1, column : column + n]
+                for j in range(n):
+                    x = ((t[j] + a[j]) + term) - size * e[j]
+                    x = x if x > zero else zero
+                    t[j] = np.sqrt(x) - b[j]
+            else:
+                for j in range(n):
+                    t[j] = (t[j] + a[j]) - size * e[j]
+            lanes = low[r, column // 16 : column // 16 + LANES]
+            for q in range(LANES):
+                lanes[q] = np.inf
+            full = n // LANES * LANES
+            for p in range(0, full, LANES):
+                some = t[p : p + LANES]
+                for q in range(LANES):
+                    x, y = some[q], lanes[q]
+                    lanes[q] = x if x < y else y
+            for j in range(full, n):
+                x, y = t[j], lanes[j - full]
+                lanes[j - full] = x if x < y else y
+
+
+@kernel
+def _gather(t: Array, cap: float, lo: int, hi: int, ids: Array, n: int) -> int:
+    """Append the columns lo to hi - 1 with bounds of at most cap; return the number, -1 without room."""
+    for first in range(lo, hi, 64):
+        if first + 64 <= hi:
+            word = _at_most_bits(t, first, cap)
+        else:
+            word = np.uint64(0)
+            for j in range(first, hi):
+                if t[j] <= cap:
+                    word |= np.uint64(1) << np.uint64(j - first)
+        while word != 0:
+            if n == ids.size:
+                return -1
+            ids[n] = first + lowest_bit(word)
+            word &= word - np.uint64(1)
+            n += 1
+    return n
+
+
+@kernel
+def _priced(row: int, n: int, p: Prices, chosen: Chosen, terms: Terms, c: Candidates) -> int:
+    """Compute the costs of n candidates; drop those that are forbidden or blocked; -1 on an invalid cost."""
+    call_fill(chosen.address, chosen.context, row, address_of(c.ids), n, address_of(c.costs))
+    kept = 0
+    for j in range(n):
+        x = terms.sign * c.costs[j]
+        if not (x > terms.lowest and x <= terms.highest):
+            return -1
+        tau = x - p.v[c.ids[j]]
+        c.tau[kept], c.costs[kept], c.ids[kept] = tau, x, c.ids[j]
+        kept += 1 if tau < terms.infinity else 0
+    return kept
+
+
+@kernel
+def _above(tau: float, term: float, unit: float) -> float:
+    """Return a bound that bounds of columns with ``c - v`` of at most tau do not exceed, with float32 too."""
+    x = tau * unit
+    size = abs(x) + abs(term)
+    return x - term + (3e-7 * abs(x - term) + 1e-15 * size + 1e-37)
+
+
+@kernel
+def _select(
+    r: int,
+    row: int,
+    offset: int,
+    p: Prices,
+    chosen: Chosen,
+    terms: Terms,
+    b: Bounds,
+    c: Candidates,
+    lists: Lists,
+) -> int:
+    """Evaluate row r of the tile; return FOUND, TOO_MANY candidates, or BAD_COST."""
+    m, k = terms.n_columns, lists.width[row]
+    t, term, need = b.tile[r], b.row_terms[r], k + 1
+    for q in range(b.minima.size):
+        b.minima[q] = b.low[r, q]
+    cap = np.inf
+    if b.minima.size > need and n_within(b.minima, b.minima.size, _LARGEST) >= need:
+        least, most = extremes(b.minima, b.minima.size, -np.inf, np.inf, b.lanes)
+        cap = bracket(b.minima, b.minima.size, need, least, most)[1] if least < most else least
+    while True:
+        n = _gather(t, cap, offset, m, c.ids, 0)
+        n = _gather(t, cap, 0, offset, c.ids, n) if n >= 0 else n
+        if n < 0:
+            return TOO_MANY
+        n = _priced(row, n, p, chosen, terms, c)
+        if n < 0:
+            return BAD_COST
+        if cap == np.inf:
+            break
+        limit = np.inf
+        if n >= need:
+            below, at, room = _boundary(c.tau, n, need)
+            limit = _above(at if room else below, term, b.unit)
+            if limit <= cap:
+                break
+        cap = limit
+    n, theta = _keep(c, n, k)
+    free = _LARGEST, _LARGEST, -1
+    if p.free.size:
+        status, free = _best_free(r, row, offset, n, p, chosen, terms, b, c)
+        if status != FOUND:
+            return status
+    _store(row, n, theta, k, c, p, free, lists)
+    return FOUND
+
+
+@kernel
+def _best_free(
+    r: int, row: int, offset: int, n: int, p: Prices, chosen: Chosen, terms: Terms, b: Bounds, c: Candidates
+) -> tuple[int, tuple[float, float, int]]:
+    """Return the best free column beside the n listed candidates: -1 if one of these is free."""
+    t, free = b.tile[r], p.free
+    nothing = _LARGEST, _LARGEST, -1
+    for j in range(n):
+        if p.open_price[c.ids[j]] == p.v[c.ids[j]]:
+            return FOUND, nothing
+    nearest = free[0]
+    for j in range(free.size):
+        if t[free[j]] < t[nearest]:
+            nearest = free[j]
+    some = Candidates(c.ids[n:], c.costs[n:], c.tau[n:], c.raw)
+    some.ids[0] = nearest
+    found = _priced(row, 1, p, chosen, terms, some)
+    if found < 0:
+        return BAD_COST, nothing
+    limit = _above(some.tau[0], b.row_terms[r], b.unit) if found else np.inf
+    found = 0
+    for j in range(free.size):
+        if t[free[j]] <= limit:
+            if found == some.ids.size:
+                return TOO_MANY, nothing
+            some.ids[found] = free[j]
+            found += 1
+    found = _priced(row, found, p, chosen, terms, some)
+    if found < 0:
+        return BAD_COST, nothing
+    best = nothing
+    for j in range(found):
+        tau, column, before = some.tau[j], some.ids[j], best[2]
+        # Among equal ones the first from the offset on.
+        first = (column >= offset) == (before >= offset) and column < before
+        first = first or (column >= offset and before < offset)
+        if before < 0 or tau < best[0] or (tau == best[0] and first):
+            best = tau, some.costs[j], column
+    return FOUND, best
+
+
+@kernel
+def select_from_bounds(
+    rows: Array, seed: int, p: Prices, chosen: Chosen, terms: Terms, b: Bounds, c: Candidates, lists: Lists
+) -> int:
+    """Evaluate the rows of a tile; return the index of one with an invalid cost, -1 if there is none.
+
+    Rows with too many candidates are marked in ``b.failed``, and nothing else is done about them.
+    """
+    for r in range(rows.size):
+        status = _select(r, rows[r], offset_of(rows[r], seed, terms.n_columns), p, chosen, terms, b, c, lists)
+        if status == BAD_COST:
+            return r
+        b.failed[r] = 1 if status == TOO_MANY else 0
+    return -1
+
+
+@kernel
+def select_marked(
+    rows: Array, marked: Array, seed: int, p: Prices, terms: Terms, c: Candidates, lists: Lists
+) -> int:
+    """Evaluate the marked rows by their costs; return the index of one with an invalid cost, -1 for none."""
+    for r in range(rows.size):
+        if marked[r] != 0:
+            offset = offset_of(rows[r], seed, terms.n_columns)
+            if not select_from_costs(rows[r], offset, p, terms, c, lists):
+                return r
+    return -1

@@ -1,0 +1,213 @@
+"""Rows evaluated by matrix products: the lists of a slow evaluation of every pair, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap import blas, policy
+from bigsap.engine.core.state import ID
+from bigsap.engine.core.team import Team
+from bigsap.engine.lists import products
+from bigsap.engine.lists.bounded_evaluation import offset_of
+from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.problem import Problem
+from bigsap.progress import Monitor
+
+SOURCES = {
+    "sqeuclidean": lambda x, y: bigsap.points(x, y),
+    "weighted": lambda x, y: bigsap.points(x, y, w=np.linspace(0.1, 3, x.shape[1])),
+    "euclidean": lambda x, y: bigsap.points(x, y, "euclidean"),
+    "cosine": lambda x, y: bigsap.points(x, y, "cosine"),
+    "lowrank": lambda x, y: bigsap.lowrank(x, y, row_terms=x[:, 0], column_terms=2 * y[:, 0]),
+}
+
+
+def dense(source):
+    n, m = source.shape
+    out = np.empty((n, m))
+    source.read(np.arange(n), slice(0, m), out)
+    return out
+
+
+def engine_for(source, k=20, threads=1, maximize=False):
+    engine = ListEngine(Problem(source, maximize), Team(threads), Monitor(), np.dtype(np.float64), k, seed=1)
+    if engine.blocks.offset.size:
+        engine.drop_bounds()
+    assert engine.products is not None
+    return engine
+
+
+def slow_list(row, cost, v, open_price, k):
+    """The k best columns in the order of their places, and the smallest of the others."""
+    m = cost.size
+    places = (np.arange(m) + int(offset_of(row, 1, m))) % m
+    tau = cost - v
+    by_place = tau[places]
+    order = np.argsort(by_place, kind="stable")
+    order = order[np.isfinite(by_place[order])]
+    kept, rest = np.sort(order[:k]), order[k:]
+    theta = by_place[rest[0]] if rest.size else np.inf
+    ids = places[kept]
+    is_free = (open_price == v) & np.isfinite(v)
+    free = np.flatnonzero(is_free[places])
+    if free.size and not is_free[ids].any() and ids.size:
+        worst = kept.size - 1 - int(np.argmax(by_place[kept][::-1]))
+        theta = min(theta, by_place[kept[worst]])
+        ids[worst] = places[free[np.argmin(by_place[free])]]
+    return ids, cost[ids], theta
+
+
+def check(engine, source, maximize=False, rows=None):
+    rows = np.arange(source.shape[0]) if rows is None else rows
+    cost = dense(source) * (-1 if maximize else 1)
+    found = engine.lists
+    for row in rows:
+        at = slice(found.start[row], found.start[row] + found.size[row])
+        ids, costs, theta = slow_list(row, cost[row], engine.v, engine.open_price, int(found.width[row]))
+        assert np.array_equal(found.ids[at], ids), row
+        assert np.array_equal(found.costs[at], costs)
+        assert found.theta[row] == theta
+
+
+def some_points(n, m, d, seed=0):
+    generator = np.random.default_rng(seed)
+    return generator.normal(size=(n, d)) + 3, generator.normal(size=(m, d)) + 3
+
+
+def evaluated(source, v, open_price=None, **options):
+    engine = engine_for(source, **options)
+    engine.v[:] = v
+    engine.open_price[:] = v if open_price is None else open_price
+    rows = np.arange(source.shape[0], dtype=ID)
+    assert engine.read_and_evaluate(rows)[1] == -1
+    return engine
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_lists_are_those_of_every_pair(kind):
+    x, y = some_points(70, 1100, 12)
+    v = -np.abs(np.random.default_rng(1).normal(size=1100))
+    source = SOURCES[kind](x, y)
+    check(evaluated(source, v), source)
+
+
+@pytest.mark.parametrize("kind", ["sqeuclidean", "lowrank", "cosine"])
+def test_lists_of_a_maximum(kind):
+    x, y = some_points(40, 700, 9)
+    source = SOURCES[kind](x, y)
+    engine = evaluated(source, np.zeros(700), maximize=True)
+    check(engine, source, maximize=True)
+
+
+@pytest.mark.parametrize("kind", ["sqeuclidean", "euclidean"])
+@pytest.mark.parametrize("share", [0.002, 0.5])
+def test_the_best_free_column_is_listed(kind, share):
+    x, y = some_points(60, 1000, 10)
+    generator = np.random.default_rng(2)
+    v = -generator.random(1000)
+    free = generator.random(1000) < share
+    free[500] = True
+    source = SOURCES[kind](x, y)
+    check(evaluated(source, v, np.where(free, v, -np.inf)), source)
+
+
+def test_columns_with_the_blocked_price_are_left_out():
+    x, y = some_points(30, 600, 10)
+    v = np.where(np.random.default_rng(3).random(600) < 0.4, -np.inf, 0.0)
+    for kind in ("sqeuclidean", "euclidean"):
+        source = SOURCES[kind](x, y)
+        engine = evaluated(source, v, np.full(600, -np.inf))
+        check(engine, source)
+
+
+def test_lists_longer_than_a_row():
+    x, y = some_points(20, 300, 10)
+    source = bigsap.points(x, y)
+    check(evaluated(source, np.zeros(300), k=300), source)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+@pytest.mark.parametrize("height", [1, 7, 1000])
+def test_same_bits_for_any_threads_and_tiles(monkeypatch, threads, height):
+    x, y = some_points(300, 2600, 20)
+    v = -np.random.default_rng(1).random(2600)
+    alone = evaluated(bigsap.points(x, y), v)
+    monkeypatch.setattr(products, "TILE_ROWS", height)
+    monkeypatch.setattr(products, "PANEL", 1024)
+    others = evaluated(bigsap.points(x, y), v, threads=threads)
+    others.team.close()
+    for name in ("ids", "costs", "size", "theta"):
+        size = 300 * 20 if name in ("ids", "costs") else 300
+        assert np.array_equal(getattr(alone.lists, name)[:size], getattr(others.lists, name)[:size])
+
+
+def attacks():
+    generator = np.random.default_rng(5)
+    near = generator.normal(size=(40, 16)) * 1e6
+    close = near[generator.integers(40, size=(2, 600))] + 1e-9 * generator.normal(size=(2, 600, 16))
+    close[0, 0] = close[1, 0] = 1.0
+    yield "near duplicates beside large ones", close
+    far = generator.normal(size=(2, 500, 16))
+    far[0, 3] *= 1e6
+    far[1, 7] *= 1e12
+    yield "outliers", far
+    yield "huge", 1e150 * generator.normal(size=(2, 300, 8))
+    yield "tiny", 1e-170 * generator.normal(size=(2, 300, 8))
+    yield "all equal", np.full((2, 400, 8), 0.3)
+    yield "duplicates", generator.integers(0, 2, (2, 500, 8)).astype(float)
+    wide = generator.normal(size=(2, 300, 2048))
+    yield "2048 coordinates", wide + 100
+    yield "12,000 coordinates", generator.normal(size=(2, 260, 12000))
+    apart = generator.normal(size=(2, 400, 10))
+    apart[1] += 1e7
+    yield "far apart", apart
+
+
+@pytest.mark.parametrize("name", [name for name, _ in attacks()])
+@pytest.mark.parametrize("kind", ["sqeuclidean", "euclidean", "lowrank"])
+def test_bounds_hold_where_they_are_attacked(name, kind):
+    x, y = dict(attacks())[name]
+    source = SOURCES[kind](x[:40], y)
+    engine = ListEngine(Problem(source, False), Team(1), Monitor(), np.dtype(np.float64), 20, seed=1)
+    if engine.blocks.offset.size:
+        engine.drop_bounds()
+    if engine.products is None:
+        assert name in ("huge", "tiny")
+        return
+    for v in (np.zeros(len(y)), -np.abs(dense(source)[3])):
+        engine.v[:] = engine.open_price[:] = v
+        engine.read_and_evaluate(np.arange(40, dtype=ID))
+        check(engine, source)
+
+
+def test_a_solve_takes_products_and_is_optimal(monkeypatch):
+    x, y = some_points(400, 400, 20)
+    cost = dense(bigsap.points(x, y))
+    called = []
+    evaluate = products.Products.evaluate
+    monkeypatch.setattr(
+        products.Products,
+        "evaluate",
+        lambda self, rows, *rest: called.append(rows) or evaluate(self, rows, *rest),
+    )
+    monkeypatch.setattr(policy, "KEPT_BYTES", 0)
+    found = bigsap.solve(bigsap.points(x, y), method="compressed", cache=4096)
+    assert called
+    assert found.fun == bigsap.solve(cost).fun
+    assert found.status == "optimal"
+
+
+def test_products_use_one_thread_each_and_give_the_others_back():
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+
+    def threads():
+        return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+
+    before = threads()
+    with threadpoolctl.threadpool_limits(3, "blas"):
+        with blas.one_thread(), blas.one_thread():
+            assert set(threads()) <= {1}
+        assert set(threads()) <= {3}
+    assert threads() == before
