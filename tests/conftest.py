@@ -13,7 +13,7 @@ from gate import gate
 from live_server import live_server, start_server
 from stand_in import cupy
 
-pytest_plugins = ["beside"]
+pytest_plugins = ["beside", "depth"]
 
 # One server for all modules that need one: imported by each, each would start its own.
 __all__ = ["clock", "cupy", "gate", "live_server", "start_server"]

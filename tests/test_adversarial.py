@@ -38,6 +38,7 @@ def found_by(place, numbers, tmp_path, where, most=2500):
     return faults
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("part", range(5))
 def test_on_this_machine(part, tmp_path):
     numbers = range(part * 30, part * 30 + 30)

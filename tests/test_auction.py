@@ -29,6 +29,7 @@ def check(cost, *, maximize=False, **options):
     return result
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_optimum(kind, variant):

@@ -269,6 +269,7 @@ def stuck(tmp_path):
     gate.open()  # what the solve has left may end
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("after", [0, 40, 600])
@@ -281,6 +282,7 @@ def test_a_source_that_hangs(method, threads, after, stuck):
     check_stopped(res)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
 @pytest.mark.parametrize("rows", [0, 40])
 def test_a_provider_that_hangs(method, rows, stuck):
@@ -423,6 +425,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.some(1)
 @pytest.mark.skipif(os.name == "nt", reason="signals as on POSIX")
 @pytest.mark.parametrize("kind", ["rows", "compiled", "array"])
 def test_ctrl_c_stops(kind, tmp_path):

@@ -100,6 +100,7 @@ OUTCOMES = {
 }
 
 
+@pytest.mark.some(1)
 @pytest.mark.timeout(330)  # as long as its process may take, on a machine that does other work
 @each(
     method=["ssp", "compressed"],

@@ -122,13 +122,8 @@ PROBLEMS = {
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals as on POSIX")
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name in ("points", "lists rows") else pytest.mark.slow)
-        for name in PROBLEMS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROBLEMS)
 def test_killed_at_random_moments(name, tmp_path):
     cost, options, patience = PROBLEMS[name]()
     options.setdefault("method", "ssp")
@@ -195,6 +190,7 @@ def _stop_after(ticks):
     return callback
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("shape", [(70, 70), (50, 70), (70, 50)])
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("dtype", ["f8", "i4", "wide"])
@@ -256,6 +252,7 @@ STOPPED = {
 }
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("kind", STOPPED)
 def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch):
     """Few columns a list, a search or a row a slice: a tick everywhere there can be one."""

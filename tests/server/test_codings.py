@@ -28,26 +28,11 @@ def test_gzip_is_taken(api: TestClient, coding: str) -> None:
     assert answer.json()["spec"]["shape"] == [2, 2]
 
 
-def test_in_pieces_too(api: TestClient) -> None:
-    body = gzip.compress(json.dumps(SQUARE).encode())
-
-    def pieces() -> Any:
-        for byte in body:
-            yield bytes([byte])
-
-    answer = api.post("/v1/jobs?dry_run=true", content=pieces(), headers=JSON | {"Content-Encoding": "gzip"})
-    assert answer.status_code == 200, answer.text
-
-
 @pytest.mark.parametrize("coding", ["br", "deflate", "zstd", "gzip, gzip", "identity, gzip", "\x1b"])
 def test_other_codings_are_refused(api: TestClient, coding: str) -> None:
     answer = post(api, json.dumps(SQUARE).encode(), coding)
     problem(answer, 415, "unsupported-media-type")
     assert answer.headers["Accept-Encoding"] == "gzip"
-
-
-def test_identity_is_none(api: TestClient) -> None:
-    assert post(api, json.dumps(SQUARE).encode(), "identity").status_code == 200
 
 
 _WHOLE = gzip.compress(b"{}", mtime=0)
@@ -80,10 +65,6 @@ def test_the_limit_is_that_of_the_unzipped_body(make_app: Callable[..., TestClie
     exactly = within + " " * (100_000 - len(within))
     assert post(api, gzip.compress(exactly.encode()), "gzip").status_code == 200
     problem(post(api, gzip.compress(exactly.encode() + b" "), "gzip"), 413, "body-too-large")
-
-
-def test_no_body_has_no_coding(api: TestClient) -> None:
-    assert api.get("/v1/jobs", headers={"Content-Encoding": "br"}).status_code == 200
 
 
 def test_rows_are_not_compressed(api: TestClient) -> None:

@@ -48,15 +48,6 @@ def test_a_dry_run_samples_no_long_formula(api: Any) -> None:
     assert estimate(api, matrix, 2)["infinite"] is None
 
 
-def test_a_check_tells_of_overflow(api: Any) -> None:
-    body = {"shape": [5, 4], "cost": OVERFLOW}
-    found = api.post("/v1/costs:check", json=body).json()
-    assert found["infinite"]["sampled"] == found["infinite"]["found"] == 20
-    assert "exceed float64" in found["infinite"]["why"]
-    found = api.post("/v1/costs:check", json=body | {"cost": PLAIN}).json()
-    assert found["infinite"] == {"sampled": 20, "found": 0, "why": None}
-
-
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
 def test_disk_bytes_are_those_of_a_checkpoint(api: Any, tmp_path: Path, method: str) -> None:
     n = 1500

@@ -118,6 +118,7 @@ print(1024 * int(re.search(r"VmHWM:\\s*([0-9]+) kB", status)[1]))
 """
 
 
+@pytest.mark.some(1)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("cache", ["1MiB", "64MiB"])
 def test_memory(lab: Path, cache: str) -> None:

@@ -71,6 +71,7 @@ def test_killed_workers_are_replaced_and_the_answer_is_the_same(server, gate, ga
         assert {server.finished(other)["state"] for other in others} == {"succeeded"}
 
 
+@pytest.mark.slow
 def test_killed_workers_of_compressed_rows(server, gate, tmp_path):
     options = {"method": "compressed", "threads": 1, "cache": "32KiB"}
     rows = Gated(apart(ROWS), gate, after=1 << 60)  # of points it would know more
@@ -135,6 +136,7 @@ def test_a_second_server_on_the_same_data_is_refused(server):
     assert "Traceback" not in second.stderr
 
 
+@pytest.mark.slow
 def test_a_server_killed_again_and_again_loses_nothing_and_doubles_nothing(
     start_server, gate, gated, expected
 ):
@@ -197,6 +199,7 @@ def test_a_server_killed_again_and_again_loses_nothing_and_doubles_nothing(
         assert sorted(job["id"] for job in listed) == sorted([running, *queued])
 
 
+@pytest.mark.slow
 def test_a_graceful_stop_checkpoints_and_goes_on(start_server, gate, gated, expected):
     server = start_server(workers=1)
     with server.client() as client:
@@ -331,7 +334,7 @@ def test_a_full_disk_interrupts_the_job_and_not_the_service(start_server, small_
 
 LIMITED = """
 import json, resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
+resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384))
 from bigsap_server.jobs.worker import run_job
 folder, spec, settings = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
 print(json.dumps(run_job(folder, spec, 1, settings)))
@@ -339,12 +342,12 @@ print(json.dumps(run_job(folder, spec, 1, settings)))
 
 
 def test_a_checkpoint_that_cannot_be_written_interrupts_the_attempt(tmp_path):
-    """The same without a file system of one's own: files may not exceed 64 KiB."""
+    """The same without a file system of one's own: files may not exceed 16 KiB."""
     import json
 
     rng = np.random.default_rng(11)
     for name in ("x.npy", "y.npy"):
-        np.save(tmp_path / name, rng.random((5000, 2)))
+        np.save(tmp_path / name, rng.random((1500, 2)))
     cost = {
         "type": "points",
         "metric": "euclidean",

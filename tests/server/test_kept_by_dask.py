@@ -7,6 +7,7 @@ import queue
 from pathlib import Path
 
 import dask
+import pytest
 from bigsap_server.jobs.control import Folder
 from bigsap_server.jobs.dask_executor import _KEEP_LITTLE, DaskExecutor
 from bigsap_server.jobs.executor import Order, Report
@@ -16,6 +17,7 @@ from distributed.system_monitor import SystemMonitor
 JOBS = 20
 
 
+@pytest.mark.slow
 def test_requests_of_jobs_that_are_over_are_let_go(tmp_path: Path) -> None:
     """A message with a request is kept by who sent it and by who received it, twice."""
     reports: queue.SimpleQueue[Report] = queue.SimpleQueue()

@@ -35,7 +35,8 @@ def test_200_clients_are_served_while_a_job_runs(
     assert found["events_received"] > 0
 
 
-@pytest.mark.parametrize("executor", ["inline", pytest.param("dask", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", ["inline", "dask"])
 def test_memory_does_not_grow_with_jobs(executor: str, tmp_path: Path) -> None:
     found = measure_jobs(tmp_path, JOBS, executor)
     server = found["server_mib"]

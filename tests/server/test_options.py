@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 from typing import Any, get_args
 
 import numpy as np
@@ -15,6 +14,7 @@ from bigsap_server.costs.request import Options
 from checks import SQUARE, problem, solved, upload
 
 import bigsap
+from pairwise import cover
 
 COSTS = np.array([[4.0, 1, 3], [2, 0, 5], [3, 2, 2]])
 DRY = "/v1/jobs?dry_run=true"
@@ -37,8 +37,9 @@ def choices(name: str) -> tuple[Any, ...]:
 def test_combinations_are_judged_as_the_library_does(api: Any) -> None:
     names = ("method", "variant", "start", "epsilon")
     refused = 0
-    for values in product(*(choices(name) for name in names[:3]), (True, False)):
-        options = dict(zip(names, values, strict=True))
+    given = [*(choices(name) for name in names[:3]), (True, False)]
+    for case in cover([len(values) for values in given]):
+        options = {name: values[k] for name, values, k in zip(names, given, case, strict=True)}
         try:
             bigsap.solve(COSTS, **options)
             said = None
@@ -50,7 +51,7 @@ def test_combinations_are_judged_as_the_library_does(api: Any) -> None:
         else:
             refused += 1
             assert problem(answer, 422, "invalid-spec", "/options/variant")["detail"] == said
-    assert 0 < refused < 200
+    assert 0 < refused < 50
 
 
 def test_a_variant_of_another_method_makes_no_job(api: Any) -> None:

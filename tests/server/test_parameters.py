@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -42,10 +42,6 @@ def test_what_is_not_there_is_not_found(idle: Any, method: str, path: str) -> No
     assert "Allow" not in answer.headers
 
 
-def test_nor_is_it_without_the_page(make_app: Callable[..., Any]) -> None:
-    problem(make_app(page=False).put("/nothing"), 404, "not-found")
-
-
 PARAMETERS = [
     ("POST", "/v1/jobs", "dryrun", "dry_run"),
     ("POST", "/v1/jobs", "wait", "dry_run"),
@@ -82,24 +78,6 @@ def test_all_unknown_parameters_are_named(idle: Any) -> None:
     # Probes and scrapers may add what they like, and the page is no resource of the service.
     for path in ("/healthz?probe=1", "/metrics?format=text", "/?theme=dark", "/openapi.json?v=3"):
         assert idle.get(path).status_code == 200, path
-
-
-@pytest.mark.parametrize("option", ["cache", "memory_limit"])
-@pytest.mark.parametrize("size", ["lots", "0", 0, -1, "0.3", "4 GiBs", "-4GiB", 1.5, True, "", []])
-def test_sizes_that_are_none(idle: Any, option: str, size: Any) -> None:
-    answer = idle.post("/v1/jobs", json=SQUARE | {"options": {option: size}})
-    found = problem(answer, 422, "invalid-spec", f"/options/{option}")
-    assert len(found["errors"]) == 1
-    assert "number of bytes" in found["detail"]
-    assert '"4GiB"' in found["detail"]
-
-
-@pytest.mark.parametrize("option", ["cache", "memory_limit"])
-@pytest.mark.parametrize("size", ["4GiB", "500 MB", "1.5k", "4096", 4096, None])
-def test_sizes_that_are(idle: Any, option: str, size: Any) -> None:
-    answer = idle.post("/v1/jobs?dry_run=true", json=SQUARE | {"options": {option: size}})
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["spec"]["options"][option] == size
 
 
 WIDE = {"type": "points", "x": [[0.0]] * 3, "y": [[1.0]] * 200}

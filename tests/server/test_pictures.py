@@ -70,15 +70,6 @@ def test_rows_left_out_have_no_link(api: Any) -> None:
     assert len(found["x"]) == 3
 
 
-def test_latitudes_go_up(api: Any) -> None:
-    cost = {"type": "points", "metric": "haversine", "x": [[0.5, 0]], "y": [[0, 1.0]]}
-    job = solved(api, {"cost": cost})
-    found = api.get(job["result"]["links"]["picture"]).json()
-    assert (found["low"], found["high"]) == ([0, 0], [1, 0.5])
-    assert found["x"][0] == [0, 32768]
-    assert found["y"] == [[65535, 0]]
-
-
 def test_nothing_to_draw(api: Any) -> None:
     assert "picture" not in solved(api, {"cost": {"type": "array", "values": [[1]]}})["result"]["links"]
     space = {"type": "points", "x": [[0, 0, 0]], "y": [[1, 1, 1]]}

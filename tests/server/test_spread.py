@@ -205,6 +205,7 @@ def stats_of(client: Any, job_id: str) -> Any:
     return client.get(f"/v1/jobs/{job_id}/result").json()["stats"]["cluster"]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("body", [through_python(), SHARDS], ids=["rows", "shards"])
 def test_several_workers_and_the_same_bits(server: LiveServer, lab: Path, body: dict[str, Any]) -> None:
     with server.client() as client:
@@ -278,6 +279,7 @@ def processes(server: LiveServer) -> set[int]:
     return {one.pid for one in found if "spawn_main" in " ".join(one.cmdline())}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("own", [False, True], ids=["lent", "own"])
 def test_killed_workers(server: LiveServer, lab: Path, own: bool, gate: Gate) -> None:
     """One that was lent costs time only; the job's own costs an attempt."""
@@ -306,6 +308,7 @@ def test_no_pickle_of_the_costs_is_sent(lab: Path) -> None:
     assert b"DecodedZarrSource" not in recipe
 
 
+@pytest.mark.slow
 def test_an_operators_cluster(tmp_path: Path, start_server: Callable[..., LiveServer], lab: Path) -> None:
     """As compose.cluster.yaml has it: a scheduler, two workers, a folder that all see."""
     cluster = Cluster(tmp_path)

@@ -487,6 +487,7 @@ def test_a_new_attempt_waits_for_the_old_ones_process(tmp_path):
     assert found[0]["state"] == "succeeded"
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_over_many_jobs(tmp_path):
     psutil = pytest.importorskip("psutil")
     process = psutil.Process()
