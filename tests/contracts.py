@@ -85,44 +85,36 @@ class SourceContract:
         else:
             np.testing.assert_array_equal(got, expected)
 
-    def test_shape_and_dtype_are_legal(self, source: CostSource, expected: np.ndarray) -> None:
+    def test_reads(self, source: CostSource, expected: np.ndarray) -> None:
+        """Shape and dtype are legal; any rows in any order, by ids of any integer kind."""
+        n_rows, n_columns = expected.shape
         assert source.shape == expected.shape
         assert type(source.shape) is tuple
         assert all(type(n) is int for n in source.shape)
         assert isinstance(source.dtype, np.dtype)
         assert source.dtype in SCANNABLE
         assert source.dtype.isnative
-
-    def test_all_rows(self, source: CostSource, expected: np.ndarray) -> None:
-        self.check(read(source, np.arange(len(expected))), expected)
-
-    def test_rows_in_any_order_with_repeats(self, source: CostSource, expected: np.ndarray) -> None:
-        rows = np.random.default_rng(1).integers(0, len(expected), 3 * len(expected))
+        self.check(read(source, np.arange(n_rows)), expected)
+        rows = np.random.default_rng(1).integers(0, n_rows, 3 * n_rows)
         self.check(read(source, rows), expected[rows])
         self.check(read(source, rows[::-1]), expected[rows[::-1]])
-
-    @pytest.mark.parametrize("kind", ["i4", "u4", "i8", "u8"])
-    def test_any_integer_ids(self, source: CostSource, expected: np.ndarray, kind: str) -> None:
-        rows = np.array([len(expected) - 1, 0], kind)
-        out = np.zeros((2, expected.shape[1]), source.dtype)
-        source.read(rows, slice(0, expected.shape[1]), out)
-        self.check(out, expected[[len(expected) - 1, 0]])
-
-    def test_no_rows(self, source: CostSource, expected: np.ndarray) -> None:
-        assert read(source, []).shape == (0, expected.shape[1])
+        assert read(source, []).shape == (0, n_columns)
+        for kind in ("i4", "u4", "i8", "u8"):
+            ids = np.array([n_rows - 1, 0], kind)
+            ids.flags.writeable = False
+            out = np.zeros((2, n_columns), source.dtype)
+            source.read(ids, slice(0, n_columns), out)
+            self.check(out, expected[[n_rows - 1, 0]])
 
     def test_every_column_slice(self, source: CostSource, expected: np.ndarray) -> None:
-        whole = read(source, np.arange(len(expected)))
-        n_columns = expected.shape[1]
-        rows = [len(expected) - 1, 0, len(expected) // 2]
+        """Rows of ``out`` are contiguous, ``out`` itself need not be: only what is asked is written."""
+        n_rows, n_columns = expected.shape
+        whole = read(source, np.arange(n_rows))
+        rows = [n_rows - 1, 0, n_rows // 2]
         for start in range(n_columns + 1):
             for stop in range(start, n_columns + 1):
                 # Parts must be the same bits as the whole row, tolerance or not.
                 np.testing.assert_array_equal(read(source, rows, start, stop), whole[rows, start:stop])
-
-    def test_only_the_asked_items_of_out_are_written(self, source: CostSource, expected: np.ndarray) -> None:
-        """Rows of ``out`` are contiguous, ``out`` itself need not be."""
-        n_rows, n_columns = expected.shape
         wide = np.full((2 * n_rows, n_columns + 5), 99, source.dtype)
         out = wide[::2, 2 : n_columns + 2]
         source.read(np.arange(n_rows), slice(0, n_columns), out)
@@ -130,11 +122,6 @@ class SourceContract:
         assert (wide[1::2] == 99).all()
         assert (wide[:, :2] == 99).all()
         assert (wide[:, n_columns + 2 :] == 99).all()
-
-    def test_reads_do_not_write_ids(self, source: CostSource, expected: np.ndarray) -> None:
-        rows = np.array([1, 0, 1])
-        rows.flags.writeable = False
-        self.check(read(source, rows), expected[[1, 0, 1]])
 
     def test_two_threads_read_at_once(self, source: CostSource, expected: np.ndarray) -> None:
         wrong: list[object] = []
@@ -158,63 +145,54 @@ class SourceContract:
             thread.join()
         assert wrong == []
 
-    def test_resident_equals_read(self, source: CostSource, expected: np.ndarray) -> None:
-        if not isinstance(source, Resident) or (whole := source.resident()) is None:
-            pytest.skip("not resident")
-        assert whole.dtype == source.dtype
-        assert whole.flags.c_contiguous
-        assert whole.ndim == 2
-        assert len(whole) == len(expected)
-        assert whole.shape[1] >= expected.shape[1]
-        np.testing.assert_array_equal(whole[:, : expected.shape[1]], read(source, np.arange(len(expected))))
-
-    def test_transposed_equals_read(self, source: CostSource, expected: np.ndarray) -> None:
-        if not isinstance(source, Transposable) or (other := source.transposed()) is None:
-            pytest.skip("not transposable")
-        assert other.shape == expected.T.shape
-        assert other.dtype == source.dtype
-        whole = read(source, np.arange(len(expected)))
-        np.testing.assert_array_equal(read(other, np.arange(expected.shape[1])), whole.T)
-
-    def test_fill_equals_read(self, source: CostSource, expected: np.ndarray) -> None:
-        if not isinstance(source, Fillable) or (fill := source.fill()) is None:
-            pytest.skip("not fillable")
-        call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 5)(fill.address)
-        n_columns = expected.shape[1]
-        for row in range(len(expected)):
-            for start, stop in ((0, n_columns), (1, n_columns), (n_columns // 2, n_columns // 2)):
-                out = np.full(n_columns + 2, 99, source.dtype)
-                call(fill.context, row, start, stop, out[1:].ctypes.data)
-                np.testing.assert_array_equal(out[1 : 1 + stop - start], read(source, [row], start, stop)[0])
-                assert out[0] == 99
-                assert (out[1 + stop - start :] == 99).all()
-
-    def test_groups_partition_the_rows(self, source: CostSource, expected: np.ndarray) -> None:
-        if not isinstance(source, Grouped):
-            pytest.skip("not grouped")
-        for row in range(len(expected)):
-            start, stop = source.rows_together(row)
-            assert 0 <= start <= row < stop <= len(expected)
-            assert {source.rows_together(other) for other in range(start, stop)} == {(start, stop)}
+    def test_abilities_equal_reading(self, source: CostSource, expected: np.ndarray) -> None:
+        """What lies in memory, the transpose, the compiled filler and groups of rows."""
+        n_rows, n_columns = expected.shape
+        whole = read(source, np.arange(n_rows))
+        if isinstance(source, Resident) and (there := source.resident()) is not None:
+            assert there.dtype == source.dtype
+            assert there.flags.c_contiguous
+            assert there.ndim == 2
+            assert len(there) == n_rows
+            assert there.shape[1] >= n_columns
+            np.testing.assert_array_equal(there[:, :n_columns], whole)
+        if isinstance(source, Transposable) and (other := source.transposed()) is not None:
+            assert other.shape == expected.T.shape
+            assert other.dtype == source.dtype
+            np.testing.assert_array_equal(read(other, np.arange(n_columns)), whole.T)
+        if isinstance(source, Fillable) and (fill := source.fill()) is not None:
+            call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 5)(fill.address)
+            for row in range(n_rows):
+                for start, stop in ((0, n_columns), (1, n_columns), (n_columns // 2, n_columns // 2)):
+                    out = np.full(n_columns + 2, 99, source.dtype)
+                    call(fill.context, row, start, stop, out[1:].ctypes.data)
+                    np.testing.assert_array_equal(
+                        out[1 : 1 + stop - start], read(source, [row], start, stop)[0]
+                    )
+                    assert out[0] == 99
+                    assert (out[1 + stop - start :] == 99).all()
+        if isinstance(source, Grouped):
+            for row in range(n_rows):
+                start, stop = source.rows_together(row)
+                assert 0 <= start <= row < stop <= n_rows
+                assert {source.rows_together(other) for other in range(start, stop)} == {(start, stop)}
 
     def test_prefetch_changes_no_answer(self, source: CostSource, expected: np.ndarray) -> None:
-        if not isinstance(source, Prefetching):
-            pytest.skip("does not prefetch")
-        rng = np.random.default_rng(3)
-        for row in rng.integers(0, len(expected), 40):
-            source.prefetch(int(rng.integers(0, len(expected))))
-            self.check(read(source, [row]), expected[[row]])
-        source.prefetch(-1)
-        source.prefetch(len(expected))
-        self.check(read(source, np.arange(len(expected))), expected)
+        if isinstance(source, Prefetching):
+            rng = np.random.default_rng(3)
+            for row in rng.integers(0, len(expected), 40):
+                source.prefetch(int(rng.integers(0, len(expected))))
+                self.check(read(source, [row]), expected[[row]])
+            source.prefetch(-1)
+            source.prefetch(len(expected))
+            self.check(read(source, np.arange(len(expected))), expected)
 
     def test_fingerprint_follows_the_data(self, source: CostSource, expected: np.ndarray) -> None:
-        if not isinstance(source, Fingerprinted):
-            pytest.skip("no fingerprint")
-        first = source.fingerprint()
-        assert isinstance(first, str)
-        assert int(first, 16) >= 0
-        read(source, [0])
-        assert source.fingerprint() == first
-        assert self.make(expected).fingerprint() == first
-        assert self.changed(expected).fingerprint() != first
+        if isinstance(source, Fingerprinted):
+            first = source.fingerprint()
+            assert isinstance(first, str)
+            assert int(first, 16) >= 0
+            read(source, [0])
+            assert source.fingerprint() == first
+            assert self.make(expected).fingerprint() == first
+            assert self.changed(expected).fingerprint() != first

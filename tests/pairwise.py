@@ -1,8 +1,8 @@
-"""Every pair of values of any two parameters in few cases, in place of the full product.
+"""Few cases in place of a full product of parameters.
 
-Most mistakes need two circumstances to show, seldom three: a cover of all pairs finds what the
-product finds, in about as many cases as the two largest parameters have combinations (Cohen,
-Dalal, Fredman and Patton 1997). The rest of the product is marked ``slow``.
+Most mistakes need one circumstance to show, or two, seldom three (Cohen, Dalal, Fredman and Patton
+1997). ``make test`` takes each value once, ``make test-deep`` every pair of values, which is about
+as many cases as the two largest parameters have combinations.
 """
 
 from __future__ import annotations
@@ -36,26 +36,17 @@ def cover(sizes: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def each(**values: Collection[Any]) -> pytest.MarkDecorator:
-    """Every value of every parameter at least once, in turn; the rest of the product is slow."""
-    longest = max(map(len, values.values()))
-    needed = {tuple(k % len(some) for some in values.values()) for k in range(longest)}
-    return _marked(values, needed)
-
-
-def pairwise(**values: Collection[Any]) -> pytest.MarkDecorator:
-    """As ``parametrize`` of each, one below the other; what no pair needs is slow.
+    """Every value of every parameter at least once, in turn; pairs that this leaves out are slow.
 
     A name may stand for several arguments: ``**{"n, m": [(1, 2), (2, 1)]}``.
     """
-    return _marked(values, set(cover([len(some) for some in values.values()])))
-
-
-def _marked(values: dict[str, Collection[Any]], needed: set[tuple[int, ...]]) -> pytest.MarkDecorator:
+    sizes = [len(some) for some in values.values()]
+    needed = dict.fromkeys(tuple(k % size for size in sizes) for k in range(max(sizes)))
     names = [name for group in values for name in group.replace(",", " ").split()]
     lists = [list(some) for some in values.values()]
     several = ["," in group for group in values]
     cases = []
-    for case in itertools.product(*(range(len(some)) for some in lists)):
+    for case in dict.fromkeys([*needed, *cover(sizes)]):
         flat: list[Any] = []
         for x, some, tuples in zip(case, lists, several, strict=True):
             flat.extend(some[x] if tuples else [some[x]])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import sys
 from dataclasses import replace
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 import adversarial_ways
-import adversary
 import bigsap
 from adversarial import draw
 from adversarial_costs import FAMILIES, matrix_of
@@ -21,6 +19,7 @@ from examples_of import RANDOM
 
 #: The same problems in every run of ``make test``, others in ``make test-all``.
 SEED = int(np.random.SeedSequence().entropy % 10**9) if RANDOM else 36
+
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -186,30 +185,3 @@ def test_changed_results_are_noticed(change, kind, tmp_path, monkeypatch):
     assert told(tried(case, Place(), tmp_path)) == set()
     monkeypatch.setattr(bigsap, "solve", wrong)
     assert kind in told(tried(plain_case(tmp_path), Place(), tmp_path))
-
-
-def test_errors_and_warnings_are_noticed(tmp_path, monkeypatch):
-    def solve(*_, **__):
-        return np.float64(1e308) * 10
-
-    monkeypatch.setattr(bigsap, "solve", solve)
-    assert told(tried(plain_case(tmp_path), Place(), tmp_path)) == {"crash"}
-
-
-def test_the_command_counts_faults(tmp_path, monkeypatch, capsys):
-    assert adversary.group("wrong optimum: by 3") == "wrong optima"
-    assert adversary.group("false gap: 3") == "false bounds"
-    counts = adversary.Counts()
-    counts.add("1:2:host plain", adversarial_ways.Outcome(["crash: KeyError"], imprecise=1))
-    assert "1:2:host" in capsys.readouterr().out
-    assert counts.faulty == 1
-    assert str(counts).startswith("1 problems, 0 results, 0 wrong optima, 0 false bounds, 1 cra")
-
-
-def test_the_command_solves_one_again(monkeypatch, capsys):
-    name = f"{SEED}:7:host"
-    monkeypatch.setattr(sys, "argv", ["adversary.py", "--again", name, "--most", "40"])
-    assert adversary.main() == 0
-    assert name in capsys.readouterr().out
-    monkeypatch.setattr(adversarial_ways, "judge", lambda *_, **__: 1 / math.inf)
-    assert adversary.main() == 1

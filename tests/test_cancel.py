@@ -23,8 +23,6 @@ from instances import points_of
 from pairwise import each
 from remote_provider import Provider
 
-# Not for the kernels' compilation before the first.
-pytestmark = pytest.mark.timeout(600, func_only=True)
 N = 300
 ROW_S = 0.02
 # Promised.
@@ -136,25 +134,6 @@ def test_costs_that_take_time(make, method, after, clock):
     res, late = cancelled(TAKING_TIME[make](clock), clock, after, method=method, threads=2)
     check_stopped(res)
     assert late <= LATE
-
-
-@pytest.mark.parametrize("method", ["ssp", "compressed"])
-def test_a_wrapped_source_can_be_left_too(method, clock):
-    res, late = cancelled(slow_rows(clock), clock, method=method, unassigned_cost=0.3)
-    check_stopped(res)
-    assert late <= LATE
-
-
-def test_a_callback_that_stops_is_as_prompt(clock):
-    stopped = []
-
-    def stop(state):
-        if state.seconds > 0.3:
-            stopped.append(clock())
-            raise StopIteration
-
-    check_stopped(bigsap.solve(slow_rows(clock), callback=stop, callback_every=0))
-    assert clock() - stopped[0] <= LATE
 
 
 # --- costs whose time nobody can count: cancelled at a tick -------------------------------

@@ -22,7 +22,7 @@ from exactly import check_gap, fractions_of
 from examples_of import examples
 from instances import CLASSES
 from oracle import optimal_prices, optimum, value
-from pairwise import pairwise
+from pairwise import each
 
 DTYPES = ["f8", "f4", "i8", "i4", "u2", "u1"]
 SHAPES = [(1, 1), (1, 4), (4, 1), (5, 5), (3, 7), (7, 3)]
@@ -96,7 +96,7 @@ def test_any_prices_give_a_true_bound(shape, dtype, kind, maximize, threads, blo
         assert sum(u) + sum(v) == c.bound
 
 
-@pairwise(shape=SHAPES, dtype=DTYPES, maximize=[False, True])
+@each(shape=SHAPES, dtype=DTYPES, maximize=[False, True])
 def test_optimal_prices_prove_optimality_and_nothing_else_does(shape, dtype, maximize):
     rng = np.random.default_rng(5)
     cost = costs_of(rng, shape, dtype)

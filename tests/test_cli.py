@@ -351,6 +351,7 @@ def test_module_and_entry_point_are_the_same_program(costs):
     assert done.stderr == ""  # no bar without a terminal
 
 
+@pytest.mark.slow
 def test_bar_appears_on_a_terminal_only_on_stderr(costs):
     def bar_of(*extra: str) -> str:
         control, terminal = pty.openpty()

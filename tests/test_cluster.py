@@ -41,6 +41,7 @@ from remote_provider import Provider
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
+
 pytestmark = [
     pytest.mark.filterwarnings("ignore::bigsap.sources.functions.speed.PerformanceWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -137,6 +138,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("kept", ["all", "few"])
 @pytest.mark.parametrize("which", FUNCTIONS)
 def test_functions_of_rows(client, which, kept):
@@ -151,6 +153,7 @@ def test_values_that_python_computes(client):
     assert same(bigsap.solve(cost), bigsap.solve(cost, cluster=client))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("shape", [(200, 330), (330, 200), (800, 800)])
 @pytest.mark.parametrize("maximize", [False, True])
 def test_shapes_and_senses(client, shape, maximize):
@@ -159,6 +162,7 @@ def test_shapes_and_senses(client, shape, maximize):
     assert same(bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options))
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize(
     "options",
     [
@@ -191,6 +195,7 @@ def test_ssp_without_room_for_its_rows(client):
     assert same(bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options))
 
 
+@pytest.mark.slow
 def test_levels_from_few_kept_rows(client):
     cost = called("row", 1200)
     options = {"method": "compressed", "start": "levels", "cache": few_rows(1200)}
@@ -211,6 +216,7 @@ def test_uncertified_costs_come_from_lists(client):
     assert same(bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options))
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("kept", ["all", "few"])
 @pytest.mark.parametrize("layout", ["decoded", "raw", "shards"])
 def test_zarr(client, tmp_path, layout, kept):
@@ -255,6 +261,7 @@ def combined(which, n=160):
     }[which]()
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("kept", ["all", "few"])
 @pytest.mark.parametrize(
     "which",
@@ -565,6 +572,7 @@ def test_limits(client, tmp_path, clock):
     assert result.status == "cancelled"
 
 
+@pytest.mark.slow
 def test_workers_die_and_others_join(client, tmp_path):
     """Two in turn, each with rows that it had begun."""
     gated = Gated(tmp_path, 300, 250)
@@ -830,16 +838,6 @@ def test_a_worker_without_the_version_is_sent_the_whole(why):
     assert sent(four) is None
     del there["a"]
     assert sent(four).tobytes() == four.values.tobytes()
-
-
-@pytest.mark.parametrize("asleep", [(), ("--asleep",)])
-def test_the_benchmark_runs(capsys, asleep):
-    from benchmarks import cluster
-
-    assert cluster.main(["--n", "60", "--micro", "1", "--workers", "1", *asleep]) == 0
-    told = capsys.readouterr().out
-    assert told.count("times faster") == 2
-    assert "the same bits everywhere" in told
 
 
 def test_rows_are_asked_for_once_while_workers_keep_them(client):

@@ -125,6 +125,7 @@ SENSES = [(which, False) for which in COMPILED + MAPPED] + [
 ]
 
 
+@pytest.mark.some(6)
 @pytest.mark.usefixtures("handed")
 @pytest.mark.parametrize(("which", "maximize"), SENSES)
 def test_the_same_bits(client, tmp_path, which, maximize):
@@ -139,6 +140,7 @@ def test_the_same_bits(client, tmp_path, which, maximize):
     assert one.stats["pairs_evaluated"] == spread.stats["pairs_evaluated"]
 
 
+@pytest.mark.some(2)
 @pytest.mark.usefixtures("handed")
 @pytest.mark.parametrize(
     "options",
@@ -160,6 +162,7 @@ def test_options(client, options):
     assert spread.stats["cluster"]["rows"] > 0
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("price", [0.001, 0.3])
 def test_gated_costs_in_a_mapped_file(client, tmp_path, price):
     """They are looked at here, whether few of their pairs are worth it or many."""
@@ -170,6 +173,7 @@ def test_gated_costs_in_a_mapped_file(client, tmp_path, price):
     assert same(bigsap.solve(tmp_path / "costs.npy", unassigned_cost=price), spread)
 
 
+@pytest.mark.some(1)
 @pytest.mark.usefixtures("handed")
 @pytest.mark.parametrize("which", ["points", "ordered expression", "mapped distances"])
 def test_stopped_within_a_wave_and_resumed(client, tmp_path, which):

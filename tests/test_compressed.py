@@ -28,7 +28,7 @@ from bigsap.strategies.lists import solve_compressed
 from bigsap.strategies.start.samples import Counts
 from examples_of import examples
 from instances import CLASSES, points_of
-from pairwise import each, pairwise
+from pairwise import each
 
 
 def optimum(cost, maximize=False):
@@ -108,6 +108,7 @@ def test_identical_for_any_number_of_threads(name):
     assert one.fun == pytest.approx(optimum(cost), rel=1e-12)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("shape", [(40, 300), (300, 40), (150, 160), (160, 150), (1, 9), (9, 1)])
 @pytest.mark.parametrize("name", ["geometric", "int1n"])
 def test_unbalanced(shape, name):
@@ -185,6 +186,7 @@ BARS = {
 }
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", BARS)
 def test_few_evaluations(name):
     cost = CLASSES[name](2000, seed=8)
@@ -235,6 +237,7 @@ def test_large_integers_are_exact_or_refused():
         bigsap.solve(cost << 17, method="compressed")
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
 @pytest.mark.parametrize("shape", [(120, 120), (90, 120), (120, 90)])
@@ -304,7 +307,8 @@ def test_stopped_without_a_pass_over_the_costs(clock):
     res.verify(cost)
 
 
-@pairwise(share=[3.0, 0.1, 0.003], maximize=[False, True], shape=[(1000, 1000), (800, 1000)])
+@pytest.mark.some(2)
+@each(share=[3.0, 0.1, 0.003], maximize=[False, True], shape=[(1000, 1000), (800, 1000)])
 def test_gap(share, maximize, shape):
     cost = CLASSES["disjoint"](1000, seed=2)[: shape[0], : shape[1]].copy()
     best = optimum(cost, maximize)
@@ -480,7 +484,7 @@ def test_tall_matrices_in_files_are_read_by_rows(tmp_path):
     assert res.stats["rows_evaluated"] < 3 * 1300
 
 
-@pairwise(
+@each(
     name=["disjoint", "geometric", "random", "rank2", "int0.1n", "int10n"],
     m=[60, 110, 200, 299],
     maximize=[False, True],

@@ -16,7 +16,7 @@ from bigsap.sources import as_source
 from bigsap.sources.base import Separation
 from instances import CLASSES, points_of
 from oracle import optimum
-from pairwise import pairwise
+from pairwise import each
 
 # Not for the kernels' compilation before the first.
 pytestmark = pytest.mark.timeout(600, func_only=True)
@@ -36,7 +36,7 @@ def test_cancelled_before_it_began():
     res.verify(CLASSES["random"](50))
 
 
-@pairwise(
+@each(
     maximize=[False, True],
     dtype=["f8", "i4"],
     shape=[(60, 60), (40, 60), (60, 40)],
@@ -130,6 +130,7 @@ def test_forbidden_pairs_are_completed_by_allowed_ones():
     assert res.status in ("time_limit", "infeasible")
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("share", [1.0, 0.3, 0.03])
 @pytest.mark.parametrize("maximize", [False, True])
 def test_gap(share, maximize):
@@ -161,6 +162,7 @@ def test_callback_every(every):
         assert len(seen) == res.nit + 1  # and once at the end
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("kind", ["array", "integers", "points", "rows", "tall"])
@@ -240,6 +242,7 @@ def kept(reports):
     return [vars(report) for report in reports]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("kind", ["points", "matrix", "rows"])
 def test_progress_of_compressed_rows(kind, maximize, monkeypatch):
@@ -388,7 +391,8 @@ def test_wrong_options(options, words):
         bigsap.solve(np.eye(3), **options)
 
 
-@pairwise(
+@pytest.mark.some(4)
+@each(
     maximize=[False, True],
     method=["ssp", "compressed"],
     metric=["sqeuclidean", "euclidean", "cityblock", "chebyshev", "lowrank"],

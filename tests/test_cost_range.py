@@ -42,6 +42,7 @@ FORMULAS = [
 ]
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("code", FORMULAS)
 def test_formulas(code):
     source = bigsap.expression(code, (N, M), **_used(code))
@@ -56,6 +57,7 @@ def test_formulas(code):
     assert range_of(turned) == (low, high)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("values", [(-math.inf, 2.0), (-0.0, 2.0), (0.5, 2.0), (-2.0, -0.0)])
 @pytest.mark.parametrize("power", ["0.5", "(-1)", "(-3)", "inf", "(-inf)", "2.5", "5", "v[j]"])
 def test_powers_of_what_is_odd(values, power):
@@ -148,6 +150,7 @@ def test_a_stopped_solve_has_a_bound(method, maximize):
     assert res.gap >= 0
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("metric", ["minkowski", "cosine", "haversine"])
 def test_stopped_metrics(metric):
     rng = np.random.default_rng(1)

@@ -25,7 +25,7 @@ from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
 from instances import CLASSES, points_of
-from pairwise import each, pairwise
+from pairwise import each
 
 N = 300
 FILE = Path(__file__).parent / "counters.json"
@@ -86,7 +86,8 @@ def test_compressed_in_memory(cls, threads):
     assert stats["certificate_pairs"] == N * N
 
 
-@pairwise(cls=SWEEPS, policy=["lfu", "slru"], share=[1, 4, 16, 0])
+@pytest.mark.some(5)
+@each(cls=SWEEPS, policy=["lfu", "slru"], share=[1, 4, 16, 0])
 def test_rows_asked_out_of_core(cls, policy, share):
     """What the solver says it evaluated is what the source was asked for, row by row."""
     slots = N // share if share else 1

@@ -18,33 +18,8 @@ import bigsap
 from bigsap.cli import demo_command as demo
 from bigsap.cli import photographs as pictures
 from bigsap.client import local_service
-from bigsap.errors import BigsapError, OptionError
-from bigsap.progress import Progress
+from bigsap.errors import BigsapError
 from gate import HANG_S, PLUGINS, gated_job, until
-
-
-@pytest.mark.parametrize("pixels", [1, 2, 7, 100, 20_000, 44_000])
-def test_grid_has_at_least_the_pixels_and_the_shape_of_the_picture(pixels):
-    width, height = pictures.grid(pixels, 640 / 427)
-    assert pixels <= width * height < pixels + width
-    if pixels >= 100:
-        assert width / height == pytest.approx(640 / 427, rel=1 / height)
-
-
-def test_grid_refuses_no_pixels():
-    with pytest.raises(OptionError, match="pixels must be at least 1, got 0"):
-        pictures.grid(0, 1.5)
-
-
-def test_photographs_are_two_different_ones_of_one_size():
-    china, flower = pictures.photograph("china.jpg"), pictures.photograph("flower.jpg")
-    assert china.size == flower.size == (640, 427)
-    assert china.mode == "RGB"
-    small = pictures.reduced(china, 12, 8)
-    assert small.shape == (8, 12, 3)
-    assert small.dtype == np.uint8
-    assert small[0].mean() > small[-1].mean()  # sky above, trees below
-    assert abs(small.astype(int) - pictures.reduced(flower, 12, 8)).mean() > 20
 
 
 def test_missing_packages_name_the_extra(monkeypatch):
@@ -55,45 +30,6 @@ def test_missing_packages_name_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ImportError, match=r"pip install \"bigsap\[demo\]\""):
         pictures.photograph("china.jpg")
-
-
-def test_features_are_scaled_and_weighted():
-    image = np.zeros((2, 3, 3), np.uint8)
-    image[1, 2] = (255, 51, 0)
-    points = pictures.features(image, position=4.0)
-    assert points.shape == (6, 5)
-    np.testing.assert_allclose(points[-1], [2 * 2.5 / 3, 2 * 1.5 / 2, 1, 0.2, 0])
-    np.testing.assert_allclose(points[0], [2 * 0.5 / 3, 2 * 0.5 / 2, 0, 0, 0])
-    plain = pictures.features(image, position=1.0)
-    assert plain.min() >= 0
-    assert plain.max() <= 1
-    assert not pictures.features(image, position=0.0)[:, :2].any()
-
-
-@pytest.mark.parametrize("position", [-1.0, float("nan"), float("inf")])
-def test_features_refuse_odd_positions(position):
-    with pytest.raises(OptionError, match="position"):
-        pictures.features(np.zeros((1, 1, 3), np.uint8), position)
-
-
-def test_recoloured_takes_each_colour_from_its_partner():
-    palette = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
-    image = np.zeros((2, 2, 3), np.uint8)
-    swapped = pictures.recoloured(image, palette, np.array([3, 0, 1, 2]))
-    np.testing.assert_array_equal(swapped[0, 0], palette[1, 1])
-    np.testing.assert_array_equal(swapped[0, 1], palette[0, 0])
-
-
-def test_phase_lines(capsys):
-    lines = demo.PhaseLines(interval=10)
-    told = [(0, 0, 0), (1, 1, 9), (1, 5, 4), (1, 12, 7), (1, 13, 7), (1, 23, 7), (1, 34, 8)]
-    for phase, seconds, assigned in [*told, (2, 35, 9)]:
-        lines(Progress(phase=phase, seconds=seconds, assigned=assigned, n_rows=9, rows_scanned=5))
-    printed = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in printed] == ["0:00", "0:01", "0:12", "0:23", "0:34", "0:35"]
-    # A number that stands still is left out; the counts never are.
-    assert ["assigned" in line for line in printed] == [False, False, True, False, True, False]
-    assert all("5 scans" in line for line in printed)
 
 
 def test_small_demo_from_end_to_end(tmp_path, capsys):
@@ -150,12 +86,6 @@ def test_service_that_does_not_start_says_why(tmp_path):
         local_service.LocalService(tmp_path / "data"),
     ):
         raise AssertionError("must not start")
-
-
-def test_peak_counts_service_and_workers(tmp_path):
-    with local_service.LocalService(tmp_path / "data") as service:
-        assert 50 << 20 < service.peak_bytes() < 1 << 30
-    assert service.peak_bytes() == 0
 
 
 #: ``bigsap demo`` whose service is handed, in place of its job, one that waits at a gate.

@@ -24,7 +24,7 @@ from bigsap.row_cache import ABSENT, RowCache
 from bigsap.sources import as_source
 from bigsap.sources.cuda import device_memory
 from bigsap.sources.cuda.placed import MatrixOnDevice, StreamedToDevice, place
-from pairwise import pairwise
+from pairwise import each
 from test_rows import LfuModel, SlruModel
 
 optimize = pytest.importorskip("scipy.optimize")
@@ -108,7 +108,8 @@ def by_model(waves: list[np.ndarray], policy: str, n_slots: int) -> tuple[int, i
     return hits, misses, model.rows()
 
 
-@pairwise(policy=["slru", "lfu"], n_slots=[1, 2, 9, 40, 90])
+@pytest.mark.some(2)
+@each(policy=["slru", "lfu"], n_slots=[1, 2, 9, 40, 90])
 def test_a_solve_counts_what_the_policy_would(
     cupy: Any, evaluated: list[np.ndarray], policy: str, n_slots: int
 ) -> None:
@@ -160,6 +161,7 @@ def same_lists(one: DeviceListEngine, other: DeviceListEngine) -> None:
         assert np.array_equal(one.lists.costs[some], other.lists.costs[some]), row
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("dtype", "maximize"), [("f8", False), ("i4", True)])
 @pytest.mark.parametrize("policy", ["slru", "lfu"])
 def test_any_evaluations_give_the_lists_of_whole_costs(
@@ -273,7 +275,8 @@ class TestRoom:
         assert shares(1 << 40, 100) == (device_memory.PANEL_BYTES, (1 << 40) - (64 << 20))
         assert shares(8000, 100) == (1000, 7000)
 
-    @pairwise(method=["auto", "compressed"], shape=[(1, 4), (30, 30), (20, 45), (45, 20)], rows=[1, 2, 4])
+    @pytest.mark.some(2)
+    @each(method=["auto", "compressed"], shape=[(1, 4), (30, 30), (20, 45), (45, 20)], rows=[1, 2, 4])
     def test_down_to_one_row(self, cupy: Any, shape: tuple[int, int], method: str, rows: int) -> None:
         matrix = costs(*shape)
         limit = min(rows * 8 * shape[1], matrix.nbytes - 1)

@@ -384,6 +384,7 @@ def test_lists_on_trial(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         assert asked.stats["why"] == "asked for"
 
 
+@pytest.mark.slow
 def test_scans_of_many_rows_begin_from_levels(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = costs(600, 600)
     published = bigsap.solve(matrix, device="cuda", method="ssp")

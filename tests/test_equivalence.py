@@ -20,7 +20,7 @@ from bigsap.sources import Counted, as_source
 from examples_of import examples
 from instances import CLASSES, integers, points_of, squared_distances
 from oracle import optimum, value
-from pairwise import pairwise
+from pairwise import each
 
 
 def solve(cost, **options):
@@ -164,7 +164,7 @@ def test_sources_threads_caches_and_policies_agree(problem, name, threads, rows,
     assert_identical(found, expected)
 
 
-@pairwise(policy=["slru", "lfu", "auto"], rows=[1, 2, 3, 8, 32], name=CACHED)
+@each(policy=["slru", "lfu", "auto"], rows=[1, 2, 3, 8, 32], name=CACHED)
 def test_caches_of_every_size(name, rows, policy):
     n = 32
     for cost in (CLASSES["disjoint"](n, seed=2), integers(n, seed=2, factor=0.1, dtype=np.int32)):
@@ -177,7 +177,7 @@ def test_caches_of_every_size(name, rows, policy):
         assert found.stats["cache_misses"] >= n
 
 
-@pairwise(epsilon=[True, False], name=CLASSES)
+@each(epsilon=[True, False], name=CLASSES)
 def test_threads_agree_on_every_class(name, epsilon):
     cost = CLASSES[name](90, seed=7)
     expected = solve(cost, threads=1, epsilon=epsilon)
@@ -186,7 +186,7 @@ def test_threads_agree_on_every_class(name, epsilon):
         assert_identical(solve(cost, threads=threads, epsilon=epsilon), expected)
 
 
-@pairwise(
+@each(
     maximize=[False, True],
     shape=[(1, 1), (1, 30), (30, 1), (2, 40), (40, 2), (25, 40), (40, 25)],
     name=["random", "disjoint", "int0.1n", "int1n"],
@@ -205,7 +205,7 @@ def test_every_shape(name, shape, maximize):
     assert_optimal(solve(cost, maximize=maximize, epsilon=False), cost, maximize)
 
 
-@pairwise(maximize=[False, True], shape=[(20, 20), (12, 20), (20, 12)], name=["random", "int0.1n"])
+@each(maximize=[False, True], shape=[(20, 20), (12, 20), (20, 12)], name=["random", "int0.1n"])
 def test_stored_by_columns(name, shape, maximize):
     """Solved by its columns: among ties another choice is allowed, another cost is not."""
     cost = np.ascontiguousarray(CLASSES[name](20, seed=5)[: shape[0], : shape[1]])
@@ -233,6 +233,7 @@ def test_files(kind, tmp_path):
             assert_identical(solve(given, threads=threads, cache=rows * cost[0].nbytes), expected)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", ["raw", "one chunk", "compressed", "sharded"])
 def test_stores(kind, tmp_path):
     """Rows of a store are visited chunk by chunk: duals and ties may fall otherwise than
@@ -259,7 +260,7 @@ def test_stores(kind, tmp_path):
             assert_identical(solve(given, threads=threads, cache=cache), first)
 
 
-@pairwise(dtype=[np.int32, np.int64], factor=[0.1, 1, 1000])
+@each(dtype=[np.int32, np.int64], factor=[0.1, 1, 1000])
 def test_wide_integers_from_a_cache(factor, dtype):
     cost = integers(40, seed=5, factor=factor)[:25].astype(dtype)
     first = None
@@ -272,6 +273,7 @@ def test_wide_integers_from_a_cache(factor, dtype):
     assert first.fun == solve(cost).fun
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_wide_integers_from_memory_and_from_a_cache(dtype):
     cost = integers(40, seed=5)[:25].astype(dtype)

@@ -53,6 +53,7 @@ def test_lambda():
     assert "verified with another function" in out
 
 
+@pytest.mark.slow
 def test_cluster():
     pytest.importorskip("distributed", reason="extra cluster")
     pytest.importorskip("zarr", reason="extra zarr")
@@ -204,13 +205,6 @@ def test_walkthrough(tmp_path):
             assert len(picture.convert("L").getcolors()) > 50, "an empty picture"
 
 
-def test_walkthrough_is_made_of_cells():
-    source = (EXAMPLES / "walkthrough.py").read_text()
-    kinds = re.findall(r"^# %%( \[markdown\])?$", source, re.M)
-    assert len(kinds) >= 8
-    assert kinds[0] == " [markdown]"
-
-
 def test_service_client():
     out = run("service_client.py", "--n", 250)
     states = re.findall(r"^job_\w+ is (\w+)$", out, re.M)
@@ -235,35 +229,3 @@ def test_service_curl(live_server):
     assert re.search(r"^ +1 event: end$", done.stdout, re.M)
     assert re.search(r"^optimal: cost [\d.]+, bound [\d.]+, gap \S+$", done.stdout, re.M)
     assert re.search(r"row,col4row\s+0,\d+\s+1,\d+\s+2,\d+\s*$", done.stdout)
-
-
-README = EXAMPLES / "README.md"
-# Scripts whose full size has not been measured to the end.
-NOT_RUN_IN_FULL = {"cells_250k.py", "cluster.py", "lambda_cost.py"}
-SCRIPTS = sorted(file.name for file in EXAMPLES.iterdir() if file.suffix in (".py", ".sh"))
-
-
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_every_example_is_run_and_says_its_figures(name):
-    if name == "provider.py":  # what remote_rows.py starts
-        pytest.skip("a part of remote_rows.py")
-    tests = "".join(file.read_text() for file in Path(__file__).parent.rglob("test_*.py"))
-    assert re.search(rf'"{re.escape(name)}"', tests), f"no test runs {name}"
-    text = (EXAMPLES / name).read_text()
-    assert "--full" in text
-    where = "(?:2 shared cores|16 cores of a server)"
-    measured = re.search(rf"Measured on {where}: (.*?)(?:\"\"\"|\nset |\n\n|\nimport )", text, re.S)
-    assert measured, f"{name} has no figures"
-    assert re.search(r"\d", measured[1])
-    if name in NOT_RUN_IN_FULL:
-        return
-    # Of the full size, which the usage gives, and which the script takes.
-    (usage,) = re.findall(r"--full +#(.*)", text)
-    size = re.search(r"\d[\d,]*\d", usage)
-    assert size, usage
-    assert re.search(rf"(?<![\d,]){size[0]}(?![\d,])", measured[1]), f"{name}: {size[0]} measured?"
-    assert re.search(rf"\b{size[0].replace(',', '_?')}\b", text.replace(usage, "")), name
-    rows = re.findall(rf"^\| \[`{re.escape(name)}`\].*$", README.read_text(), re.M)
-    assert len(rows) == 1
-    assert "not run" not in rows[0]
-    assert "not to the end" not in rows[0]

@@ -93,6 +93,7 @@ MEANINGS = [
 ]
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize(("code", "expected"), MEANINGS)
 def test_meaning(code, expected):
     np.testing.assert_array_equal(costs(code, (4, 4), unused=1.0), expected)
@@ -120,6 +121,7 @@ def test_arrays_are_copied_and_converted():
         np.testing.assert_array_equal(costs("x[i]", (2, 1), x=values), [[0], [2]])
 
 
+@pytest.mark.slow
 def test_the_longest_sums_and_limits_are_accepted():
     wide = np.ones((2, 4096))
     assert costs("sum(x[i,k] for k in range(4096))", (2, 2), x=wide)[0, 0] == 4096
@@ -443,6 +445,7 @@ def test_equal_formulas_are_compiled_once():
     np.testing.assert_array_equal(read(two, [1]), np.full((1, 5), 6.5))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "code", ["min(w[i], v[j])", "max(v[j], w[i])", "w[i] ** 3 - v[j] ** 4", "(w[i] - 0.1) ** 2"]
 )

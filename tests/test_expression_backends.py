@@ -141,6 +141,7 @@ EDGES = [
 ]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("transposed", [False, True])
 def test_edges_agree(transposed, folder):
     for code in EDGES if not transposed else EDGES[:3]:

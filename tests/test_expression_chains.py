@@ -19,6 +19,7 @@ def make(code, shape):
 CHAINS = [("+", 250), ("-", 250), ("*", 250), (" + ", 32), (" - 2 * ", 120), (" + j*i* ", 80)]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("operator", "terms"), CHAINS)
 def test_chains_are_one_level(operator, terms):
     """Sums, differences and products go on for as long as there are nodes."""

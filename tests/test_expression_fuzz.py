@@ -1,4 +1,4 @@
-"""Some thousands of the million random texts of ``make test-all``, and that errors are noticed."""
+"""Some hundreds of the million random texts of ``make test-deep``, and that errors are noticed."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def fuzz(tmp_path):
     return Fuzz(11, tmp_path, 40)
 
 
-def test_thousands_of_texts(fuzz):
+def test_hundreds_of_texts(fuzz):
     sys.addaudithook(Watch.hook)
     bigsap.expression("i", (N, M), **ARRAYS)  # what is imported once is imported now
-    for _ in range(3000):
+    for _ in range(500):
         fuzz.one()
     fuzz.compiled()
     assert fuzz.found == []
-    assert fuzz.counts["accepted"] > 1000
-    assert fuzz.counts["values"] > 2000
-    assert fuzz.counts["by eval"] > 100
+    assert fuzz.counts["accepted"] > 150
+    assert fuzz.counts["values"] > 300
+    assert fuzz.counts["by eval"] > 15
     assert fuzz.counts["by C"] > 20 or not fuzz.counts["by numba"]
     for kind in ("valid", "wrong", "soup", "hostile"):
         assert fuzz.counts[kind] > 200
@@ -42,19 +42,6 @@ def broken(fuzz):
 def test_wrong_values_are_noticed(fuzz, monkeypatch):
     monkeypatch.setattr(ExpressionSource, "sample", lambda self, i, j: np.full(len(i), 0.125))
     assert "0.125 in place of" in broken(fuzz)
-
-
-def test_other_errors_are_noticed(fuzz, monkeypatch):
-    def refuse(*args, **given):
-        raise RecursionError("too deep")
-
-    monkeypatch.setattr(bigsap, "expression", refuse)
-    assert "RecursionError too deep" in broken(fuzz)
-
-
-def test_words_of_the_user_are_noticed(fuzz, monkeypatch):
-    monkeypatch.setattr(ExpressionSource, "c_source", lambda self: f"double cost = {self.code};")
-    assert "C text has ['x'" in broken(fuzz)
 
 
 def test_what_runs_is_noticed(fuzz, monkeypatch):

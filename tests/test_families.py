@@ -49,6 +49,7 @@ WORST = [
 ]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("seed", "first", "scans", "evaluations"), WORST)
 def test_the_worst_of_a_race(seed, first, scans, evaluations):
     _, cost = families.draw(seed)

@@ -32,7 +32,7 @@ from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.compiled import read_by_fill
 from examples_of import examples
 from oracle import brute_force, optimum, value
-from pairwise import pairwise
+from pairwise import each
 
 ROOT = Path(__file__).parent.parent
 
@@ -137,7 +137,7 @@ def test_both_methods_through_the_front_door(instance, method):
             assert result.fun == pytest.approx(float(best), rel=1e-13, abs=1e-13)
 
 
-@pairwise(kind=["array", "rows", "lambda"], maximize=[False, True], shape=[(70, 70), (50, 70), (70, 50)])
+@each(kind=["array", "rows", "lambda"], maximize=[False, True], shape=[(70, 70), (50, 70), (70, 50)])
 def test_stopped_and_continued(shape, maximize, kind, tmp_path):
     x, y = points_of(*shape)
     cost = ((x[:, None] - y) ** 2).sum(axis=2)

@@ -18,7 +18,7 @@ from bigsap.strategies.start import strata
 from bigsap.strategies.start.samples import Counts, part_of, some_costs
 from instances import CLASSES, points_of, squared_distances
 from oracle import optimum
-from pairwise import pairwise
+from pairwise import each
 
 COUNTERS = ("rows_scanned", "rows_evaluated", "pairs_evaluated", "first_prices")
 
@@ -252,7 +252,7 @@ def test_nuggets():
 SHAPES = [(400, 400), (300, 400), (150, 400), (400, 300), (400, 150)]
 
 
-@pairwise(maximize=[False, True], shape=SHAPES, name=["disjoint", "random", "int1n", "rank2"])
+@each(maximize=[False, True], shape=SHAPES, name=["disjoint", "random", "int1n", "rank2"])
 def test_levels_end_at_the_optimum(name, shape, maximize, monkeypatch):
     monkeypatch.setattr(policy, "COARSEST_LEVEL", 20)
     cost = CLASSES[name](400, seed=3)[: shape[0], : shape[1]].copy()
@@ -274,7 +274,7 @@ def kinds(n, seed):
     return generator.random((9, 9))[np.ix_(*kinds)]
 
 
-@pairwise(
+@each(
     shape=SHAPES,
     make=[kinds, lattice, CLASSES["rank1"], CLASSES["disjoint"]],
     method=["compressed", "ssp"],

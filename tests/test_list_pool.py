@@ -25,7 +25,7 @@ from bigsap.sources.wrappers import Counted
 from bigsap.strategies import lists
 from examples_of import examples
 from instances import CLASSES
-from pairwise import pairwise as all_pairs
+from pairwise import each
 
 
 def engine_of(n, m, k, share=None):
@@ -182,7 +182,7 @@ COSTS = {
 }
 
 
-@all_pairs(kind=COSTS, epsilon=[True, False], maximize=[False, True])
+@each(kind=COSTS, epsilon=[True, False], maximize=[False, True])
 def test_lists_that_may_not_grow(kind, epsilon, maximize, monkeypatch):
     """The optimum, within the memory allowed, and said how often it was not enough."""
     monkeypatch.setattr(policy, "LEAST_LIST_SIZE", 3)

@@ -157,6 +157,7 @@ def same(source, other):
         assert other.evaluated_by == source.evaluated_by
 
 
+@pytest.mark.some(30)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", SOURCES)
 def test_before_and_after_use(name, way, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -72,21 +71,6 @@ def test_gap_over_time():
     assert not overlaps(figure)
 
 
-@pytest.mark.parametrize("count", [1, 12, 13, 60])
-@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e12])
-def test_no_text_covers_another(count, scale):
-    phases = [
-        {
-            "epsilon": scale * 4.0**-k if k < count - 1 else 0.0,
-            "rows_scanned": 123456 + k,
-            "prices_moved": 9876543,
-        }
-        for k in range(count)
-    ]
-    gaps = [{"seconds": k, "gap": scale * 4.0**-k} for k in range(count)]
-    assert not overlaps(drawn(phases, gaps=gaps))
-
-
 def test_a_real_solve():
     pytest.importorskip("matplotlib")
     x, y = np.random.default_rng(0).random((2, 60, 2))
@@ -100,52 +84,12 @@ def test_a_real_solve():
     assert f"{result.fun:.6g}" in figure.get_suptitle()
 
 
-@pytest.mark.parametrize("method", ["ssp", "compressed"])
-@pytest.mark.parametrize("again", [False, True])
-def test_the_gap_of_a_real_solve(method, again, tmp_path):
-    """Over the seconds it took, from a file too."""
-    pytest.importorskip("matplotlib")
-    x, y = np.random.default_rng(0).random((2, 300, 2)) * [1.0, 0.3]
-    result = bigsap.solve(bigsap.points(x, y), method=method)
-    if again:
-        result.save(tmp_path / "r.npz")
-        result = bigsap.Result.load(tmp_path / "r.npz")
-    figure = result.plot()
-    line = figure.axes[3].lines[0]
-    records = result.stats["gaps"]
-    assert len(records) >= 3
-    assert line.get_xdata().tolist() == [r["seconds"] for r in records]
-    assert line.get_ydata().tolist() == [r["gap"] for r in records]
-    assert not overlaps(figure)
-
-
-def test_augmentations_are_those_of_the_searched_side():
-    pytest.importorskip("matplotlib")
-    result = solved(cost_of("real", (6, 4)))
-    result.stats["transposed"] = True
-    assert result.plot().axes[1].patches[0].get_height() == PHASES[0]["rows_scanned"] / 4
-
-
 def test_unfinished():
     pytest.importorskip("matplotlib")
     result = replace(solved(cost_of("real")), status=Status.TIME_LIMIT, fun=None, gap=None, stats={})
     figure = result.plot()
     assert figure.get_suptitle() == "6 x 6, time limit"
     assert not overlaps(figure)
-
-
-def test_leaves_pyplot_and_displays_alone():
-    pytest.importorskip("matplotlib")
-    code = (
-        "import sys, numpy as np, bigsap\n"
-        "bigsap.solve(np.eye(3)).plot().savefig(sys.stdout.buffer)\n"
-        "assert 'matplotlib.pyplot' not in sys.modules"
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, timeout=200, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(b"\x89PNG")
 
 
 def test_without_matplotlib(monkeypatch):

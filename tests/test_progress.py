@@ -62,19 +62,6 @@ def test_the_count_of_assigned_rows_never_falls(plain, clock, monkeypatch):
     assert not {1990, 1890, 7, 3} & set(shown)
 
 
-def test_line_fits_the_terminal_and_survives_odd_states():
-    assert len(progress.line(state(), 30)) == 30
-    assert progress.line(state(), -1) == ""
-    assert "first prices" in progress.line(state(phase=0, assigned=0), 200)
-    assert "#" * 20 + "]" in progress.line(state(n_rows=0, assigned=0), 200)
-    assert "#" * 20 + "]" in progress.line(state(assigned=9999), 200)
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (59.9, "0:59"), (3661, "1:01:01")])
-def test_clock(seconds, text):
-    assert progress.clock(seconds) == text
-
-
 @pytest.mark.parametrize("plain", [True, False])
 def test_bar_shows_first_and_last_state_and_ends_the_line(plain, clock):
     stream = io.StringIO()
@@ -102,23 +89,6 @@ def test_plain_bar_draws_no_more_often_than_its_interval(clock):
         clock[0] = 100.0 + step * progress.INTERVAL / 10.01
         bar.update(state(assigned=step))
     assert 90 <= stream.getvalue().count("\r") <= 101
-
-
-def test_plain_bar_wipes_a_longer_line(clock, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    stream = io.StringIO()
-    bar = progress.Bar(stream, plain=True)
-    bar.update(state(rows_scanned=10**12))
-    clock[0] += 1
-    bar.update(state(rows_scanned=1))
-    first, second = stream.getvalue().split("\r")[1:]
-    assert len(second) >= len(first)
-
-
-def test_bar_without_a_state_leaves_no_trace():
-    stream = io.StringIO()
-    progress.Bar(stream, plain=True).close()
-    assert stream.getvalue() == ""
 
 
 def test_bar_is_plain_where_tqdm_is_absent(monkeypatch):

@@ -9,88 +9,13 @@ import pytest
 
 import bigsap
 from gate import Gate, Gated
-from instances import CLASSES, points_of
+from instances import CLASSES
 from oracle import optimum
-
-# Not for the kernels' compilation before the first.
-pytestmark = pytest.mark.timeout(120, func_only=True)
-N = 400
-
-
-def _costs():
-    x, y = points_of("disjoint", N, seed=1)
-    return (x[:, :1] - y[:, 0]) ** 2 + (x[:, 1:] - y[:, 1]) ** 2
-
-
-def _rows():
-    costs = _costs()
-    return bigsap.from_function(lambda i: costs[i], (N, N), kind="row", compiled=False)
-
-
-def _compiled():
-    return bigsap.points(*points_of("disjoint", N, seed=1))
-
-
-def _compiled_function():
-    def f(i, j, x, y):
-        return (x[i, 0] - y[j, 0]) ** 2 + (x[i, 1] - y[j, 1]) ** 2
-
-    return bigsap.from_function(f, (N, N), args=points_of("disjoint", N, seed=1), kind="value")
-
-
-def _store(tmp_path):
-    zarr = pytest.importorskip("zarr")
-    store = zarr.create_array(str(tmp_path / "c.zarr"), shape=(N, N), chunks=(64, N), dtype="f4")
-    store[:] = _costs()
-    return bigsap.from_zarr(str(tmp_path / "c.zarr"))
-
-
-SOURCES = {
-    "array": _costs,
-    "rows": _rows,
-    "compiled": _compiled,
-    "compiled function": _compiled_function,
-    "store": _store,
-}
 
 
 def over(limit):
     """What is over at the tick given: the call of ``cancel`` or the time."""
     return "time_limit" if limit else "cancelled"
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("limit", [True, False], ids=["limit", "cancel"])
-@pytest.mark.parametrize("kind", SOURCES)
-def test_stopped_in_the_search(kind, limit, threads, tmp_path, clock):
-    """By the clock or from outside, at a tick in the midst of it; the clock stands otherwise."""
-    make = SOURCES[kind]
-    source = make(tmp_path) if kind == "store" else make()
-    cancel, told = threading.Event(), []
-
-    def tick(state):
-        told.append(state.stage)
-        if told.count("search") == 2:
-            if limit:
-                clock.sleep(1.5)
-            else:
-                cancel.set()
-
-    res = bigsap.solve(
-        source,
-        threads=threads,
-        cache="128KiB",
-        cancel=cancel,
-        callback=tick,
-        callback_every=0,
-        method="ssp",
-        time_limit=1.0,
-    )
-    assert res.status == over(limit)
-    assert told[-2:] == ["search", "done"]
-    assert res.fun is not None
-    assert res.bound <= res.fun
-    res.verify(source)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -153,20 +78,6 @@ def test_the_bound_of_the_sweeps_is_used_when_a_pass_is_too_slow(clock):
     assert res.gap < 10 * best
     slow.clear()
     res.verify(cost)
-
-
-@pytest.mark.parametrize("method", ["ssp", "compressed"])
-def test_time_limit_stops_rows_that_do_not_come(method, tmp_path):
-    gate = Gate(tmp_path / "gate")
-    res = bigsap.solve(
-        Gated(CLASSES["disjoint"](60, seed=1), gate), method=method, time_limit=0.05, threads=1
-    )
-    gate.open()
-    assert gate.waiting
-    assert res.status == "time_limit"
-    # Not even one sweep: nothing is proved, and nothing can be priced in time.
-    assert res.bound is None
-    assert res.gap is None
 
 
 @pytest.mark.parametrize("method", ["ssp", "compressed"])

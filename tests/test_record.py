@@ -9,7 +9,7 @@ import pytest
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import adding
-from bigsap.engine.core.record import numbers, record, record_type, records, set_numbers
+from bigsap.engine.core.record import numbers, record, set_numbers
 
 PRICES = [np.dtype(np.float64), np.dtype(np.int64)]
 add_count = adding("count")
@@ -19,15 +19,6 @@ class Fields:
     place: int
     count: int
     label: float
-
-
-class Names:
-    place: int
-    shape: int
-
-
-class More(Fields):
-    other: int
 
 
 @kernel
@@ -67,20 +58,6 @@ def test_numbers_are_what_a_checkpoint_holds(price):
         set_numbers(again, Fields, saved | {"words": np.zeros(3, np.int64)})
 
 
-def test_fields_that_python_could_not_read_are_refused():
-    with pytest.raises(TypeError, match=r"Names: .*shape"):
-        record_type(Names, PRICES[0])
-
-
-def test_a_class_adds_to_the_fields_of_another_and_arrays_lie_on_lines_of_their_own():
-    assert record_type(More, PRICES[0]).names == ("place", "count", "label", "other")
-    kept = records(More, PRICES[0], 3)
-    assert kept.strides == (64,)
-    assert kept.ctypes.data % 64 == 0
-    step(kept[1])
-    assert kept["place"].tolist() == [0, 1, 0]
-
-
 def test_no_addition_is_lost():
     kept = record(Fields, PRICES[0])
     count(kept, 0)
@@ -90,11 +67,3 @@ def test_no_addition_is_lost():
     for thread in threads:
         thread.join()
     assert kept.count == 4 * 2 * 200_000
-
-
-def test_a_name_that_is_no_field_is_an_error():
-    kept = record(Fields, PRICES[0])
-    with pytest.raises(AttributeError):
-        kept.palce = 1
-    with pytest.raises(AttributeError):
-        assert kept.palce

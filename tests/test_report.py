@@ -6,7 +6,6 @@ import json
 import math
 
 import numpy as np
-import pytest
 
 from bigsap.display import text as report
 from bigsap.memory import peak_bytes
@@ -70,35 +69,6 @@ def test_text_of_a_result_that_knows_nothing():
         "n": "0 x 3",
     }
     assert report.result_record(result)["fun"] is None
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (5.0, "5"),
-        (10**20, "100,000,000,000,000,000,000"),
-        (-1234, "-1,234"),
-        (0.1, "0.1"),
-        (math.inf, "inf"),
-        (1e300, "1e+300"),
-        (np.int64(7), "7"),
-    ],
-)
-def test_number(value, text):
-    assert report.number(value) == text
-
-
-@pytest.mark.parametrize(("hits", "misses", "rate"), [(0, 0, None), (1, 3, 0.25), (np.int64(2), 0, 1.0)])
-def test_hit_rate(hits, misses, rate):
-    assert report.hit_rate({"cache_hits": hits, "cache_misses": misses}) == rate
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3.2e9, "3.0 GiB"), (2**50, "1024.0 TiB")],
-)
-def test_bytes_text(size, text):
-    assert report.bytes_text(size) == text
 
 
 def test_peak_is_more_than_what_is_held():

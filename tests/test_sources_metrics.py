@@ -171,18 +171,6 @@ def test_metrics_are_those_of_scipy(metric, d, weighted):
     np.testing.assert_allclose(got, distance.cdist(x, y, metric, **options), rtol=1e-13, atol=4e-16)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 6])
-def test_no_contraction_and_no_expansion(d):
-    """Bit for bit the plain formula, summed over the dimensions in order."""
-    rng = np.random.default_rng(d)
-    x, y = rng.normal(1e6, 1, (4, d)), rng.normal(1e6, 1, (1500, d))
-    squares = np.zeros((4, 1500))
-    for k in range(d):
-        squares += (x[:, k, None] - y[:, k]) ** 2
-    np.testing.assert_array_equal(whole(points(x, y)), squares)
-    np.testing.assert_array_equal(whole(points(x, y, "euclidean")), np.sqrt(squares))
-
-
 @pytest.mark.parametrize("p", [1, 2])
 def test_minkowski_of_one_and_two_need_no_powers(p):
     rng = np.random.default_rng(1)
@@ -352,6 +340,7 @@ def test_bad_table_values():
         table(np.array([[0, 2**64 - 1]], np.uint64), [0], [0])
 
 
+@pytest.mark.slow
 def test_a_kernel_that_calls_a_filler_is_cached_across_processes(tmp_path):
     """The address is an ordinary number, so the second process compiles nothing."""
     (tmp_path / "user.py").write_text(

@@ -220,7 +220,7 @@ class TestOtherStore(ZarrContract):
         return from_zarr(write(zarr.storage.MemoryStore(), matrix))
 
     def test_equals_reading_through_zarr(self, expected: np.ndarray) -> None:
-        pass  # there is no path to open again; test_all_rows compares with the costs
+        pass  # there is no path to open again; test_reads compares with the costs
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

@@ -19,7 +19,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import Rows
 from bigsap.sources import as_source
-from pairwise import pairwise
+from pairwise import each
 
 # A resumed solve computes its rows anew, in slices of one row here, as where a row takes long:
 # the last row that is missing is then the first of a slice. In a process of its own: threads
@@ -164,7 +164,7 @@ def test_bad_cost_in_a_row_that_threads_compute_in_parts(bad, threads):
             )
 
 
-@pairwise(threads=[1, 2, 3, 5], rows=[1, 2, 30], function=[looked_up, looked_up_by_row])
+@each(threads=[1, 2, 3, 5], rows=[1, 2, 30], function=[looked_up, looked_up_by_row])
 def test_rows_computed_in_parts_are_as_those_in_memory(function, threads, rows):
     """The cost by which a search enters a row is told by the thread that computes it."""
     n = 700

@@ -155,15 +155,3 @@ def test_more_threads_than_anybody_has(threads):
     assert result.stats["threads"] == team.useful_threads(10**6, 200)
     alone = bigsap.solve(cost, threads=1, method="ssp")
     assert result.stats["rows_scanned"] == alone.stats["rows_scanned"]
-
-
-def test_how_many_threads_are_of_use(monkeypatch):
-    from bigsap.engine.core import team
-
-    monkeypatch.setattr(team, "available_threads", lambda: 48)
-    assert team.useful_threads(1000, 100) == 8
-    assert team.useful_threads(1000, 64 * 20) == 20
-    assert team.useful_threads(1000, 10**6) == 48
-    assert team.useful_threads(3, 1) == 3
-    monkeypatch.setattr(team, "available_threads", lambda: 2)
-    assert team.useful_threads(1000, 10**6) == 8

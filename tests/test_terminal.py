@@ -217,6 +217,7 @@ def shell(words: str, folder: Path, **environment: str) -> subprocess.CompletedP
     )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("closed", ["2>&-", "<&-", "2>&- <&-", "2>/dev/full", "2> >(exit 0)"])
 def test_solve_does_not_need_stderr_or_stdin(costs: Path, closed: str) -> None:
     done = shell(f"solve c.npy -o out --resume --checkpoint ck {closed}", costs)
@@ -228,6 +229,7 @@ def test_solve_does_not_need_stderr_or_stdin(costs: Path, closed: str) -> None:
     (costs / "ck").unlink(missing_ok=True)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("closed", "code"), [(">&-", 0), (">&- 2>&- <&-", 0), (">/dev/full", 1)])
 def test_solve_without_stdout_saves(costs: Path, closed: str, code: int) -> None:
     """A closed one is as the null device; one that is full loses the answer, which is an error."""
@@ -241,6 +243,7 @@ def test_solve_without_stdout_saves(costs: Path, closed: str, code: int) -> None
         assert ("No space left" in done.stderr) == (code == 1)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("closed", ["2>&-", "2>&- <&-"])
 def test_failures_tell_their_code_without_stderr(costs: Path, closed: str) -> None:
     done = shell(f"solve none.npy --json {closed}", costs)

@@ -10,7 +10,7 @@ from bigsap import RowCache, solve
 from bigsap.sources import Counted, as_source
 from instances import CLASSES, integers, points_of
 from oracle import optimum, value
-from pairwise import pairwise
+from pairwise import each
 
 # Ways to present a matrix: in memory, and from a cache of one, two, three or all rows.
 WAYS = [None, 1, 2, 3, 1000]
@@ -37,7 +37,7 @@ def assert_right(res, cost, maximize=False):
 # --- costs on which published code fails --------------------------------------------
 
 
-@pairwise(shape=[(20, 20), (5, 20), (20, 5)], number=[0.0, 2.5, -1e15, 7], maximize=[False, True], way=WAYS)
+@each(shape=[(20, 20), (5, 20), (20, 5)], number=[0.0, 2.5, -1e15, 7], maximize=[False, True], way=WAYS)
 def test_constant_matrix(shape, number, maximize, way):
     cost = np.full(shape, number)
     res = solved_in(way, cost, maximize=maximize)
@@ -70,7 +70,7 @@ def test_a_point_set_against_itself(rows):
         assert res.status == "optimal"
 
 
-@pairwise(huge=[1e9, 1e30], shape=[(30, 30), (20, 30), (30, 20)], maximize=[False, True], way=WAYS)
+@each(huge=[1e9, 1e30], shape=[(30, 30), (20, 30), (30, 20)], maximize=[False, True], way=WAYS)
 def test_one_huge_row(huge, shape, maximize, way):
     """It can take any column; with rows to spare it takes none."""
     for seed in (2, 3, 4):
@@ -122,26 +122,11 @@ def test_massive_ties(threads, way):
         np.testing.assert_array_equal(res.col4row, one.col4row)
 
 
-@pytest.mark.parametrize("epsilon", [True, False])
-@pytest.mark.parametrize("name", CLASSES)
-def test_one_thread_and_one_row_of_cache(name, epsilon):
-    cost = CLASSES[name](45, seed=9)
-    assert_right(solved_in(1, cost, threads=1, epsilon=epsilon), cost)
-
-
 def test_float32_with_a_large_offset():
     for offset in (1e4, 1e7, -1e7):
         cost = (CLASSES["random"](40, seed=3) + offset).astype(np.float32)
         for maximize in (False, True):
             assert_right(solve(cost, maximize=maximize), cost, maximize)
-
-
-@pytest.mark.parametrize("way", [None, 2])
-def test_prices_of_1e15(way):
-    rng = np.random.default_rng(6)
-    cost = 1e15 * rng.random((30, 1)) + 1e15 * rng.random((1, 30)) + rng.random((30, 30))
-    assert_right(solved_in(way, cost), cost)
-    assert_right(solved_in(way, np.floor(cost).astype(np.int64)), np.floor(cost).astype(np.int64))
 
 
 @pytest.mark.parametrize("way", [None, 2])
@@ -266,20 +251,10 @@ def test_random_forbidden_pairs(shape, way):
     assert infeasible >= 5 or shape[1] == 3
 
 
-def test_an_infeasible_problem_stored_by_columns():
-    cost = CLASSES["random"](9, seed=1)
-    cost[2:5, 2:] = np.inf
-    res = solve(np.asfortranarray(cost))
-    assert_hall(res, cost)
-    cost = CLASSES["random"](9, seed=1)[:5].copy()
-    cost[2:5, 2:] = np.inf
-    assert_hall(solve(np.asfortranarray(cost)), cost)
-
-
 # --- invalid costs ------------------------------------------------------------------
 
 
-@pairwise(
+@each(
     shape=[(30, 30), (20, 30), (30, 20)], bad=["nan", "inf"], maximize=[False, True], threads=[1, 3], way=WAYS
 )
 def test_nan_and_the_wrong_infinity(shape, bad, maximize, threads, way):
@@ -289,17 +264,6 @@ def test_nan_and_the_wrong_infinity(shape, bad, maximize, threads, way):
     with pytest.raises(bigsap.InvalidCostError, match=r"cost\[17, 8\] is ") as caught:
         solved_in(way, cost, maximize=maximize, threads=threads)
     assert (caught.value.row, caught.value.column) == (17, 8)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_row_of_nan(way):
-    cost = CLASSES["random"](10, seed=1)
-    cost[6] = np.nan
-    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[6, 0\] is nan"):
-        solved_in(way, cost)
-    for order in ("C", "F"):
-        with pytest.raises(bigsap.InvalidCostError, match=r"cost\[6, \d\] is nan"):
-            solve(np.array(cost, order=order))
 
 
 def test_nan_wins_over_infeasible():
@@ -332,106 +296,8 @@ def test_no_costs(name):
 
 # --- options ------------------------------------------------------------------------
 
-WRONG_OPTIONS = [
-    ({"threads": 0}, "threads"),
-    ({"threads": -1}, "threads"),
-    ({"threads": 1.5}, "threads"),
-    ({"cache": 79}, "row"),
-    ({"cache": 0}, "cache|row"),
-    ({"cache": -5}, "cache"),
-    ({"cache": "many"}, "cache"),
-    ({"memory_limit": -1}, "memory_limit"),
-    ({"memory_limit": "79B"}, "memory_limit='79B' does not even hold one row of costs, 80 bytes"),
-    ({"memory_limit": "1 furlong"}, "memory_limit"),
-    ({"method": "magic"}, "method"),
-    ({"gap": -1.0}, "gap"),
-    ({"gap": float("nan")}, "gap"),
-    ({"time_limit": -1}, "time_limit"),
-    ({"callback": 3}, "callback"),
-    ({"device": "toaster"}, "device"),
-    ({"warm_start": [1, 2, 3]}, "warm_start"),
-]
-
-
-@pytest.mark.parametrize(("options", "message"), WRONG_OPTIONS)
-def test_wrong_options(options, message):
-    source = Counted(as_source(CLASSES["random"](10)))
-    with pytest.raises(bigsap.OptionError, match=message):
-        solve(source, **options)
-
-
-@pytest.mark.parametrize("options", [{"policy": "random"}, {"bytes": 0}, {"bytes": "x"}])
-def test_wrong_caches(options):
-    source = Counted(as_source(CLASSES["random"](10)))
-    with pytest.raises(bigsap.OptionError):
-        solve(source, cache=RowCache(**options))
-
 
 # --- functions that misbehave -------------------------------------------------------
-
-
-class Broken(Exception):
-    pass
-
-
-def test_a_function_that_raises():
-    calls = []
-
-    def row(i):
-        calls.append(int(i))
-        if i == 5:
-            raise Broken("no luck")
-        return np.arange(12.0) + i
-
-    source = bigsap.from_function(row, (12, 12), kind="row")
-    calls.clear()
-    with pytest.raises(bigsap.CallbackError, match="row 5") as caught:
-        solve(source)
-    assert isinstance(caught.value.__cause__, Broken)
-    # It stops within this one row: nothing is asked afterwards.
-    assert calls[-1] == 5
-    assert calls.count(5) == 1
-
-
-def test_a_function_that_raises_late():
-    """Not in the first sweep but in the middle of the search, with a small cache."""
-    calls = 0
-    cost = CLASSES["disjoint"](40, seed=1)
-
-    def row(i):
-        nonlocal calls
-        calls += 1
-        if calls > 150:
-            raise Broken(calls)
-        return cost[i]
-
-    source = bigsap.from_function(row, cost.shape, kind="row")
-    with pytest.raises(bigsap.CallbackError) as caught:
-        solve(source, cache=RowCache(bytes=2 * 40 * 8), threads=2)
-    assert caught.value.__cause__.args == (151,)
-
-
-@pytest.mark.parametrize(
-    ("kind", "function", "error", "message"),
-    [
-        ("row", lambda i: np.zeros(11 + (i < 5)), bigsap.ShapeError, "row 5"),
-        ("row", lambda i: np.zeros((12, 1 + (i == 5))), bigsap.ShapeError, "row"),
-        ("row", lambda i: np.zeros(12) + 1j * (i == 5), bigsap.DtypeError, "row"),
-        ("row", lambda i: ["a"] * 12 if i == 5 else [0.0] * 12, bigsap.DtypeError, "row 5"),
-        ("value", lambda i, j: None if (i, j) == (5, 3) else 1.0, bigsap.InputError, "5"),
-        ("value", lambda i, j: "a" if (i, j) == (5, 3) else 1.0, bigsap.InputError, "5"),
-        (
-            "value",
-            lambda i, j: float("nan") if (i, j) == (5, 3) else 1.0,
-            bigsap.InvalidCostError,
-            r"cost\[5, 3\] is nan",
-        ),
-    ],
-)
-@pytest.mark.filterwarnings("ignore")
-def test_functions_that_return_nonsense(kind, function, error, message):
-    with pytest.raises(error, match=message):
-        solve(bigsap.from_function(function, (12, 12), kind=kind))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -453,57 +319,6 @@ def test_a_function_that_changes_its_mind():
         else:
             outcomes.append(res.status)
     assert "optimal" not in outcomes
-
-
-def test_the_callback_of_solve_can_stop_it():
-    cost = CLASSES["disjoint"](60, seed=1)
-    seen = []
-
-    def stop(state):
-        seen.append((state.phase, state.n_rows))
-        if state.phase >= 2:
-            raise StopIteration
-
-    res = solve(cost, callback=stop, method="ssp")
-    assert res.status == "cancelled"
-    assert not res.success
-    assert seen
-    assert {n for _, n in seen} == {60}
-    best, _ = optimum(cost)
-    assert res.bound <= float(best) + 1e-12
-    assert res.fun is None or res.fun >= float(best) - 1e-12
-    res.verify(cost)
-
-    def fails(state):
-        raise Broken("mine")
-
-    with pytest.raises(Broken, match="mine"):
-        solve(cost, callback=fails)
-
-
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("shape", [(60, 60), (40, 60), (60, 40)])
-def test_out_of_time(shape, maximize):
-    cost = CLASSES["disjoint"](60, seed=1)[: shape[0], : shape[1]].copy()
-    res = solve(cost, time_limit=0, maximize=maximize)
-    best = float(optimum(cost, maximize)[0])
-    sign = -1 if maximize else 1
-    assert res.status in ("time_limit", "optimal")
-    assert sign * res.bound <= sign * best + 1e-12
-    if res.fun is not None:
-        assert sign * res.fun >= sign * best - 1e-12
-        assert res.gap == pytest.approx(abs(res.fun - res.bound), rel=1e-12, abs=1e-12)
-    res.verify(cost)
-
-
-def test_a_gap_is_enough():
-    cost = CLASSES["disjoint"](80, seed=1)
-    best = float(optimum(cost)[0])
-    res = solve(cost, gap=0.5 * best)
-    assert res.success
-    assert res.gap <= 0.5 * best
-    assert best - 1e-9 <= res.fun <= 1.5 * best
-    res.verify(cost)
 
 
 @pytest.mark.parametrize("scale", [1e160, 1e300])

@@ -17,7 +17,7 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.wrappers import Counted
 from instances import geometric
 from oracle import optimal_prices, optimum
-from pairwise import pairwise
+from pairwise import each
 from solved import cost_of, solved
 
 
@@ -75,9 +75,7 @@ FALSE_CLAIMS = {
 }
 
 
-@pairwise(
-    claim=FALSE_CLAIMS, kind=["real", "integer"], shape=[(6, 6), (4, 7), (7, 4)], maximize=[False, True]
-)
+@each(claim=FALSE_CLAIMS, kind=["real", "integer"], shape=[(6, 6), (4, 7), (7, 4)], maximize=[False, True])
 def test_false_claims_are_found(claim, kind, shape, maximize):
     cost = cost_of(kind, shape)
     res = solved(cost, maximize)

@@ -12,7 +12,7 @@ from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
 from instances import CLASSES, points_of, squared_distances
 from oracle import optimum
-from pairwise import pairwise
+from pairwise import each
 
 
 def changed(cost, rows, seed=5):
@@ -23,7 +23,7 @@ def changed(cost, rows, seed=5):
     return other
 
 
-@pairwise(
+@each(
     method=["ssp", "compressed"],
     shape=[(400, 400), (300, 400), (400, 300)],
     name=["geometric", "disjoint", "random", "rank2", "int10n"],
@@ -48,7 +48,7 @@ def test_one_percent_of_the_rows_changed(name, shape, method):
     assert warm.stats["warm_started"]
 
 
-@pairwise(
+@each(
     method=["ssp", "compressed"],
     shape=[(60, 60), (40, 60), (60, 40), (10, 60), (60, 10)],
     dtype=["f8", "f4", "i4", "wide"],

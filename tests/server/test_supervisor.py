@@ -131,18 +131,6 @@ def test_unassigned_cost_gap_and_maximize_reach_the_solve(tmp_path):
         assert (most.result["objective"], most.result["maximize"]) == (11, True)
 
 
-def test_a_job_starts_from_the_result_of_another(tmp_path):
-    with Service(tmp_path / "data") as service:
-        first = service.finished(service.submit())
-        warm = service.finished(service.submit(warm_start={"job": first.id}))
-        assert warm.result["objective"] == 5
-        prices = service.finished(service.submit(warm_start={"v": service.array(first, "v").tolist()}))
-        assert prices.result["objective"] == 5
-        queued = service.submit(warm_start={"job": "job_missing"})
-        job = service.finished(queued)
-        assert (job.state, job.problem["pointer"]) == ("failed", "/warm_start/job")
-
-
 def test_graceful_cancel_keeps_what_is_known_and_resume_ends_identical(tmp_path, gate, whole):
     with Service(tmp_path / "data") as service:
         job_id = service.submit(**gated_job(gate, ROWS, SEARCHING))
@@ -335,18 +323,6 @@ def test_a_source_that_fails_again_and_again_keeps_its_problem_whole(tmp_path, m
         assert (job.problem["pointer"], job.problem["row"]) == ("/cost/url", 3)
         assert job.problem["detail"] == "the provider is away, 2 times in a row"
         assert job.finished is not None
-
-
-def test_what_was_tried_once_is_not_counted(tmp_path, monkeypatch):
-    import bigsap_server.costs.build
-
-    def fails(*args):
-        raise HttpProblem("source-failed", "the provider is away", pointer="/cost/url")
-
-    monkeypatch.setattr(bigsap_server.costs.build, "build_source", fails)
-    with Service(tmp_path / "data", attempts=1) as service:
-        job = service.finished(service.submit())
-        assert (job.state, job.problem["detail"]) == ("failed", "the provider is away")
 
 
 def test_a_job_that_kills_its_workers_is_given_up(tmp_path):
