@@ -104,7 +104,8 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_demo_leaves_no_service_behind(tmp_path, gate, number):
     job = json.dumps(gated_job(gate))
     paths = os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")])

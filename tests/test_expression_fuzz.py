@@ -28,7 +28,7 @@ def test_hundreds_of_texts(fuzz):
     assert fuzz.counts["accepted"] > 150
     assert fuzz.counts["values"] > 300
     assert fuzz.counts["by eval"] > 15
-    assert fuzz.counts["by C"] > 20 or not fuzz.counts["by numba"]
+    assert fuzz.counts["by C"] > 2 or not fuzz.counts["by numba"]
     for kind in ("valid", "wrong", "soup", "hostile"):
         assert fuzz.counts[kind] > 200
 
