@@ -451,7 +451,8 @@ def test_result_ranges(api: Any) -> None:
         assert answer.content == whole.content
 
 
-def test_costs_check(api: Any) -> None:
+def test_costs_check(make_app: Callable[..., Any]) -> None:
+    api = make_app(limits={"check_s": HANG_S})
     cost = {"type": "expression", "code": "x[i] / (j + 1)", "arrays": {"x": [1.0, 2.0]}}
     found = api.post("/v1/costs:check", json={"shape": [2, 2], "cost": cost}).json()
     assert found["ok"] is True
