@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from bigsap.sources.http.http_rows import from_http
     from bigsap.sources.lowrank import lowrank, table
     from bigsap.sources.metrics import points
+    from bigsap.sources.sparse.sparse_costs import sparse
     from bigsap.sources.zarr.zarr_store import from_zarr
     from bigsap.warmup import warmup
 
@@ -99,6 +100,7 @@ __all__ = [
     "scaled",
     "solve",
     "solve_many",
+    "sparse",
     "sum_of",
     "table",
     "warmup",
@@ -129,6 +131,7 @@ _HOMES = {
     "bigsap.sources.lowrank": "lowrank table",
     "bigsap.sources.metrics": "points",
     "bigsap.sources.http.http_rows": "from_http",
+    "bigsap.sources.sparse.sparse_costs": "sparse",
     "bigsap.sources.zarr.zarr_store": "from_zarr",
     "bigsap.warmup": "warmup",
 }

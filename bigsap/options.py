@@ -23,6 +23,7 @@ from bigsap.strategies.baselines import auction
 from bigsap.strategies.first_prices import STARTS
 from bigsap.strategies.orientation import resident
 from bigsap.strategies.placement import TREES, device_method, device_name, ties_in_memory
+from bigsap.strategies.sparse import sparse_part
 from bigsap.strategies.start.samples import pairs_are_cheap
 from bigsap.strategies.trees import VARIANTS
 
@@ -152,6 +153,8 @@ def choose_method(problem: Problem, budget: int, *, trees: bool = False) -> tupl
     method.
     """
     n, m = problem.shape
+    if sparse_part(problem.source) is not None:
+        return "sparse", "only listed pairs are allowed"
     on_device = device_method(problem.source, problem.sign, trees=trees)
     if on_device is not None:
         return on_device

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigsap.errors import InvalidCostError, ShapeError
-from bigsap.sources.base import CostSource, Transposable
+from bigsap.sources.base import CostSource, Transposable, integral
 from bigsap.types import Array
 
 _LARGEST = 2**31 - 2
@@ -57,7 +57,7 @@ class Problem:
 
     @property
     def integer(self) -> bool:
-        return self.source.dtype.kind in "iu"
+        return integral(self.source)
 
     def transpose(self) -> Problem | None:
         """Return the same problem with rows and columns exchanged; None if that is slow."""

@@ -10,6 +10,7 @@ from bigsap.errors import InfeasibleError, InvalidCostError, OverflowRiskError, 
 from bigsap.run.small_arrays import assignment, suits
 from bigsap.sources.missing import mask_of, parted, under_mask
 from bigsap.sources.packing import labelled
+from bigsap.sources.sparse.sparse_costs import SparseCosts, looks_sparse, sparse
 from bigsap.types import Array
 
 
@@ -19,7 +20,8 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
 
     cost_matrix: (n, m) array_like of real numbers; ``inf`` (``-inf`` when maximising)
         forbids a pair. The same inputs are accepted and refused as by
-        ``scipy.optimize.linear_sum_assignment``, with the same messages.
+        ``scipy.optimize.linear_sum_assignment``, with the same messages. Also ``scipy.sparse``
+        arrays and ``bigsap.sparse``: only listed pairs are allowed.
     maximize: whether the sum is maximised.
 
     Returns ``(row_ind, col_ind)``, two intp arrays of length min(n, m), ``row_ind`` sorted:
@@ -41,6 +43,8 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
     """
     maximize = bool(maximize)
     costs = cost_matrix
+    if looks_sparse(costs) or isinstance(costs, SparseCosts):
+        return _of_listed_pairs(costs, maximize)
     if type(costs) is not np.ndarray or costs.dtype != np.float64:
         costs = _as_scipy_reads(cost_matrix)
     if costs.ndim != 2:
@@ -54,13 +58,24 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
         raise InvalidCostError("matrix contains invalid numeric entries", error.row, error.column) from error
 
 
-def _by_solve(costs: Array, maximize: bool) -> tuple[Array, Array]:
+def _of_listed_pairs(given: Any, maximize: bool) -> tuple[Array, Array]:
+    """Solve sparse costs: only listed pairs are allowed, and an explicit zero is a cost."""
+    costs = given if isinstance(given, SparseCosts) else sparse(given)
+    try:
+        return _by_solve(costs, maximize)
+    except OverflowRiskError:
+        return _by_solve(costs.as_dtype(np.dtype(np.float64)), maximize)
+
+
+def _by_solve(costs: Any, maximize: bool) -> tuple[Array, Array]:
     from bigsap.result import Status
     from bigsap.solve import solve
 
     try:
         result = solve(costs, maximize=maximize)
     except OverflowRiskError:
+        if not isinstance(costs, np.ndarray):
+            raise
         result = solve(_with_room_for_sums(costs), maximize=maximize)
     if result.status == Status.INFEASIBLE:
         raise InfeasibleError("cost matrix is infeasible", result.violator.tolist())

@@ -37,6 +37,9 @@ from bigsap.sources.base import CostSource, Guarded, intact_throughout
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cluster.costs import connect, spread_out, warn_of_little
 from bigsap.sources.cuda.device_memory import naming_bytes
+from bigsap.sources.sparse.by_rows import ByRows
+from bigsap.sources.sparse.sparse_costs import SparseCosts
+from bigsap.strategies import ON_ENTRIES
 from bigsap.strategies.orientation import orient
 from bigsap.strategies.placement import place_costs
 
@@ -212,6 +215,8 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     facts = saved.facts
     for name in ("maximize", "method", "epsilon", "seed", "start"):
         options.setdefault(name, facts.get(name))
+    if options["method"] == ON_ENTRIES:  # not an option, but what "auto" means for these costs
+        options["method"] = "auto"
     options.setdefault("variant", facts.get("variant", "auto"))
     options.setdefault("dtype", facts.get("asked_dtype"))
     options.setdefault("checkpoint", path)
@@ -237,6 +242,7 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
     )
     options = Options(**{name: asked[name] for name in _OPTIONS})
     source = as_source(cost, shape=asked["shape"], args=asked["args"], dtype=options.dtype)
+    source = _taken_by_rows(source, options)
     gated, plain, start = None, source, asked["warm_start"]
     if asked["unassigned_cost"] is not None:
         source = gated = ClippedCosts(source, asked["unassigned_cost"], maximize=options.maximize)
@@ -258,6 +264,13 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
     if small is not None:
         result.stats["why"] = "a small matrix that is hard for its size"
     return result if gated is None else drop_clipped_pairs(result, gated)
+
+
+def _taken_by_rows(source: CostSource, options: Options) -> CostSource:
+    """Return sparse costs as a source of rows if a method on rows was requested."""
+    if not isinstance(source, SparseCosts) or options.method == "auto":
+        return source
+    return ByRows(source, maximize=options.maximize)
 
 
 def _general(

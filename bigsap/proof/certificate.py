@@ -38,12 +38,13 @@ from bigsap import policy
 from bigsap.errors import CertificateError, OverflowRiskError, quiet
 from bigsap.proof.conclusion import SHARE, Claimed, conclude
 from bigsap.proof.exact import three_sum, two_sum
+from bigsap.proof.listed import listed_columns
 from bigsap.proof.minima import Looked, may_bound, minima
 from bigsap.proof.refusals import reach, refuse_invalid, refuse_masked
 from bigsap.proof.row_minima import Prices
 from bigsap.proof.row_pass import BLOCK_BYTES, Work, stream
 from bigsap.proof.tighten import tightened
-from bigsap.sources.base import CostSource, Minimised
+from bigsap.sources.base import CostSource, Minimised, Sparse, integral
 from bigsap.types import Array
 
 #: Near pairs are within this share of the prices' spread.
@@ -154,7 +155,7 @@ def certify(
     n, m = source.shape
     for what, numbers in (("col4row", col4row), ("v", v), ("v_low", v_low)):
         refuse_masked(what, numbers)
-    integer = np.dtype(source.dtype).kind in "iu"
+    integer = integral(source)
     matching = None if col4row is None else _complete_matching(col4row, n, m)
     prices = checked_prices(v, m, integer, v_low)
     if n == 0 or m == 0:
@@ -170,7 +171,7 @@ def certify(
     tighten = normalise and matching is not None and not prices.integer and n <= m
     width = _WIDTH * spread(prices.high) if tighten else None
     # Passes made by others, and bounds, record near pairs only on demand.
-    at_once = (pairs or not may_bound(source)) and not isinstance(source, Minimised)
+    at_once = (pairs or not may_bound(source)) and not isinstance(source, (Minimised, Sparse))
     given = (source, matching, prices, maximize, threads, block_bytes, tick)
     found, looked = minima(*given, every_pair=pairs, width=width if at_once else None)
 
@@ -217,7 +218,14 @@ def certify_infeasible(
     if rows[0] < 0 or rows[-1] >= n or (np.diff(rows) == 0).any():
         raise CertificateError(f"the violating set must hold distinct rows of 0 to {n - 1}")
     forbidden = -math.inf if maximize else math.inf
+    duals = np.full(n, np.nan), np.full(m, np.nan)
     allowed = np.zeros(m, dtype=bool)
+    if isinstance(source, Sparse):
+        allowed[listed_columns(source, rows, maximize)] = True
+        _refuse_enough(len(rows), allowed, n, m)
+        return Certificate(
+            None, forbidden, None, *duals, -1, 0.0, source.entries().columns.size, False, False
+        )
     lock = threading.Lock()
 
     def prepare() -> Work:
@@ -231,14 +239,18 @@ def certify_infeasible(
         return work
 
     stream(source, prepare, rows=rows, threads=threads, block_bytes=block_bytes, tick=tick)
+    _refuse_enough(len(rows), allowed, n, m)
+    return Certificate(None, forbidden, None, *duals, -1, 0.0, len(rows) * m, False, False)
+
+
+def _refuse_enough(n_rows: int, allowed: Array, n: int, m: int) -> None:
+    """Raise CertificateError where the allowed columns do not rule out an assignment."""
     n_allowed = int(np.count_nonzero(allowed))
-    if len(rows) - n_allowed <= max(n - m, 0):
+    if n_rows - n_allowed <= max(n - m, 0):
         raise CertificateError(
-            f"the violating set of {len(rows)} row(s) has {n_allowed} allowed column(s), which"
+            f"the violating set of {n_rows} row(s) has {n_allowed} allowed column(s), which"
             " does not rule out an assignment"
         )
-    duals = np.full(n, np.nan), np.full(m, np.nan)
-    return Certificate(None, forbidden, None, *duals, -1, 0.0, len(rows) * m, False, False)
 
 
 def told(claimed: Claimed, looked: Looked) -> Certificate:

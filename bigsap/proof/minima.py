@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bigsap import policy
-from bigsap.errors import OverflowRiskError
+from bigsap.errors import CertificateError, OverflowRiskError
 from bigsap.proof import scan
 from bigsap.proof.descending import descended
 from bigsap.proof.geometry import MOST_COORDINATES, boundable, geometry
+from bigsap.proof.listed import clipped_costs, listed_minima
 from bigsap.proof.multiplied import is_product, multiplied
 from bigsap.proof.refusals import reach
 from bigsap.proof.row_minima import (
@@ -29,7 +30,7 @@ from bigsap.proof.row_minima import (
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.scan import fold
 from bigsap.proof.tighten import largest
-from bigsap.sources.base import CostSource, Fill, Minimised, Resident
+from bigsap.sources.base import CostSource, Fill, Minimised, Resident, Sparse
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.filling import fill_of
 from bigsap.types import Array
@@ -68,6 +69,12 @@ def minima(
     least 1. Time O(n m) at worst; O((n + m) log m) if prices follow the points. Memory
     O((n + m) d) besides the pass's.
     """
+    listed = source.source if isinstance(source, ClippedCosts) else source
+    if isinstance(listed, Sparse):
+        every = Looked("pairs", listed.entries().columns.size)
+        if isinstance(source, ClippedCosts):
+            return _clipped_entries(source, listed, matching, prices, tick, width), every
+        return listed_minima(listed, source.shape, matching, prices, maximize, tick, width=width), every
     pairs = bounds = 0
     if not every_pair and not isinstance(source, Minimised):
         found = by_bounds(source, matching, prices, maximize, threads, tick, width=width)
@@ -115,6 +122,28 @@ def _clipped(
         matched[rows] = clip(matrix[rows, matching[rows]], gate.cap[rows])
         if not np.isfinite(matched).all():
             raise OverflowRiskError("a forbidden pair: the pass says which")
+    return capped(given, gate, prices)
+
+
+def _clipped_entries(
+    gate: ClippedCosts,
+    listed: Sparse,
+    matching: Array | None,
+    prices: Prices,
+    tick: Callable[[int], None] | None,
+    width: float | None,
+) -> RowMinima:
+    """Compute ``row_minima`` of clipped sparse costs: pairs that are not listed cost the cap."""
+    m, maximize = gate.n_columns, gate.maximize
+    inner = Prices(prices.high[:m], None if prices.low is None else prices.low[:m])
+    given = listed_minima(listed, (gate.shape[0], m), None, inner, maximize, tick, width=width)
+    if matching is not None:
+        matched = clipped_costs(listed, matching, gate.cap, maximize, m)
+        forbidden = np.flatnonzero(~np.isfinite(matched))
+        if forbidden.size:
+            row = int(forbidden[0])
+            raise CertificateError(f"the assignment uses the forbidden pair ({row}, {matching[row]})")
+        given = replace(given, matched=matched)
     return capped(given, gate, prices)
 
 

@@ -233,7 +233,7 @@ class _Pass:
             signed = [-c for c in row] if self.maximize else row
             least = min(c - v for c, v in zip(signed, exact, strict=True))
             r = start + k
-            parts = _parts(least)
+            parts = parts_of(least)
             if parts < (self.minima.high[r], self.minima.mid[r], self.minima.low[r]):
                 self.minima.high[r], self.minima.mid[r], self.minima.low[r] = parts
 
@@ -389,7 +389,7 @@ def margins_of(smallest: Array) -> Array:
     return found
 
 
-def _parts(value: Fraction) -> tuple[float, float, float]:
+def parts_of(value: Fraction) -> tuple[float, float, float]:
     """Return a number as the sum of three floats, the last rounded down."""
     high = float(value)
     mid = float(value - Fraction(high))

@@ -22,11 +22,12 @@ from bigsap.proof.certificate import Certificate, capped_at_zero, certify_infeas
 from bigsap.proof.claim import Claim
 from bigsap.proof.conclusion import conclude
 from bigsap.proof.exact import down, expansion, up
+from bigsap.proof.listed import take_pairs
 from bigsap.proof.minima import Looked, minima
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.verify import check_consistency, check_duals, check_values, unknown
-from bigsap.sources.base import CostSource, Resident
+from bigsap.sources.base import CostSource, Resident, Sparse
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.filling import fill_of
@@ -104,7 +105,8 @@ def drop_clipped_pairs(result: _Claim, gated: ClippedCosts) -> _Claim:
 def _doubtful(result: Claim, gated: ClippedCosts, col4row: Array) -> Array:
     """Return the rows whose pair may have been clipped: all of them if reading them is cheap."""
     (rows,) = np.nonzero(col4row >= 0)
-    cheap = isinstance(gated.source, Resident) and gated.source.resident() is not None
+    here = isinstance(gated.source, Resident) and gated.source.resident() is not None
+    cheap = here or isinstance(gated.source, Sparse)
     if cheap or result.fun is None or np.isnan(result.u).any() or np.isnan(result.v).any():
         return rows
     sign = -1 if result.maximize else 1
@@ -123,6 +125,8 @@ def _doubtful(result: Claim, gated: ClippedCosts, col4row: Array) -> Array:
 
 def _worth_it(gated: ClippedCosts, rows: Array, columns: Array) -> Array:
     """Check that these pairs are allowed and cost no more than their row's price."""
+    if isinstance(gated.source, Sparse):
+        return _listed_and_worth_it(gated, gated.source, rows, columns)
     costs = np.empty(rows.size, gated.dtype)
     matrix = gated.source.resident() if isinstance(gated.source, Resident) else None
     fill = fill_of(gated.source)
@@ -139,6 +143,19 @@ def _worth_it(gated: ClippedCosts, rows: Array, columns: Array) -> Array:
             costs[k] = one[0, 0]
     cap = gated.cap[rows]
     worth: Array = np.isfinite(costs) & (costs >= cap if gated.maximize else costs <= cap)
+    return worth
+
+
+def _listed_and_worth_it(gated: ClippedCosts, source: Sparse, rows: Array, columns: Array) -> Array:
+    """Check that pairs are listed and cost no more than their row's price."""
+    entries, n = source.entries(), gated.shape[0]
+    matching = np.full(n, -1, np.intp)
+    matching[rows] = columns
+    costs = np.zeros(n, entries.costs.dtype if entries.costs.dtype.kind == "f" else np.int64)
+    found = np.zeros(n, np.uint8)
+    take_pairs(*entries, matching, costs, found)
+    cost, cap = costs[rows], gated.cap[rows]
+    worth: Array = (found[rows] > 0) & np.isfinite(cost) & (cost >= cap if gated.maximize else cost <= cap)
     return worth
 
 

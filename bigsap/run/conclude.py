@@ -76,7 +76,7 @@ def _without_column(u: Array, problem: Problem) -> Array:
 
 def of_infinities(run: Run, violator: Array) -> str:
     """Return a message about infinite costs; empty where the check would take long."""
-    if run.seconds_per_row > BLOCK_SECONDS:
+    if run.seconds_per_row > BLOCK_SECONDS or run.method == "sparse":
         return ""
     source = run.given.source if run.gated is None else run.gated
     with suppress(BigsapError):

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from bigsap.run.on_lists import Lists, Trees
 from bigsap.run.on_rows import Auction, WholeRows
+from bigsap.run.on_sparse import SparseRows
 from bigsap.run.optional_rows import OptionalRows
 from bigsap.run.run import Run
 from bigsap.run.sorted_matrices import SortedMatrices
@@ -38,12 +39,14 @@ SEARCHES: dict[str, tuple[Strategy, ...]] = {
     "auction": (Auction(), WholeRows()),
     "compressed": (Lists(), WholeRows()),
     "hungarian": (Trees(), WholeRows()),
+    "sparse": (SparseRows(),),
 }
 
 
 def climb(run: Run) -> Outcome:
     """Return the outcome of the first strategy that does not decline."""
-    for strategy in (*SHORT_WAYS, *SEARCHES[run.method]):
+    ways = () if run.method == "sparse" else SHORT_WAYS
+    for strategy in (*ways, *SEARCHES[run.method]):
         if strategy.fits(run):
             outcome = strategy.attempt(run)
             if outcome is not None:

@@ -36,6 +36,7 @@ from bigsap.strategies.placement import (
     refuse_slabs,
     refuse_streaming,
 )
+from bigsap.strategies.sparse import arithmetic_of, sparse_part
 from bigsap.strategies.start.warm import Warm
 from bigsap.types import Array
 
@@ -80,7 +81,10 @@ class Run:
         facts = {} if saved is None else saved.facts
         self.asked = facts.get("asked_method", options.method)
         self.method, self.why = options.method, "asked for"
-        budget = options.cache_budget(problem)
+        listed = self.method == "auto" and sparse_part(problem.source) is not None
+        # Sparse costs are searched as they are: one row has room, for the answer of a stopped solve.
+        row_bytes = problem.shape[1] * problem.source.dtype.itemsize
+        budget = row_bytes if listed else options.cache_budget(problem)
         if self.method == "auto":
             trees = bool(options.epsilon) and options.start == "auto" and warm_start is None
             self.method, self.why = choose_method(problem, budget, trees=trees)
@@ -91,11 +95,12 @@ class Run:
         if self.method == "auction":
             refuse_many_costs(problem, options.memory_for_lists(problem))
         large = large or facts.get("price") == "int64"
-        self.arithmetic = choose(problem, large=large)
+        self.arithmetic = arithmetic_of(problem) if listed else choose(problem, large=large)
         self.lists: ListSolve | None = None  # of methods on lists
         self.auction: dict[str, Any] = {}  # counts of the auction, see strategies.baselines.auction
         self.levels: ListSolve | None = None  # source of the first prices of "ssp"
         self.whole_rows = False  # whether whole rows continued after lists
+        self.sparse_scans = 0  # rows scanned on sparse costs
         self.hints: Warm | None = None
         self.keeps = False
         self.engine: Engine | None = None  # scans whole rows; built on first use
@@ -115,7 +120,7 @@ class Run:
         if matrix is not None:
             self.rows = Rows.in_place(matrix)
         else:
-            cache = options.cache if isinstance(options.cache, RowCache) else RowCache()
+            cache = options.cache if isinstance(options.cache, RowCache) and not listed else RowCache()
             self.rows = Rows.cached(problem.shape, problem.source.dtype, cache, budget)
         self.reading = problem  # the same costs, of which rows may be kept
 

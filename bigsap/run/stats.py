@@ -19,6 +19,7 @@ from bigsap.run.kept_rows import KeptRows
 from bigsap.run.run import Run
 from bigsap.sources.cuda.placed import OnDevice
 from bigsap.strategies.placement import device_name, device_rows
+from bigsap.strategies.sparse import sparse_part
 
 # Most seconds for pricing the pairs in order, and its share of the time limit.
 _FIRST_SECONDS = 0.2
@@ -31,7 +32,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
     there = device_rows(None if run.lists is None else run.lists.engine)
     m = run.problem.shape[1]
     evaluated = engine.rows_evaluated if engine is not None else 0
-    scanned = engine.rows_scanned if engine is not None else 0
+    scanned = engine.rows_scanned if engine is not None else run.sparse_scans
     if rows.policy != "in place" and run.lists is None:
         evaluated = max(evaluated, rows.misses)  # read before the engine began
     pairs = evaluated * m
@@ -54,6 +55,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
         evaluated, pairs = evaluated + counts.rows, pairs + counts.pairs
         scanned += counts.scans
     first = run.lists or run.levels
+    listed = sparse_part(run.problem.source) if run.method == "sparse" else None
     return {
         "method": run.method,
         "why": run.why,
@@ -81,6 +83,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
         **lists,
         "auction": run.auction,
         "refined": run.refined,
+        "entries": 0 if listed is None else listed.entries().columns.size,
         "first_prices": first.first_prices if first is not None else None,
         "cluster": None if run.crew is None else run.crew.told(),
         "phases": run.phases,

@@ -16,6 +16,7 @@ from bigsap.sources.convert import convert, cost_dtype, cost_shape
 from bigsap.sources.missing import CHOICES, mask_of, parted, refuse
 from bigsap.sources.packed import unpacked, without_missing
 from bigsap.sources.packing import labelled, packing_told
+from bigsap.sources.sparse.sparse_costs import looks_sparse, sparse
 from bigsap.sources.wrappers import Counted, converted
 from bigsap.sources.zarr.zarr_store import from_zarr, open_zarr
 
@@ -165,13 +166,15 @@ def _recognise(cost: Any, forbid: bool) -> CostSource:
         return ArraySource(cost)
     if isinstance(cost, (str, os.PathLike)):
         return _from_path(Path(cost) if isinstance(cost, os.PathLike) else cost, forbid)
-    root, _, rest = type(cost).__module__.partition(".")
+    root = type(cost).__module__.partition(".")[0]
     if root == "zarr":
         return open_zarr(cost, forbid=forbid)
-    if root == "sparse" or (root == "scipy" and rest.startswith("sparse")):
+    if looks_sparse(cost):
+        return sparse(cost)
+    if root == "sparse":
         raise InputError(
-            f"{_name(cost)}: sparse costs are not supported, because an absent entry may mean "
-            "0 or forbidden; pass a dense array with numpy.inf for forbidden pairs"
+            f"{_name(cost)} of the package sparse is not supported: an absent entry may mean any number;"
+            " pass cost.to_scipy_sparse(), where only listed pairs are allowed"
         )
     if root == "dask":
         return _from_dask(cost, forbid)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import get_annotations
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -97,6 +97,42 @@ class Resident(Protocol, metaclass=Ability):
         or written. None if this instance has no such array.
         """
         ...
+
+
+class Entries(NamedTuple):
+    """The allowed pairs of a sparse source, by rows.
+
+    start: int64 (n_rows + 1,): row i has the entries start[i] to start[i + 1] - 1. columns: int32 or
+    int64, in any order within a row, none twice. costs: of one of ``SCANNABLE``; the infinity that
+    forbids may occur. All read-only.
+    """
+
+    start: Array
+    columns: Array
+    costs: Array
+
+    def rows(self) -> Array:
+        """Return the row of each entry."""
+        return np.repeat(np.arange(self.start.size - 1), np.diff(self.start))
+
+
+@runtime_checkable
+class Sparse(Protocol, metaclass=Ability):
+    """Few pairs are allowed, and all of them are at hand."""
+
+    def entries(self) -> Entries:
+        """Return the allowed pairs."""
+        ...
+
+    def as_dtype(self, dtype: np.dtype[Any]) -> CostSource:
+        """Return the same costs as another dtype; a cost that it cannot hold is an error."""
+        ...
+
+
+def integral(source: CostSource) -> bool:
+    """Return whether costs are integers. Rows of a sparse source are floats: they need ``inf``."""
+    dtype = source.entries().costs.dtype if isinstance(source, Sparse) else source.dtype
+    return np.dtype(dtype).kind in "iu"
 
 
 @runtime_checkable

@@ -29,6 +29,7 @@ from bigsap.sources.base import (
     Grouped,
     Interruptible,
     Prefetching,
+    Sparse,
     range_of,
     read_rows,
 )
@@ -105,7 +106,9 @@ class ClippedCosts:
         self.n_columns = m
         self.dtype = _dtype_for(source, self.prices)
         # ``converted`` accepts all of int64 as float64, rounded: so check the size here.
-        self._check_size = source.dtype == np.int64 and self.dtype.kind == "f"
+        self._check_size = _own_dtype(source) == np.int64 and self.dtype.kind == "f"
+        if self._check_size and isinstance(source, Sparse):
+            _refuse_large_entries(source)
         self.source = converted(source, self.dtype)
         self._cap = _as_cap(self.prices, self.dtype, self.maximize)
         self._fill: Fill | None = None
@@ -127,7 +130,9 @@ class ClippedCosts:
         start, stop = columns.start, columns.stop
         inner = max(0, min(stop, self.n_columns) - start)
         cap = self._cap[rows][:, None]
-        if inner > 0:
+        if isinstance(self.source, Sparse):
+            self._read_listed(self.source, rows, start, out[:, :inner], cap)
+        elif inner > 0:
             part = out[:, :inner]
             read_rows(self.source, rows, slice(start, start + inner), part)
             if self._check_size:
@@ -136,17 +141,24 @@ class ClippedCosts:
             (np.maximum if self.maximize else np.minimum)(part, cap, out=part)
         out[:, inner:] = cap
 
+    def _read_listed(self, source: Sparse, rows: Ids, start: int, out: Array, cap: Array) -> None:
+        """Fill a part of rows of sparse costs: pairs that are not listed cost the cap."""
+        entries = source.entries()
+        clip = np.maximum if self.maximize else np.minimum
+        out[...] = cap
+        for k, row in enumerate(np.asarray(rows).tolist()):
+            some = slice(int(entries.start[row]), int(entries.start[row + 1]))
+            ids = entries.columns[some]
+            here = (ids >= start) & (ids < start + out.shape[1])
+            places = ids[here] - start
+            out[k, places] = clip(entries.costs[some][here], out[k, places])
+
     def _refuse_large(self, rows: Ids, start: int, part: Array) -> None:
         # 2**53 itself may be 2**53 + 1, rounded.
         large = np.abs(part) >= _EXACT
         if large.any():
             k, p = (int(x) for x in np.argwhere(large)[0])
-            raise OverflowRiskError(
-                f"cost[{int(rows[k])}, {start + p}] is not below 2**53 in size; next to"
-                " unassigned_cost with fractions, or rows that must be assigned, costs are float64",
-                int(rows[k]),
-                start + p,
-            )
+            raise _too_large(int(rows[k]), start + p)
 
     def fill(self) -> Fill | None:
         """Return a compiled filler around the source's own, None if that has none."""
@@ -209,16 +221,42 @@ class _GatedGroups(ClippedCosts):
         ahead.prefetch(row)
 
 
+def _own_dtype(source: CostSource) -> np.dtype[Any]:
+    """Return the dtype of the costs; rows of sparse ones are floats, whatever their entries are."""
+    return np.dtype(source.entries().costs.dtype if isinstance(source, Sparse) else source.dtype)
+
+
+def _refuse_large_entries(source: Sparse) -> None:
+    """Raise an error for the first integer that becomes a float and may be rounded."""
+    start, columns, costs = source.entries()
+    large = np.flatnonzero((costs >= _EXACT) | (costs <= -_EXACT))
+    if large.size:
+        k = int(large[0])
+        row, column = int(np.searchsorted(start, k, side="right")) - 1, int(columns[k])
+        raise _too_large(row, column)
+
+
+def _too_large(row: int, column: int) -> OverflowRiskError:
+    return OverflowRiskError(
+        f"cost[{row}, {column}] is not below 2**53 in size; next to"
+        " unassigned_cost with fractions, or rows that must be assigned, costs are float64",
+        row,
+        column,
+    )
+
+
 def _dtype_for(source: CostSource, prices: Array) -> np.dtype[Any]:
     """Return the narrowest scannable dtype that holds costs and prices alike."""
-    own = np.dtype(source.dtype)
+    own = _own_dtype(source)
     free = prices[np.isfinite(prices)]
     if own.kind == "f":
         with np.errstate(over="ignore"):
             return own if (free.astype(own) == free).all() else np.dtype(np.float64)
     n, m = source.shape
     whole = (free == np.rint(free)).all() and (not free.size or np.abs(free).max() < 2.0**62)
-    if not whole or (n > m and free.size < n):
+    # Pairs that are not listed are forbidden in a row that must be assigned.
+    must = n > m or isinstance(source, Sparse)
+    if not whole or (must and free.size < n):
         return np.dtype(np.float64)
     if not free.size:
         return own

@@ -16,6 +16,7 @@ from bigsap.sources.base import (
     Grouped,
     Interruptible,
     Prefetching,
+    Sparse,
     Transposable,
     range_of,
     read_rows,
@@ -83,6 +84,8 @@ def converted(source: CostSource, dtype: Any) -> CostSource:
     if target not in SCANNABLE:
         names = ", ".join(str(d) for d in SCANNABLE)
         raise DtypeError(f"dtype={target} cannot be scanned; choose one of {names}")
+    if isinstance(source, Sparse):
+        return source.as_dtype(target)
     if target == source.dtype:
         return source
     if isinstance(source, Grouped) and isinstance(source, Prefetching):

@@ -9,5 +9,7 @@ from bigsap.strategies.outcome import Outcome
 METHODS = ("ssp", "compressed", "hungarian", "auction")
 #: Methods that evaluate rows into lists.
 ON_LISTS = ("compressed", "hungarian")
+#: What "auto" means for sparse costs.
+ON_ENTRIES = "sparse"
 
-__all__ = ["METHODS", "ON_LISTS", "Outcome", "whole_rows"]
+__all__ = ["METHODS", "ON_ENTRIES", "ON_LISTS", "Outcome", "whole_rows"]

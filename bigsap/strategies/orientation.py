@@ -9,8 +9,9 @@ import numpy as np
 from bigsap.errors import OptionError
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
+from bigsap.proof.listed import listed_columns
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import Resident
+from bigsap.sources.base import Resident, Sparse
 from bigsap.types import Array
 
 
@@ -31,6 +32,9 @@ def orient(problem: Problem) -> Problem:
     """
     source = problem.source
     n, m = problem.shape
+    if isinstance(source, Sparse):
+        other = problem.transpose() if n > m else None
+        return problem if other is None else other
     if isinstance(source, ArraySource) and not source.mapped and n != m:
         if n < m:
             return problem
@@ -82,6 +86,9 @@ def rows_outside(problem: Problem, columns: Array) -> Array:
     source = problem.source
     m = problem.shape[1]
     reached = np.zeros(m, bool)
+    if isinstance(source, Sparse):
+        reached[listed_columns(source, columns, problem.maximize)] = True
+        return np.flatnonzero(~reached)
     costs = np.empty((1, m), source.dtype)
     for column in columns.tolist():
         source.read(np.array([column]), slice(0, m), costs)

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsap.problem import Problem
 from bigsap.row_cache import ABSENT, Rows, RowTable
-from bigsap.sources.base import read_while
+from bigsap.sources.base import Sparse, read_while
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.filling import fill_of
 from bigsap.types import Array
@@ -32,6 +32,9 @@ def costs_of_pairs(
     called before each batch that is computed or read.
     """
     source = problem.source
+    if isinstance(source, Sparse):
+        yield from _listed_costs(source, columns, tick)
+        return
     fill = fill_of(source)
     step = _AT_ONCE if fill is not None and fill.in_parts else 1
     for start in range(0, columns.size, _AT_ONCE):
@@ -52,6 +55,22 @@ def costs_of_pairs(
                 column = int(columns[some[0]])
                 read_while(source, tick, some, slice(column, column + 1), costs[None])
             yield some, costs
+
+
+def _listed_costs(source: Sparse, columns: Array, tick: Tick) -> Iterator[tuple[Array, Array]]:
+    """Yield rows and costs of sparse costs' pairs; inf for a pair that is not listed."""
+    start, ids, costs = source.entries()
+    for first in range(0, columns.size, _AT_ONCE):
+        tick()
+        stop = min(columns.size, first + _AT_ONCE)
+        some = slice(int(start[first]), int(start[stop]))
+        rows = np.repeat(np.arange(first, stop), np.diff(start[first : stop + 1]))
+        (here,) = np.nonzero(ids[some] == columns[rows])
+        chosen = first + np.flatnonzero(columns[first:stop] >= 0)
+        if here.size < chosen.size:
+            yield chosen, np.full(chosen.size, np.inf)
+        else:
+            yield rows[here], costs[some][here]
 
 
 def signed_total(

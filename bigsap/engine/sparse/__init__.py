@@ -1,0 +1,1 @@
+"""Searches on complete lists: every allowed pair of a row is at hand."""

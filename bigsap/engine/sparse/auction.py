@@ -1,0 +1,209 @@
+"""Prices by bids: rows bid for their best column until each has one, or a tight one.
+
+An auction in the order of a stack (Bertsekas 1988): a row takes its best column and lowers its price
+so that the row is indifferent to its second best, less epsilon; the row that held the column bids
+next. Every pair then is within epsilon of its row's best. ``reduce`` is the same without epsilon,
+the augmenting row reduction of Jonker and Volgenant (1987): pairs stay exactly tight, so a row that
+finds its best column held and its second best as good is put off.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigsap.compile.decorator import kernel
+from bigsap.engine.core.state import FREE
+from bigsap.engine.sparse.pairs import PRIVATE, Matching, Pairs, own_price, signed
+
+
+@kernel
+def column_minima(p: Pairs, s: Matching) -> None:
+    """Set every price to its column's least cost, 0 for a column without one. O(entries)."""
+    v, infinity = s.v, p.infinity
+    for j in range(v.size):
+        v[j] = infinity
+    for k in range(p.ids.size):
+        cost = signed(p, k)
+        if cost < v[p.ids[k]]:
+            v[p.ids[k]] = cost
+    for j in range(v.size):
+        if not v[j] < infinity:
+            v[j] = p.base - p.base
+
+
+@kernel
+def mean_regret(p: Pairs, s: Matching) -> float:
+    """Return the mean regret: how far a row's second least ``cost - v`` is from its least. O(entries)."""
+    total, count = 0.0, 0
+    for row in range(p.start.size - 1):
+        low, second = own_price(p, row), p.infinity
+        for k in range(p.start[row], p.start[row + 1]):
+            tau = signed(p, k) - s.v[p.ids[k]]
+            if tau < second:
+                if tau < low:
+                    low, second = tau, low
+                else:
+                    second = tau
+        if second < p.infinity:
+            total += np.float64(second - low)
+            count += 1
+    return total / max(1, count)
+
+
+@kernel
+def unmatch(s: Matching) -> None:
+    """Remove every pair and queue all rows. O(n + m)."""
+    n = s.column_of_row.size
+    for j in range(s.row_of_column.size):
+        s.row_of_column[j] = FREE
+    for row in range(n):
+        s.column_of_row[row] = FREE
+        s.queue[row] = row
+    s.at.n_queue = n
+    s.at.position = 0
+
+
+@kernel
+def bid(p: Pairs, s: Matching, epsilon: float, budget: int) -> bool:
+    """Let the rows of the queue, last first, bid until all are assigned; return whether they are.
+
+    Returns earlier after ``budget`` entries, between two rows. Every row has an entry.
+    """
+    at, v, queue = s.at, s.v, s.queue
+    infinity = p.infinity
+    top = at.n_queue
+    last = at.entries + budget
+    scans, entries = at.scans, at.entries
+    while top > 0 and entries < last:
+        top -= 1
+        row = queue[top]
+        begin, end = p.start[row], p.start[row + 1]
+        scans += 1
+        entries += end - begin
+        low, second, best, column = infinity, infinity, begin, FREE
+        if p.own.size > 0:
+            low, column = p.own[row], PRIVATE
+        for k in range(begin, end):
+            j = p.ids[k]
+            tau = signed(p, k) - v[j]
+            if tau < second:
+                if tau < low:
+                    low, second, best, column = tau, low, k, j
+                else:
+                    second = tau
+        if column < 0:
+            s.column_of_row[row] = column
+            continue
+        if second < infinity:
+            v[column] -= (second - low) + epsilon
+        else:
+            v[column] -= p.wall
+        old = s.row_of_column[column]
+        s.row_of_column[column], s.column_of_row[row] = row, column
+        s.match_cost[row] = signed(p, best)
+        if old >= 0:
+            s.column_of_row[old] = FREE
+            queue[top] = old
+            top += 1
+    at.n_queue, at.scans, at.entries = top, scans, entries
+    return top == 0
+
+
+@kernel
+def take_tight(p: Pairs, s: Matching) -> None:
+    """Match rows with their best columns as far as these are free, from no pairs; queue the others.
+
+    All prices stay. O(entries).
+    """
+    v, infinity = s.v, p.infinity
+    n = s.column_of_row.size
+    for j in range(s.row_of_column.size):
+        s.row_of_column[j] = FREE
+    count = 0
+    for row in range(n):
+        low, best, column = infinity, 0, FREE
+        if p.own.size > 0:
+            low, column = p.own[row], PRIVATE
+        for k in range(p.start[row], p.start[row + 1]):
+            j = p.ids[k]
+            tau = signed(p, k) - v[j]
+            if tau < low or (tau == low and column >= 0 and s.row_of_column[column] >= 0):
+                low, best, column = tau, k, j
+        if column == PRIVATE:
+            s.column_of_row[row] = PRIVATE
+        elif column >= 0 and s.row_of_column[column] < 0:
+            s.row_of_column[column], s.column_of_row[row] = row, column
+            s.match_cost[row] = signed(p, best)
+        else:
+            s.column_of_row[row] = FREE
+            s.queue[count] = row
+            count += 1
+    s.at.n_queue, s.at.position, s.at.n_late, s.at.row = count, 0, 0, FREE
+    s.at.scans += n
+    s.at.entries += p.ids.size
+
+
+@kernel
+def reduce(p: Pairs, s: Matching, most_scans: int, budget: int) -> bool:
+    """Let the rows of the queue bid without epsilon; return whether the round is over.
+
+    Rows that are put off are the next queue. From ``most_scans`` scans on, in all, rows that lose their
+    column are put off too. Returns earlier after ``budget`` entries, between two rows.
+    """
+    at, v = s.at, s.v
+    infinity = p.infinity
+    last = at.entries + budget
+    while at.row >= 0 or at.position < at.n_queue:
+        if at.entries >= last:
+            return False
+        row = at.row
+        if row < 0:
+            row = s.queue[at.position]
+            at.position += 1
+        at.row = FREE
+        begin, end = p.start[row], p.start[row + 1]
+        at.scans += 1
+        at.entries += end - begin
+        low, second, best, other, column, next_column = infinity, infinity, begin, begin, FREE, FREE
+        if p.own.size > 0:
+            low, column = p.own[row], PRIVATE
+        for k in range(begin, end):
+            j = p.ids[k]
+            tau = signed(p, k) - v[j]
+            if tau < second:
+                if tau < low:
+                    second, other, next_column = low, best, column
+                    low, best, column = tau, k, j
+                else:
+                    second, other, next_column = tau, k, j
+        if column == FREE:
+            s.late[at.n_late] = row
+            at.n_late += 1
+            continue
+        if column != PRIVATE:
+            lower = second < infinity and low < second
+            if lower:
+                v[column] -= second - low
+            elif second < infinity and s.row_of_column[column] >= 0:
+                # Equally good: perhaps it is free.
+                best, column = other, next_column
+            old = s.row_of_column[column] if column >= 0 else FREE
+            if column >= 0 and old >= 0 and not lower:
+                s.late[at.n_late] = row
+                at.n_late += 1
+                continue
+            if column >= 0:
+                s.row_of_column[column] = row
+                s.match_cost[row] = signed(p, best)
+            if old >= 0:
+                s.column_of_row[old] = FREE
+                if at.scans < most_scans:
+                    at.row = old
+                else:
+                    s.late[at.n_late] = old
+                    at.n_late += 1
+        s.column_of_row[row] = column
+    for k in range(at.n_late):
+        s.queue[k] = s.late[k]
+    at.n_queue, at.position, at.n_late = at.n_late, 0, 0
+    return True

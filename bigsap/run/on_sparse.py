@@ -1,0 +1,62 @@
+"""Strategy for sparse costs: bids and shortest paths on complete lists."""
+
+from __future__ import annotations
+
+import time
+
+from bigsap.progress import Stopped
+from bigsap.proof.exact import exact_sum
+from bigsap.run.certify import prove_now, within_gap
+from bigsap.run.run import Run
+from bigsap.strategies import Outcome
+from bigsap.strategies.sparse import SparseSearch, check_infinities, sparse_part
+
+
+class SparseRows:
+    """Strategy of ``strategies.sparse``. Never declines."""
+
+    def fits(self, run: Run) -> bool:
+        """Return whether the costs are sparse."""
+        return sparse_part(run.problem.source) is not None
+
+    def attempt(self, run: Run) -> Outcome:
+        """Solve. If it is stopped, the current matching is available."""
+        clock = time.perf_counter()
+        check_infinities(run.problem)
+        search = SparseSearch(
+            run.problem,
+            run.arithmetic,
+            run.monitor,
+            plain=not run.options.epsilon,
+            warm=run.warm(),
+            enough=lambda: _enough(run, search),
+        )
+        try:
+            search.run(run.snapshot)
+        except Stopped:
+            run.standing = search.column_of_row(), search.prices()
+            raise
+        finally:
+            run.sparse_scans = search.scans
+            run.seconds["search"] += time.perf_counter() - clock
+            run.phases += search.phases
+        v = search.prices()
+        if search.violator.size:
+            return Outcome(None, v, search.violator)
+        run.standing = search.column_of_row(), v
+        return Outcome(*run.standing)
+
+
+def _enough(run: Run, search: SparseSearch) -> bool:
+    """Return whether the matching of an auction is within the requested gap, and remember it."""
+    costs = search.complete_cost()
+    if costs is None:
+        return False
+    if run.known.active:
+        total = sum(int(c) for c in costs.tolist()) if run.problem.integer else exact_sum(costs)
+        run.known.see_phase(search.state.column_of_row, total)
+        run.known.tell(run.monitor)
+    if run.options.gap <= 0:
+        return False
+    within_gap(run, prove_now(run, search.column_of_row(), search.prices()))
+    return run.proved is not None

@@ -1,0 +1,1 @@
+"""Sparse costs: only listed pairs are allowed."""

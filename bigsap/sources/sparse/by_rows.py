@@ -1,0 +1,32 @@
+"""Sparse costs as rows alone, for methods that search rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigsap.sources.sparse.sparse_costs import SparseCosts
+from bigsap.types import Array, Ids
+
+
+class ByRows:
+    """The rows of sparse costs, float64, with the infinity that forbids where a pair is not listed.
+
+    It hides the entries, so that every method takes it for a matrix.
+    """
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, source: SparseCosts, *, maximize: bool = False) -> None:
+        self.source = source.for_sense(maximize)
+        self.shape = source.shape
+
+    def __repr__(self) -> str:
+        return f"ByRows({self.source!r})"
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        self.source.read(rows, columns, out)
+
+    def fingerprint(self) -> str:
+        """Return the digest of the entries."""
+        return self.source.fingerprint()

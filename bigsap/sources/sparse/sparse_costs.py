@@ -1,0 +1,295 @@
+"""Sparse costs from arrays: only listed pairs are allowed, and an explicit zero is a cost."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import DtypeError, InputError, InvalidCostError, OverflowRiskError, ShapeError
+from bigsap.sources.base import Entries
+from bigsap.sources.convert import FINGERPRINT_BYTES, check_rows, convert, cost_dtype, cost_shape, read_only
+from bigsap.sources.missing import parted, refuse
+from bigsap.sources.sparse.entries import (
+    DESCENDING,
+    OUTSIDE,
+    SOUND,
+    by_columns,
+    first_wrong,
+    order_by_rows,
+    special_costs,
+    spread_row,
+    starts,
+)
+from bigsap.types import Array, Ids
+
+#: Integers up to this size are exact in float64.
+_EXACT = 2**53
+#: Formats of scipy.sparse whose arrays are read as they are; others are converted by ``tocsr``.
+_BY_ROWS = "csr"
+
+
+class SparseCosts:
+    """Costs of which only the listed pairs are allowed.
+
+    As rows they are float64 with the infinity that forbids at the other pairs; integers beyond
+    2**53 then are an error. ``entries`` has them in their own dtype. Memory: the arrays given, and
+    8 bytes a row. Made by ``sparse``.
+    """
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, shape: tuple[int, int], entries: Entries, *, forbidden: float = np.inf) -> None:
+        self.shape = shape
+        self._entries = entries
+        self.forbidden = forbidden
+
+    def __repr__(self) -> str:
+        size, dtype = self._entries.columns.size, self._entries.costs.dtype
+        return f"SparseCosts(shape={self.shape}, entries={size}, dtype={dtype})"
+
+    def entries(self) -> Entries:
+        """Return the allowed pairs."""
+        return self._entries
+
+    def for_sense(self, maximize: bool) -> SparseCosts:
+        """Return the same costs, with the infinity that forbids under this sense in its rows."""
+        wanted = -np.inf if maximize else np.inf
+        if wanted == self.forbidden:
+            return self
+        return SparseCosts(self.shape, self._entries, forbidden=wanted)
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with the costs of ``rows[k]``, infinite where a pair is not listed."""
+        check_rows(rows, self.shape[0])
+        start, ids, costs = self._entries
+        out[...] = self.forbidden
+        for k, row in enumerate(np.asarray(rows).tolist()):
+            some = slice(int(start[row]), int(start[row + 1]))
+            _refuse_inexact(costs[some], row, ids[some])
+            spread_row(ids[some], costs[some], columns.start, out[k])
+
+    def transposed(self) -> SparseCosts:
+        """Return the transpose, a copy. O(entries)."""
+        start, ids, costs = self._entries
+        n, m = self.shape
+        turned = starts(np.bincount(ids, minlength=m))
+        rows, values = np.empty(ids.size, np.int32), np.empty(ids.size, costs.dtype)
+        by_columns(start, ids, costs, turned[:-1].copy(), rows, values)
+        found = Entries(read_only(turned), read_only(rows), read_only(values))
+        return SparseCosts((m, n), found, forbidden=self.forbidden)
+
+    def cost_range(self) -> tuple[float, float] | None:
+        """Return the smallest and the largest finite cost; None without entries."""
+        costs = self._entries.costs
+        if not costs.size:
+            return None
+        low, high = costs.min(), costs.max()
+        if costs.dtype.kind == "f" and not np.isfinite(low - high):
+            finite = costs[np.isfinite(costs)]
+            return (float(finite.min()), float(finite.max())) if finite.size else None
+        below = np.nextafter(float(low), -np.inf) if int(low) < -_EXACT else float(low)
+        above = np.nextafter(float(high), np.inf) if int(high) > _EXACT else float(high)
+        return float(below), float(above)
+
+    def as_dtype(self, dtype: np.dtype[Any]) -> SparseCosts:
+        """Return the same costs as another dtype; a cost that it cannot hold is an error."""
+        start, ids, costs = self._entries
+        if costs.dtype == dtype:
+            return self
+        values = np.empty(costs.size, dtype)
+        try:
+            convert(costs[None], values[None], np.zeros(1, np.int64), 0)
+        except InvalidCostError as error:
+            k = error.column or 0
+            row, column = self._pair(k)
+            value = costs[k]
+            raise type(error)(
+                f"cost[{row}, {column}] = {value} cannot be held by {dtype}", row, column
+            ) from None
+        found = Entries(start, ids, read_only(values))
+        return SparseCosts(self.shape, found, forbidden=self.forbidden)
+
+    def fingerprint(self) -> str:
+        """Return a digest of shape, dtype and entries; of samples if these are many."""
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(f"{self.shape},{self._entries.costs.dtype.str}".encode())
+        start, columns, costs = self._entries
+        for part, kind in ((start, np.int64), (columns, np.int64), (costs, costs.dtype)):
+            step = max(1, 8 * part.size // FINGERPRINT_BYTES)
+            digest.update(np.append(part[::step], part[-1:]).astype(kind).tobytes())
+        return digest.hexdigest()
+
+    def _pair(self, k: int) -> tuple[int, int]:
+        row = int(np.searchsorted(self._entries.start, k, side="right")) - 1
+        return row, int(self._entries.columns[k])
+
+
+def sparse(entries: Any, shape: Sequence[int] | None = None) -> SparseCosts:
+    """Return costs of which only the listed pairs are allowed; every other pair is forbidden.
+
+    entries: a ``scipy.sparse`` array or matrix of any format, or any other object with ``tocsr``; or
+        three vectors ``(rows, columns, costs)`` of one length, in any order. An explicit zero is a
+        cost. ``inf`` (``-inf`` under ``maximize``) forbids a pair as if it were not listed.
+    shape: (n_rows, n_columns); of vectors one more than the largest row and column by default,
+        otherwise checked.
+
+    Costs are of any real dtype; integers are exact. CSR arrays are used as they are, mapped files
+    too; other formats and vectors are copied. Raises ``InvalidCostError`` for NaN and for a pair
+    that is listed twice (``scipy.sparse`` adds such costs up; here it is a mistake), ``ShapeError``
+    or plain ``InputError`` for indices outside the shape, each naming the pair. O(entries).
+    """
+    if isinstance(entries, (tuple, list)) and len(entries) == 3:
+        return _from_vectors(entries, shape)
+    if not looks_sparse(entries):
+        raise InputError(
+            f"{type(entries).__name__} is not sparse costs: pass a scipy.sparse array or"
+            " (rows, columns, costs)"
+        )
+    size = cost_shape(entries.shape, "the sparse array")
+    if shape is not None and cost_shape(shape, "shape=") != size:
+        raise ShapeError(f"shape={tuple(shape)} contradicts the costs, which have {size}")
+    if getattr(entries, "format", None) == _BY_ROWS:
+        return from_csr(entries.indptr, entries.indices, entries.data, size)
+    if getattr(entries, "format", None) == "csc":
+        turned = from_csr(entries.indptr, entries.indices, entries.data, size[::-1], turned=True)
+        return turned.transposed()
+    return _from_coordinates(entries, size)
+
+
+def looks_sparse(cost: Any) -> bool:
+    """Return whether an object is sparse costs, by what it offers: no library is imported."""
+    known = all(hasattr(cost, name) for name in ("shape", "dtype", "nnz"))
+    return known and (callable(getattr(cost, "tocoo", None)) or callable(getattr(cost, "tocsr", None)))
+
+
+def from_csr(
+    start: Any, columns: Any, costs: Any, shape: tuple[int, int], *, turned: bool = False
+) -> SparseCosts:
+    """Return sparse costs from CSR arrays, used as they are where their types allow it.
+
+    turned: they are CSC arrays of the transpose, so that errors name (column, row) as (row, column).
+    """
+    start = _whole(start, "indptr")
+    columns = _whole(columns, "indices")
+    if start.shape != (shape[0] + 1,) or columns.ndim != 1:
+        raise ShapeError(
+            f"indptr has shape {start.shape}, not ({shape[0] + 1},): one number a"
+            f" {'column' if turned else 'row'} and the end"
+        )
+    costs = _costs(costs, columns.size)
+    if columns.dtype not in (np.int32, np.int64):
+        columns = columns.astype(np.int64)
+    found = Entries(
+        read_only(np.ascontiguousarray(start, np.int64)),
+        read_only(np.ascontiguousarray(columns)),
+        read_only(np.ascontiguousarray(costs)),
+    )
+    _check(found, shape, turned)
+    return SparseCosts(shape, found)
+
+
+def _from_coordinates(given: Any, size: tuple[int, int]) -> SparseCosts:
+    """Return sparse costs of another format. Conversions to CSR would add duplicates up."""
+    coo = given.tocoo() if callable(getattr(given, "tocoo", None)) else given.tocsr().tocoo()
+    rows, columns = getattr(coo, "coords", None) or (coo.row, coo.col)
+    return _from_vectors((rows, columns, coo.data), size)
+
+
+def _from_vectors(vectors: Any, shape: Sequence[int] | None) -> SparseCosts:
+    rows, columns = (_whole(x, name) for x, name in zip(vectors, ("rows", "columns"), strict=False))
+    if rows.ndim != 1 or rows.shape != columns.shape:
+        raise ShapeError(
+            f"rows and columns have shapes {rows.shape} and {columns.shape}: give two vectors of one length"
+        )
+    costs = _costs(vectors[2], rows.size)
+    if shape is None:
+        size = tuple(int(x.max(initial=-1)) + 1 for x in (rows, columns))
+        n, m = cost_shape(size, "the costs")
+    else:
+        n, m = cost_shape(shape, "shape=")
+    outside = np.flatnonzero((rows < 0) | (rows >= n) | (columns < 0) | (columns >= m))
+    if outside.size:
+        k = int(outside[0])
+        raise ShapeError(f"the pair ({rows[k]}, {columns[k]}) is outside the shape {(n, m)}")
+    start = starts(np.bincount(rows, minlength=n))
+    ids, values = np.empty(rows.size, np.int32), np.empty(rows.size, costs.dtype)
+    order_by_rows(read_only(rows), read_only(columns), read_only(costs), start[:-1].copy(), ids, values)
+    found = Entries(read_only(start), read_only(ids), read_only(values))
+    _check(found, (n, m), False)
+    return SparseCosts((n, m), found)
+
+
+def _whole(values: Any, name: str) -> Array:
+    """Return indices as an array of integers."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu" and array.size:
+        raise DtypeError(f"{name} has dtype {array.dtype}; indices must be integers")
+    return array if array.dtype.kind == "i" else array.astype(np.int64)
+
+
+def _costs(values: Any, size: int) -> Array:
+    """Return the costs of entries, of a scannable dtype."""
+    array, missing = parted(values, "the costs")
+    if array.shape != (size,):
+        raise ShapeError(f"the costs have shape {array.shape}, not ({size},): one for each listed pair")
+    if missing is not None and missing.any():
+        refuse(0, int(missing.argmax()), "missing")
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.dtype.kind == "u":
+        if array.size and int(array.max()) >= 2**63:
+            raise OverflowRiskError(f"the costs hold {int(array.max())}, which int64 cannot hold")
+        return array.astype(np.int64)
+    target = cost_dtype(array.dtype, "the sparse costs")
+    if array.dtype != target:
+        array = array.astype(target)
+    return array
+
+
+def _check(found: Entries, shape: tuple[int, int], turned: bool) -> None:
+    """Raise an error that names the first pair outside the shape, listed twice, or of cost NaN."""
+    wrong, row, k = first_wrong(found.start, found.columns, np.zeros(shape[1], np.int32))
+    if wrong == DESCENDING:
+        raise InputError(
+            f"indptr does not ascend from 0 to the number of entries, {found.columns.size}, at row {row}"
+        )
+    if wrong != SOUND:
+        pair = _named((row, int(found.columns[k])), turned)
+        if wrong == OUTSIDE:
+            raise ShapeError(f"the pair {pair} is outside the shape {_named(shape, turned)}")
+        raise InvalidCostError(
+            f"the pair {pair} is listed twice; list each pair once (scipy's sum_duplicates adds"
+            " their costs up)",
+            *pair,
+        )
+    if found.costs.dtype.kind != "f":
+        return
+    special = np.full(3, -1, np.int64)
+    special_costs(found.costs, special)
+    if special[0] >= 0:
+        k = int(special[0])
+        row = int(np.searchsorted(found.start, k, side="right")) - 1
+        pair = _named((row, int(found.columns[k])), turned)
+        raise InvalidCostError(
+            f"matrix contains invalid numeric entries: cost[{pair[0]}, {pair[1]}] is nan", *pair
+        )
+
+
+def _named(pair: tuple[int, int], turned: bool) -> tuple[int, int]:
+    return (pair[1], pair[0]) if turned else pair
+
+
+def _refuse_inexact(costs: Array, row: int, columns: Array) -> None:
+    """Raise an error for an integer that a float cannot hold exactly."""
+    if costs.dtype.kind == "f" or costs.dtype.itemsize < 8 or not costs.size:
+        return
+    large = np.flatnonzero((costs > _EXACT) | (costs < -_EXACT))
+    if large.size:
+        k = int(large[0])
+        raise OverflowRiskError(
+            f"cost[{row}, {columns[k]}] is {costs[k]}: rows of sparse costs are float64, which does"
+            ' not hold it; solve them with method="auto"',
+            row,
+            int(columns[k]),
+        )

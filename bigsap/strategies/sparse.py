@@ -1,0 +1,482 @@
+"""Sparse costs: bids at falling epsilons, then shortest paths, on complete lists.
+
+A sparse row is a list without a threshold: nothing is evaluated, and every search is exact. Square
+problems take first prices from column minima and an auction at a few epsilons, each from no pairs
+(Bertsekas 1988). Its prices are the start of the exact part: pairs that are tight, a reduction
+without epsilon, shortest paths for the rows left. Where these take long, epsilon was too large, and
+one more auction comes first. Where an auction takes long, epsilon is too small, or no complete
+assignment exists; a matching of largest size decides which (``engine.sparse.cardinality``).
+
+With more columns than rows, or rows that may stay unassigned, free columns must keep the largest
+price. Then all prices begin at 0, without an auction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.core import state as S
+from bigsap.engine.core.precision import Arithmetic
+from bigsap.engine.core.record import numbers, set_numbers
+from bigsap.engine.sparse import auction, cardinality
+from bigsap.engine.sparse import pairs as P
+from bigsap.engine.sparse.search import STUCK, YIELD, search
+from bigsap.errors import OverflowRiskError
+from bigsap.problem import Problem
+from bigsap.progress import Monitor
+from bigsap.sources.base import CostSource, Sparse
+from bigsap.sources.clipped import ClippedCosts
+from bigsap.strategies.start.warm import Warm
+from bigsap.types import Array
+
+#: Stages: first prices, an auction, tight pairs, rounds of the reduction, shortest paths, the end.
+START, BID, TIGHT, REDUCE, SEARCH, DONE = range(6)
+#: The first epsilon in mean regrets, its divisor, and the number of auctions before the exact part.
+_FIRST, _DIVIDE, _AUCTIONS = 1.0, 6.0, 3
+#: Rounds of the reduction, and scans a row of each.
+_ROUNDS, _ROUND_SCANS = 2, 4
+#: Scans a row of the first auction after which it takes too long; how much larger epsilon then becomes,
+#: and the limit with it.
+_LONG_AUCTION, _RAISE, _LONGER = 12, 32.0, 4
+#: Scans a row of shortest paths after which another auction comes first; the limit doubles each time.
+_LONG_SEARCH = 8
+#: Epsilons below this share of the range of costs end the auctions of real costs.
+_LEAST = 2.0**-40
+#: Prices and labels stay below this many ranges of costs a row.
+_TERMS = 32
+#: Costs beyond this are scaled down, so that no sum of them leaves float64.
+_HUGE = 2.0**900
+_SCALE = 2.0**-200
+_SLICE_SECONDS = 0.05
+_FIRST_ENTRIES = 1 << 18
+
+
+def sparse_part(source: CostSource) -> Sparse | None:
+    """Return the sparse costs of a source, clipped or not; None for other sources."""
+    inner = source.source if isinstance(source, ClippedCosts) else source
+    return inner if isinstance(inner, Sparse) else None
+
+
+def _extent(problem: Problem) -> tuple[Any, Any]:
+    """Return the least and the largest finite signed cost, prices of unassigned rows included."""
+    listed = sparse_part(problem.source)
+    assert listed is not None
+    parts = [listed.entries().costs]
+    if isinstance(problem.source, ClippedCosts):
+        parts.append(problem.source.prices)
+    ends: list[Any] = []
+    for part in parts:
+        for end in (part.min(), part.max()) if part.size else ():
+            ends.append(end)
+        if part.dtype.kind == "f" and not np.isfinite(ends[-2:]).all():
+            finite = part[np.isfinite(part)]
+            ends[-2:] = [finite.min(), finite.max()] if finite.size else [0.0, 0.0]
+    found = [problem.sign * (int(x) if problem.integer else float(x)) for x in ends] or [0]
+    return min(found), max(found)
+
+
+def arithmetic_of(problem: Problem) -> Arithmetic:
+    """Return the number type of prices: float64, on a grid for integers, or int64.
+
+    Integer costs count less their smallest, so that only their range matters. Raises
+    OverflowRiskError for a range that int64 prices cannot hold.
+    """
+    if not problem.integer:
+        return Arithmetic(np.dtype(np.float64), 0.0)
+    low, high = _extent(problem)
+    reach = 2 * _TERMS * (min(problem.shape) + 2) * (high - low + 1)
+    spare = 53 - reach.bit_length()
+    if spare >= 0 and max(abs(low), abs(high)) < 2**53:
+        return Arithmetic(np.dtype(np.float64), 2.0 ** -min(spare, 40))
+    if reach > 2 * S.infinity(np.dtype(np.int64)):
+        raise OverflowRiskError(
+            f"the costs range from {low} to {high}: exact sums over a problem of shape {problem.shape}"
+            " need a smaller range of integers; scale them down, or convert them to float64"
+        )
+    return Arithmetic(np.dtype(np.int64), 1.0)
+
+
+def check_infinities(problem: Problem) -> None:
+    """Raise InvalidCostError for the infinity that does not mean forbidden."""
+    listed = sparse_part(problem.source)
+    assert listed is not None
+    entries = listed.entries()
+    wrong = np.inf if problem.maximize else -np.inf
+    if entries.costs.dtype.kind != "f" or not entries.costs.size:
+        return
+    if (entries.costs.max() if problem.maximize else entries.costs.min()) == wrong:
+        k = int((entries.costs == wrong).argmax())
+        row = int(np.searchsorted(entries.start, k, side="right")) - 1
+        problem.complain(row, int(entries.columns[k]), float(wrong))
+
+
+@dataclass
+class Course:
+    """Where a solve stands: what a checkpoint adds to prices and matching.
+
+    epsilon: of the current auction. left: auctions still to come before the exact part. limit: scans
+    at which the current stage takes too long. patience: scans a row that a search may take. raised:
+    how often an auction took too long. feasible: whether a complete assignment is known to exist.
+    """
+
+    stage: int = START
+    epsilon: float = 0.0
+    left: int = _AUCTIONS
+    limit: int = 0
+    patience: int = _LONG_SEARCH
+    raised: int = 0
+    feasible: bool = False
+    rounds: int = 0
+    least: float = 0.0
+    scanned: int = 0
+
+
+class SparseSearch:
+    """The search of a sparse problem with at most as many rows as columns, and its answer.
+
+    phases: one record each. violator: rows that cannot all be assigned, empty unless infeasible.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        arithmetic: Arithmetic,
+        monitor: Monitor,
+        *,
+        plain: bool = False,
+        warm: Warm | None = None,
+        enough: Callable[[], bool] | None = None,
+    ) -> None:
+        self._problem, self._arithmetic, self._monitor = problem, arithmetic, monitor
+        self._enough = enough
+        n, m = problem.shape
+        gated = isinstance(problem.source, ClippedCosts)
+        self._auctions = not (gated or plain) and n == m
+        self.pairs, self._scale = _pairs(problem, arithmetic.price)
+        self.state = P.matching(n, m, arithmetic.price)
+        self.course = Course()
+        self._labels: P.Labels | None = None
+        self.phases: list[dict[str, Any]] = []
+        self.violator: Array = np.empty(0, np.intp)
+        self._budget = _FIRST_ENTRIES
+        self._warm = warm if n == m and not gated else None
+        self._infinite = bool(self.pairs.costs.dtype.kind == "f" and np.isinf(self.pairs.costs).any())
+
+    @property
+    def scans(self) -> int:
+        """Rows scanned so far."""
+        return int(self.state.at.scans)
+
+    def prices(self) -> Array:
+        """Return (n_columns,) the prices, in the unit of costs."""
+        v: Array = self.state.v
+        if self._scale == 1.0:
+            return v
+        n, m = self._problem.shape
+        if n == m and not self.pairs.own.size:
+            v = v - (v.max() / 2 + v.min() / 2)  # leaves float64 last
+        v = v / self._scale
+        if not np.isfinite(v).all():
+            raise OverflowRiskError("the prices leave float64: the costs are too large; scale them down")
+        return v
+
+    def column_of_row(self) -> Array:
+        """Return (n_rows,) the current matching; rows in private columns take any free columns."""
+        matching = self.state.column_of_row.astype(np.intp)
+        if isinstance(self._problem.source, ClippedCosts):
+            (left,) = np.nonzero(matching < 0)
+            # From the end: the columns that a tall problem was extended by show directly that a row
+            # is unassigned.
+            free = np.flatnonzero(self.state.row_of_column < 0)[::-1]
+            matching[left] = free[: left.size]
+        return np.maximum(matching, S.FREE)
+
+    def complete_cost(self) -> Array | None:
+        """Return (n_rows,) signed costs of the current pairs, if every row has one."""
+        if (self.state.column_of_row < 0).any():
+            return None
+        cost: Array = self.state.match_cost + self.pairs.base
+        return cost if self._scale == 1.0 else cost / self._scale
+
+    def run(self, snapshot: dict[str, Any]) -> None:
+        """Match every row, or find ``violator``. The monitor may stop it at any point."""
+        if "sparse_stage" in snapshot:
+            self._restore(snapshot)
+        elif self._is_hopeless():
+            return
+        with self._monitor.saving(self._kept):
+            while self.course.stage != DONE and not self.violator.size:
+                _STAGES[self.course.stage](self)
+        self._monitor.save_now()
+
+    # -- stages -------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        course, state = self.course, self.state
+        course.stage = TIGHT
+        if self._warm is not None:
+            self._take_warm(self._warm)
+            return
+        if not self._auctions:
+            return
+        auction.column_minima(self.pairs, state)
+        low, high = _extent(self._problem)
+        spread = float(high - low) * abs(self._scale)
+        regret = float(auction.mean_regret(self.pairs, state))
+        self._monitor.tick()
+        course.least = max(self._arithmetic.grid, _LEAST * spread)
+        self._open(_FIRST * regret)
+
+    def _take_warm(self, warm: Warm) -> None:
+        v = np.asarray(warm.v, np.float64) * self._scale
+        if self._arithmetic.grid:
+            reach = 2.0 ** (53 if self._arithmetic.price.kind == "f" else 57) * self._arithmetic.grid / 4
+            v = np.clip(np.floor(v / self._arithmetic.grid) * self._arithmetic.grid, -reach, reach)
+        self.state.v[:] = v - v.max() if not self._arithmetic.grid else v
+        low, high = _extent(self._problem)
+        self.course.least = max(self._arithmetic.grid, _LEAST * float(high - low) * abs(self._scale))
+        self.course.epsilon = float(auction.mean_regret(self.pairs, self.state))
+
+    def _open(self, epsilon: float) -> None:
+        """Begin an auction, or the exact part if epsilon is too small for one."""
+        course, grid = self.course, self._arithmetic.grid
+        if grid:
+            epsilon = float(np.floor(epsilon / grid) * grid)
+        course.epsilon = epsilon
+        if not epsilon > 0 or epsilon < course.least:
+            course.stage, course.epsilon = TIGHT, 0.0
+            return
+        auction.unmatch(self.state)
+        course.stage = BID
+        course.limit = self.scans + self._long(_LONG_AUCTION * _LONGER**course.raised)
+        course.scanned = self.scans
+
+    def _long(self, scans_a_row: int) -> int:
+        return scans_a_row * max(64, self._problem.shape[0])
+
+    def _bid(self) -> None:
+        course, state, price = self.course, self.state, self._arithmetic.price
+        epsilon = price.type(course.epsilon)
+        self._show(course.epsilon)
+        clock = time.perf_counter()
+        over = False
+        while not over:
+            over = bool(self._slice(auction.bid, self.pairs, state, epsilon))
+            if not over and self.scans > course.limit:
+                if not course.feasible and not self._is_feasible():
+                    return
+                course.raised += 1
+                course.limit = self.scans + self._long(_LONG_AUCTION * _LONGER**course.raised)
+                course.epsilon *= _RAISE
+                course.left = max(course.left, _AUCTIONS)
+                epsilon = price.type(course.epsilon)
+        course.feasible = True
+        self._record(course.epsilon, clock)
+        if self._enough is not None and self._enough():
+            course.stage = DONE
+            return
+        course.left -= 1
+        if course.left > 0:
+            self._open(course.epsilon / _DIVIDE)
+        else:
+            course.stage = TIGHT
+        self._monitor.save_phase()
+
+    def _tight(self) -> None:
+        auction.take_tight(self.pairs, self.state)
+        self.course.stage, self.course.rounds = REDUCE, 0
+        self.course.scanned = self.scans
+        self._show(0.0)
+
+    def _reduce(self) -> None:
+        course = self.course
+        course.limit = self.scans + self._long(_ROUND_SCANS)
+        while not self._slice(auction.reduce, self.pairs, self.state, course.limit):
+            pass
+        course.rounds += 1
+        if course.rounds == _ROUNDS:
+            course.stage = SEARCH
+            course.limit = self.scans + self._long(course.patience)
+
+    def _search(self) -> None:
+        course = self.course
+        price = self._arithmetic.price
+        if self._labels is None:
+            self._labels = P.labels(self._problem.shape[1], price)
+        blocked = S.blocked_price(price)
+        clock = time.perf_counter()
+        again = self._auctions and course.epsilon > 0
+        while True:
+            done = self._slice(search, self.pairs, self.state, self._labels, blocked)
+            if done != YIELD:
+                break
+            if again and self.scans > course.limit:
+                self._clear()
+                course.patience *= 2
+                self._open(course.epsilon / _DIVIDE)
+                return
+        if done == STUCK:
+            at, labels = self.state.at, self._labels
+            settled = labels.settled[: at.n_settled]
+            root = self.state.queue[at.position]
+            self.violator = np.sort(np.append(self.state.row_of_column[settled], root)).astype(np.intp)
+            return
+        course.feasible, course.stage = True, DONE
+        self._record(0.0, clock)
+
+    def _clear(self) -> None:
+        """Abandon the search in progress."""
+        assert self._labels is not None
+        self._labels.dist[:] = self.pairs.infinity
+        self.state.at.underway = 0
+
+    # -- whether there is an answer -----------------------------------------------------
+
+    def _is_hopeless(self) -> bool:
+        """Find rows without pairs; or, where a column without a pair may be needed, rows too many."""
+        if self.pairs.own.size:
+            least = np.isfinite(self.pairs.own.astype(np.float64))
+            alone = np.flatnonzero((np.diff(self.pairs.start) == 0) & ~least)
+        else:
+            alone = np.flatnonzero(np.diff(self.pairs.start) == 0)
+        if alone.size:
+            self.violator = alone
+            return True
+        n, m = self._problem.shape
+        if n < m or self.pairs.own.size:
+            return False
+        used = np.zeros(m, bool)
+        used[self.pairs.ids] = True
+        return not used.all() and not self._is_feasible()
+
+    def _is_feasible(self) -> bool:
+        """Return whether a complete assignment exists; set ``violator`` if none does."""
+        n = self._problem.shape[0]
+        column_of_row, row_of_column = self.state.column_of_row.copy(), self.state.row_of_column.copy()
+        depth, queue = np.empty(n, np.int32), np.empty(n, S.ID)
+        place, stack = np.empty(n, np.int64), np.empty(n + 1, S.ID)
+        pairs = column_of_row, row_of_column
+        while (column_of_row < 0).any():
+            reached = cardinality.layers(self.pairs, self._infinite, *pairs, depth, queue)
+            self._monitor.tick()
+            if reached >= 0:
+                self.violator = self._smallest(column_of_row, row_of_column, queue[:reached])
+                return False
+            cardinality.augment_layers(self.pairs, self._infinite, *pairs, depth, place, stack)
+            self._monitor.tick()
+        self.course.feasible = True
+        return True
+
+    def _smallest(self, column_of_row: Array, row_of_column: Array, reached: Array) -> Array:
+        """Return the rows reached from one unmatched row, which suffice."""
+        others = column_of_row.copy()
+        free = reached[column_of_row[reached] == S.FREE]
+        # Rows that are not roots look matched: to a column of their own that nobody lists.
+        others[free[1:]] = P.PRIVATE
+        n = column_of_row.size
+        depth, queue = np.empty(n, np.int32), np.empty(n, S.ID)
+        count = cardinality.layers(self.pairs, self._infinite, others, row_of_column, depth, queue)
+        return np.sort(queue[:count]).astype(np.intp)
+
+    # -- slices, reports, checkpoints ---------------------------------------------------
+
+    def _slice(self, run: Any, *given: Any) -> Any:
+        """Run a kernel for about ``_SLICE_SECONDS``, then report and look at the limits."""
+        monitor, state, course = self._monitor, self.state, self.course
+        clock = time.perf_counter()
+        done = run(*given, self._budget)
+        seconds = max(time.perf_counter() - clock, 1e-6)
+        self._budget = max(1, min(4 * self._budget, int(self._budget * _SLICE_SECONDS / seconds)))
+        n, at = self._problem.shape[0], state.at
+        waiting = at.n_queue - (0 if course.stage == BID else at.position)
+        monitor.progress.assigned = int(n - waiting)
+        monitor.reached(self.scans, 0)
+        monitor.tick()
+        return done
+
+    def _show(self, epsilon: float) -> None:
+        progress = self._monitor.progress
+        progress.stage, progress.phase = "search", len(self.phases) + 1
+        progress.epsilon = epsilon / abs(self._scale)
+        self._monitor.tick(report=True)
+
+    def _record(self, epsilon: float, clock: float) -> None:
+        self.phases.append(
+            {
+                "epsilon": epsilon / abs(self._scale),
+                "rows_scanned": self.scans - self.course.scanned,
+                "seconds": time.perf_counter() - clock,
+            }
+        )
+
+    def _kept(self) -> dict[str, Any]:
+        """Return the state; a search in progress is made again from its start."""
+        state = self.state
+        return {
+            "sparse_stage": self.course.stage,
+            "course": vars(self.course),
+            "phases": self.phases,
+            "v": state.v,
+            "column_of_row": state.column_of_row,
+            "match_cost": state.match_cost,
+            "queue": state.queue,
+            "late": state.late,
+            **numbers(state.at, P.Standing),
+        }
+
+    def _restore(self, saved: dict[str, Any]) -> None:
+        state = self.state
+        self.course = Course(**saved["course"])
+        self.phases = list(saved["phases"])
+        for name in ("v", "column_of_row", "match_cost", "queue", "late"):
+            getattr(state, name)[:] = saved[name]
+        matched = np.flatnonzero(state.column_of_row >= 0)
+        state.row_of_column[state.column_of_row[matched]] = matched
+        set_numbers(state.at, P.Standing, saved)
+        state.at.underway = 0
+
+
+_STAGES: dict[int, Callable[[SparseSearch], None]] = {
+    START: SparseSearch._start,
+    BID: SparseSearch._bid,
+    TIGHT: SparseSearch._tight,
+    REDUCE: SparseSearch._reduce,
+    SEARCH: SparseSearch._search,
+}
+
+
+def _pairs(problem: Problem, price: np.dtype[Any]) -> tuple[P.Pairs, float]:
+    """Return the pairs as kernels see them, and the factor from costs to their unit."""
+    listed = sparse_part(problem.source)
+    assert listed is not None
+    entries = listed.entries()
+    low, high = _extent(problem)
+    scale = 1.0
+    if not problem.integer and max(abs(low), abs(high)) > _HUGE:
+        scale = _SCALE
+    own = np.empty(0, price)
+    base: Any = int(low) if problem.integer else 0.0
+    if isinstance(problem.source, ClippedCosts):
+        cap = problem.source.cap
+        if problem.integer:
+            own = (problem.sign * cap.astype(np.int64) - base).astype(price)
+        else:
+            own = problem.sign * cap.astype(np.float64) * scale
+    wall = (high - low) * scale if not problem.integer else int(high - low)
+    sign = problem.sign * scale if price.kind == "f" else problem.sign
+    found = P.Pairs(
+        entries.start,
+        entries.columns,
+        entries.costs,
+        own,
+        price.type(sign),
+        price.type(base),
+        price.type(wall if wall else 1),
+        price.type(S.infinity(price)),
+    )
+    return found, scale
