@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bigsap.batch import solve_many
+    from bigsap.certification import certify
     from bigsap.errors import (
         BigsapError,
         CallbackError,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
         StoreError,
     )
     from bigsap.progress import Progress
-    from bigsap.proof.certificate import Certificate, certify
+    from bigsap.proof.certificate import Certificate
     from bigsap.result import Result, Status
     from bigsap.row_cache import RowCache
     from bigsap.scipy_compat import linear_sum_assignment
@@ -108,7 +109,8 @@ __all__ = [
 
 # The modules of the public names above.
 _HOMES = {
-    "bigsap.proof.certificate": "Certificate certify",
+    "bigsap.proof.certificate": "Certificate",
+    "bigsap.certification": "certify",
     "bigsap.errors": (
         "BigsapError CallbackError CertificateError CheckpointError ClusterError DeviceMemoryError "
         "DtypeError "

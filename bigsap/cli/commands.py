@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import bigsap
+from bigsap.cli import certify_command, manage_commands, solve_command
 from bigsap.cli import job_commands as cli_service
-from bigsap.cli import manage_commands, solve_command
 from bigsap.cli.common import (
     COSTS_HELP,
     EXIT_CODES,
@@ -77,6 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--pairs", action="store_true", help="look at every pair, also where bounds of the costs would do"
     )
     add_output_flags(verify)
+    certify_command.add_command(command)
 
     info = command("info", _info, "print versions, machine, kernel cache and extras")
     add_output_flags(info)

@@ -38,7 +38,7 @@ class ExitStatus(enum.IntEnum):
 
 EXIT_CODES = """\
 exit codes:
-  0    optimal, or within --gap (solve, demo, result), verified (verify), done (others)
+  0    optimal, or within --gap (solve, demo, result, certify), verified (verify), done (others)
   1    bad input, also as the service judges it: a file, a cost, an option's value, a missing
        optional package
   2    wrong usage of the command line
@@ -48,7 +48,7 @@ exit codes:
   6    the service cannot be reached, or refused the request for another reason
   7    the job failed on the service
   8    imprecise: an assignment was found, but its optimality is proved only to within the gap
-       (solve, demo, result)
+       (solve, demo, result, certify)
   70   a mistake in BigSAP itself: please report it
   130  interrupted (Ctrl-C)
 

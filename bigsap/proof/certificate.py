@@ -156,7 +156,7 @@ def certify(
     for what, numbers in (("col4row", col4row), ("v", v), ("v_low", v_low)):
         refuse_masked(what, numbers)
     integer = integral(source)
-    matching = None if col4row is None else _complete_matching(col4row, n, m)
+    matching = None if col4row is None else complete_matching(col4row, n, m)
     prices = checked_prices(v, m, integer, v_low)
     if n == 0 or m == 0:
         return _empty(n, m, integer, bound_only=matching is None)
@@ -300,7 +300,8 @@ def capped_at_zero(prices: Prices) -> Prices:
     return Prices(np.where(above, 0.0, prices.high), np.where(above, 0.0, prices.low))
 
 
-def _complete_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
+def complete_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
+    """Return the columns (n,) of a complete assignment; raises CertificateError for anything else."""
     matching = np.asarray(col4row)
     if matching.shape != (n,) or (matching.size and matching.dtype.kind not in "iu"):
         raise CertificateError(

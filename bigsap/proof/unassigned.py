@@ -204,7 +204,7 @@ def certify_gated(
     prices = capped_at_zero(checked_prices(v, m, integer, v_low))
     if m == 0 and integer:
         prices = Prices(prices.high.astype(np.int64))
-    matching = None if col4row is None else _partial_matching(col4row, n, m)
+    matching = None if col4row is None else partial_matching(col4row, n, m)
     if n == 0:
         zero = 0 if integer else 0.0
         fun, gap = (None, None) if matching is None else (zero, zero)
@@ -254,7 +254,8 @@ def _at_most_prices(found: RowMinima, gated: ClippedCosts) -> RowMinima:
     return replace(found, high=parts.high, mid=parts.mid, low=parts.low)
 
 
-def _partial_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
+def partial_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
+    """Return the columns (n,) of a partial assignment; raises CertificateError for anything else."""
     matching = np.asarray(col4row)
     if matching.shape != (n,) or (n and matching.dtype.kind not in "iu"):
         raise CertificateError(f"col4row must be {n} integers")

@@ -1,0 +1,176 @@
+"""``certify``: cost, bound and gap of an assignment that any program made."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bigsap.engine.core.team import check_threads
+from bigsap.errors import CertificateError, OptionError, quiet
+from bigsap.proof import certificate as proof
+from bigsap.proof.certificate import Certificate
+from bigsap.proof.refusals import refuse_masked
+from bigsap.proof.unassigned import certify_gated, partial_matching
+from bigsap.solve import solve
+from bigsap.sources import as_source
+from bigsap.sources.base import CostSource, intact_throughout
+from bigsap.sources.clipped import ClippedCosts
+from bigsap.types import Array
+
+# Options of ``solve`` that do not suit a solve for prices, and what to do.
+_REFUSED = {
+    "certify": "every pair is read with pairs=True",
+    "gap": "the gap is measured; a rough bound needs prices v",
+    "warm_start": "prices are given as v",
+    "objective": "call solve for another objective",
+    "demand": "certify the transposed problem",
+}
+
+
+@quiet
+def certify(
+    cost: Any,
+    col4row: Any,
+    v: npt.ArrayLike | None = None,
+    v_low: npt.ArrayLike | None = None,
+    *,
+    maximize: bool = False,
+    unassigned_cost: npt.ArrayLike | None = None,
+    capacity: Any = None,
+    shape: Sequence[int] | None = None,
+    args: Sequence[Any] = (),
+    dtype: npt.DTypeLike | None = None,
+    threads: int | None = None,
+    pairs: bool = False,
+    **options: Any,
+) -> Certificate:
+    """Return the exact cost of an assignment, a proved bound of the optimum, and their gap.
+
+    cost, shape, args, dtype, maximize, unassigned_cost: the problem, as for ``solve``.
+    col4row: the assignment, in one of these forms. (n,) integers, the column of each row, -1 =
+        unassigned. A tuple ``(row_ind, col_ind)`` of two vectors, as scipy returns it. A plan, an
+        (n, m) array with at most one entry other than 0 in each row and column. None: prove a
+        bound alone. min(n, m) pairs are assigned; with ``unassigned_cost`` as many as you like.
+    v: (m,) column prices, any finite numbers: the better they are, the smaller the gap, and no
+        prices can make the bound wrong. They are prices of the minimising problem: with
+        ``maximize``, of minus the costs. Prices as ``Result.v`` has them there, of the opposite
+        sign, are recognised: if the first bound leaves a gap, both are tried, by one more pass.
+        None: the prices come from a solve.
+    v_low: (m,) low parts, for prices ``v + v_low``.
+    capacity: reserved; anything but None is an OptionError.
+    threads: None: the cores available. The certificate does not depend on the number.
+    pairs: read every pair. Otherwise pairs that bounds of the costs exclude are not read (``points``
+        and ``lowrank``); the numbers are the same.
+    options: of ``solve``, for the solve without ``v``: ``time_limit``, ``cache``, ``device``, ...
+        A solve that is stopped leaves a weaker bound.
+
+    Raises CertificateError if ``col4row`` is not an assignment of allowed pairs, InvalidCostError
+    for NaN and the infinity that does not mean *forbidden*, OverflowRiskError if numbers leave int64
+    or float64. With ``col4row=None``, an infeasible problem has the bound ``inf`` (``-inf`` under
+    ``maximize``), if prices or a solve show it.
+
+    Time with ``v``: one pass over the costs, O(n m), or about O((n + m) log m) with bounds. Without
+    ``v``, a solve and a pass. Memory: two blocks of costs a thread, and ten vectors.
+    """
+    _check_options(capacity, options)
+    n_threads = check_threads(threads)
+    source = as_source(cost, shape=shape, args=args, dtype=dtype)
+    for what, numbers in (("col4row", col4row), ("v", v), ("v_low", v_low)):
+        refuse_masked(what, numbers)
+    if v is None and v_low is not None:
+        raise OptionError("v_low is not valid without v: give both")
+    found = None if col4row is None else _columns(col4row, *source.shape)
+    gated = None
+    if unassigned_cost is not None:
+        gated = ClippedCosts(source, unassigned_cost, maximize=maximize)
+
+    def proved(high: Any, low: Any) -> Certificate:
+        if gated is not None:
+            return certify_gated(gated, found, high, low, threads=n_threads, pairs=pairs)
+        return proof.certify(source, found, high, low, maximize=maximize, threads=n_threads, pairs=pairs)
+
+    with intact_throughout(source):
+        if v is not None:
+            return _by_prices(proved, v, v_low, maximize)
+        _refuse_wrong(source, found, gated)
+        result = solve(source, maximize=maximize, unassigned_cost=unassigned_cost, threads=threads, **options)
+        if result.status == "infeasible" and found is None and gated is None:
+            return proof.certify_infeasible(source, result.violator, maximize=maximize, threads=n_threads)
+        if np.isnan(result.v).any():
+            return proved(np.zeros(source.shape[1]), None)
+        sign = -1 if maximize else 1
+        return proved(sign * result.v, None if result.v_low is None else sign * result.v_low)
+
+
+def _check_options(capacity: Any, options: dict[str, Any]) -> None:
+    if capacity is not None:
+        raise OptionError("capacity is not valid: a column takes one row; repeat the column instead")
+    for name, reason in _REFUSED.items():
+        if name in options:
+            raise OptionError(f"certify takes no {name}=: {reason}")
+    inspect.signature(solve).bind(None, **options)
+
+
+def _columns(given: Any, n: int, m: int) -> Any:
+    """Return the column of each row of an assignment in any of its forms."""
+    if isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) == 1:
+        return _of_pairs(np.asarray(given[0]), np.asarray(given[1]), n)
+    if np.ndim(given) == 2 and np.shape(given) == (n, m):
+        return _of_plan(np.asarray(given))
+    return given
+
+
+def _of_pairs(rows: Array, columns: Array, n: int) -> Array:
+    if rows.shape != columns.shape or (rows.size and {rows.dtype.kind, columns.dtype.kind} - set("iu")):
+        raise CertificateError("row_ind and col_ind must be integers, as many of the one as of the other")
+    if rows.size and not 0 <= rows.min() <= rows.max() < n:
+        row = rows[(rows < 0) | (rows >= n)][0]
+        raise CertificateError(f"row {row} is assigned, outside 0..{n}")
+    if np.unique(rows).size != rows.size:
+        row = int(np.argmax(np.bincount(rows.astype(np.intp)) > 1))
+        raise CertificateError(f"row {row} is assigned twice")
+    if columns.size and columns.min() < 0:
+        raise CertificateError(f"col_ind holds {columns.min()}, which is not a column")
+    found = np.full(n, -1, np.intp)
+    found[rows.astype(np.intp)] = columns.astype(np.intp)
+    return found
+
+
+def _of_plan(plan: Array) -> Array:
+    """Return the columns of a plan's entries; one row or column with two of them is an error."""
+    if plan.dtype.kind not in "biuf" or (plan.dtype.kind == "f" and np.isnan(plan).any()):
+        raise CertificateError(f"a plan must hold real numbers, got {plan.dtype} or NaN")
+    held = plan != 0
+    for what, counts in (("row", held.sum(axis=1)), ("column", held.sum(axis=0))):
+        if counts.size and counts.max() > 1:
+            where = int(np.argmax(counts > 1))
+            raise CertificateError(
+                f"the plan is not an assignment: {what} {where} has {counts[where]} entries"
+            )
+    return np.where(held.any(axis=1), held.argmax(axis=1), -1)
+
+
+def _refuse_wrong(source: CostSource, col4row: Any, gated: ClippedCosts | None) -> None:
+    """Raise for a wrong assignment before a solve is begun. Reads no costs."""
+    if col4row is None:
+        return
+    if gated is not None:
+        partial_matching(col4row, *source.shape)
+    else:
+        proof.complete_matching(col4row, *source.shape)
+
+
+def _by_prices(proved: Any, v: npt.ArrayLike, v_low: npt.ArrayLike | None, maximize: bool) -> Certificate:
+    """Return the certificate of given prices; when maximising, the better one of both signs."""
+    first: Certificate = proved(v, v_low)
+    if not maximize or first.optimal or not np.any(v):
+        return first
+    low = None if v_low is None else -np.asarray(v_low)
+    second: Certificate = proved(-np.asarray(v), low)
+    best = first if first.bound <= second.bound else second
+    return replace(best, pairs=first.pairs + second.pairs, bounds=first.bounds + second.bounds)

@@ -1,0 +1,100 @@
+"""The command ``bigsap certify``: how far any program's assignment is from the optimum."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import bigsap
+from bigsap.cli.common import COSTS_HELP, AddCommand, ExitStatus, add_output_flags, print_json
+from bigsap.cli.solve_command import add_problem_flags, unassigned_cost_of
+from bigsap.display.text import align, gap_text, number
+from bigsap.errors import InputError
+
+
+def add_command(command: AddCommand) -> None:
+    """Add ``certify`` to the command line."""
+    parser = command("certify", _certify, "prove how far an assignment is from the optimum")
+    parser.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
+    parser.add_argument(
+        "assignment",
+        metavar="ASSIGNMENT",
+        help="the column of each row (.npy, -1 for none), a plan (.npy, n x m), or a result (.npz)",
+    )
+    parser.add_argument("--maximize", action="store_true", help="largest total instead of smallest")
+    parser.add_argument(
+        "--prices",
+        metavar="FILE",
+        help="prices of the columns (.npy), or a result (.npz); without them the problem is solved",
+    )
+    add_problem_flags(parser)
+    parser.add_argument("--threads", type=int, metavar="N", help="default: all this process may use")
+    parser.add_argument("--time-limit", type=float, metavar="S", help="of the solve without --prices")
+    parser.add_argument(
+        "--pairs", action="store_true", help="look at every pair, also where bounds of the costs would do"
+    )
+    add_output_flags(parser)
+
+
+def _certify(args: argparse.Namespace) -> ExitStatus:
+    from bigsap.cli.costspec import open_costs
+
+    v, v_low = _prices(args.prices, args.maximize)
+    certificate = bigsap.certify(
+        open_costs(args.costs),
+        _read(args.assignment, "col4row"),
+        v,
+        v_low,
+        maximize=args.maximize,
+        dtype=args.dtype,
+        unassigned_cost=unassigned_cost_of(args.unassigned_cost),
+        threads=args.threads,
+        pairs=args.pairs,
+        **({} if args.time_limit is None or v is not None else {"time_limit": args.time_limit}),
+    )
+    code = ExitStatus.OK if certificate.optimal else ExitStatus.IMPRECISE
+    if args.json:
+        names = ("optimal", "fun", "bound", "gap", "worst_row", "worst_violation", "pairs", "by")
+        print_json({**{name: getattr(certificate, name) for name in names}, "exit_code": int(code)})
+        return code
+    assert certificate.fun is not None
+    assert certificate.gap is not None
+    others = ", the others excluded by bounds" if certificate.by == "bounds" else ""
+    lines = [
+        ("optimal", "yes, proved" if certificate.optimal else "not proved"),
+        ("cost", number(certificate.fun)),
+        ("bound", number(certificate.bound)),
+        ("gap", gap_text(certificate.gap, certificate.fun)),
+        ("pairs checked", f"{certificate.pairs:,}{others}"),
+    ]
+    print(align(lines))
+    return code
+
+
+def _prices(name: str | None, maximize: bool) -> tuple[Any, Any]:
+    """Return column prices of the minimising problem, and their low parts."""
+    if name is None:
+        return None, None
+    found = _read(name, None)
+    if not isinstance(found, bigsap.Result):
+        return found, None
+    if np.isnan(found.v).any():
+        raise InputError(f"--prices {name}: the result has no prices")
+    sign = -1 if maximize else 1
+    return sign * found.v, None if found.v_low is None else sign * found.v_low
+
+
+def _read(name: str, field: str | None) -> Any:
+    """Return the array of a ``.npy`` file, or a saved result, or a field of it."""
+    from bigsap.sources.spec_files import load_npy
+
+    file = Path(name)
+    if not file.is_file():
+        raise InputError(f"{file}: no such file")
+    if file.suffix != ".npz":
+        return np.asarray(load_npy(file))
+    result = bigsap.Result.load(file)
+    return result if field is None else getattr(result, field)
