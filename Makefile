@@ -111,9 +111,9 @@ results: $(VENV)/.installed-dev ## all tables of tests/bench/RESULTS.md (about a
 	$(BIN)/bigsap warmup
 	$(BIN)/python -m benchmarks --out .build/results --to tests/bench --stamp $(BENCH_ARGS)
 
-docs: $(VENV)/.installed-dev ## API reference from the docstrings, in .build/api; warnings are errors
+docs: $(VENV)/.installed-dev ## the site, in .build/site (open index.html); warnings are errors
 	@echo "==> docs"
-	$(BIN)/python docs/api.py --out .build/api
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs .build/site
 
 clean: ## remove what runs leave behind, keep .venv
 	rm -rf build dist demo-out bigsap-bench .build .pytest_cache .mypy_cache .ruff_cache .hypothesis

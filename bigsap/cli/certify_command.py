@@ -10,7 +10,7 @@ import numpy as np
 
 import bigsap
 from bigsap.cli.common import COSTS_HELP, AddCommand, ExitStatus, add_output_flags, print_json
-from bigsap.cli.solve_command import add_problem_flags, unassigned_cost_of
+from bigsap.cli.option_flags import add_problem_options, given_options
 from bigsap.display.text import align, gap_text, number
 from bigsap.errors import InputError
 
@@ -30,7 +30,7 @@ def add_command(command: AddCommand) -> None:
         metavar="FILE",
         help="prices of the columns (.npy), or a result (.npz); without them the problem is solved",
     )
-    add_problem_flags(parser)
+    add_problem_options(parser)
     parser.add_argument("--threads", type=int, metavar="N", help="default: all this process may use")
     parser.add_argument("--time-limit", type=float, metavar="S", help="of the solve without --prices")
     parser.add_argument(
@@ -49,11 +49,9 @@ def _certify(args: argparse.Namespace) -> ExitStatus:
         v,
         v_low,
         maximize=args.maximize,
-        dtype=args.dtype,
-        unassigned_cost=unassigned_cost_of(args.unassigned_cost),
         threads=args.threads,
         pairs=args.pairs,
-        **({} if args.time_limit is None or v is not None else {"time_limit": args.time_limit}),
+        **{name: value for name, value in given.items() if v is None or name != "time_limit"},
     )
     code = ExitStatus.OK if certificate.optimal else ExitStatus.IMPRECISE
     if args.json:

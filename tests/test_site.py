@@ -1,0 +1,109 @@
+"""The site: it is built without a warning, every link leads somewhere, and a browser can read it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+import bigsap
+from bigsap.cli.commands import build_parser
+
+pytest.importorskip("sphinx", reason="extra docs")
+pytest.importorskip("fastapi", reason="extra server")
+
+ROOT = Path(__file__).parent.parent
+# One build for all tests of this module, and for the next run: Sphinx reads only what changed.
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the built site; warnings are errors."""
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
+    done = subprocess.run(
+        [*command, str(ROOT / "docs"), str(out)], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+class Page(HTMLParser):
+    """The links of a page, the files that it loads, and its anchors."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.anchors |= {given[name] for name in ("id", "name") if name in given}
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        elif tag in ("script", "img", "iframe", "source") and "src" in given:
+            self.loads.append(given["src"])
+        elif tag == "link" and given.get("rel") in ("stylesheet", "icon", "preload"):
+            self.loads.append(given["href"])
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {file: Page(file.read_text()) for file in sorted(site.rglob("*.html"))}
+
+
+def test_the_site_has_its_pages(site, pages):
+    assert len(pages) >= 35
+    for name in ("index", "start/install", "start/tutorial", "guarantees", "troubleshooting", "search"):
+        assert site / f"{name}.html" in pages, name
+
+
+def test_no_link_is_dead(pages):
+    dead = []
+    for file, page in pages.items():
+        for link in page.links:
+            if re.match(r"\w+:", link) or link == "#":
+                continue
+            target, _, anchor = unquote(link).partition("#")
+            there = (file.parent / target).resolve() if target else file
+            if not there.exists():
+                dead.append(f"{file.name}: {link}")
+            elif anchor and there in pages and anchor not in pages[there].anchors:
+                dead.append(f"{file.name}: {link} (no such anchor)")
+    assert not dead
+
+
+def test_nothing_is_loaded_from_elsewhere(site, pages):
+    for file, page in pages.items():
+        for name in page.loads:
+            assert not re.match(r"(\w+:)?//", name), f"{file.name}: {name}"
+            assert (file.parent / name.partition("?")[0]).exists(), f"{file.name}: {name}"
+    for style in site.rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text()), style.name
+
+
+def test_everything_public_is_in_the_reference(site):
+    from bigsap_server.problems import PROBLEMS
+
+    reference = {name: (site / "reference" / f"{name}.html").read_text() for name in REFERENCE}
+    text = "".join(reference.values())
+    for name in bigsap.__all__:
+        assert name == "__version__" or f'id="bigsap.{name}"' in text or f'id="{name.lower()}"' in text, name
+    (action,) = (found for found in build_parser()._actions if found.dest == "command")
+    for name in action.choices:
+        assert f'id="bigsap-{name}"' in reference["commands"], name
+    rest = (site / "service" / "rest.html").read_text()
+    for slug in PROBLEMS:
+        assert slug in rest, slug
+    assert "POST /v1/jobs" in rest
+
+
+REFERENCE = ("solve", "sources", "results", "client", "errors", "commands", "cost_specs")
