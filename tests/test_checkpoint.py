@@ -627,3 +627,55 @@ def test_large_integers_that_were_met_after_the_checkpoint(tmp_path):
     resumed = bigsap.resume(path, cost, threads=1)
     assert resumed.status == "optimal"
     assert resumed.fun == bigsap.solve(cost).fun
+
+
+# --- bounds of the attempts before ----------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["ssp", "compressed"])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_bounds_survive_a_resumption(tmp_path: Path, method: str, maximize: bool) -> None:
+    """What was proved is not forgotten, and what is answered in the end is the same."""
+    rng = np.random.default_rng(5)
+    cost = bigsap.points(rng.random((900, 2)), rng.random((900, 2)), metric="euclidean")
+    file, options = tmp_path / "c", {"threads": 1, "checkpoint_every": 0.0, "callback_every": 0.0}
+
+    def stopped(solve, **given):
+        event, seen = threading.Event(), []
+
+        def look(progress):
+            seen.append((progress.lower_bound, progress.upper_bound))
+            if file.exists() and progress.phase >= 2:
+                event.set()
+
+        return solve(cancel=event, callback=look, **options, **given), seen
+
+    first, _ = stopped(lambda **o: bigsap.solve(cost, method=method, maximize=maximize, checkpoint=file, **o))
+    second, seen = stopped(lambda **o: bigsap.resume(file, cost, **o))
+    assert (first.status, second.status) == ("cancelled", "cancelled")
+    low, high = (first.fun, first.bound) if maximize else (first.bound, first.fun)
+    assert seen[0][0] >= low
+    assert seen[0][1] <= high
+    assert second.gap <= first.gap
+    assert second.fun >= first.fun if maximize else second.fun <= first.fun
+    second.verify(cost)
+    whole = bigsap.solve(cost, method=method, maximize=maximize, threads=1)
+    assert same(bigsap.resume(file, cost, threads=1), whole)
+
+
+def test_bounds_of_costs_that_may_have_changed_are_not_believed(tmp_path: Path) -> None:
+    """A function has no fingerprint."""
+    rng = np.random.default_rng(6)
+    matrix = rng.random((400, 400)) + 1
+    event, file = threading.Event(), tmp_path / "c"
+
+    def look(progress):
+        if progress.phase >= 2:
+            event.set()
+
+    options = {"shape": matrix.shape, "callback_every": 0.0, "checkpoint_every": 0.0}
+    first = bigsap.solve(
+        lambda i: matrix[i], method="ssp", cancel=event, callback=look, checkpoint=file, **options
+    )
+    assert first.status == "cancelled"
+    assert not any(name.startswith("best_") for name in checkpoint.read(file).snapshot)

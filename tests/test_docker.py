@@ -192,8 +192,8 @@ def test_defaults_are_documented_as_they_are():
 
 def test_kubernetes_example_is_consistent():
     text = (DOCKER / "README.md").read_text()
-    (block,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
-    documents = {doc["kind"]: doc for doc in yaml.safe_load_all(block)}
+    manifests = (DOCKER.parent / "deploy" / "kubernetes.yaml").read_text()
+    documents = {doc["kind"]: doc for doc in yaml.safe_load_all(manifests)}
     assert set(documents) == {"Secret", "PersistentVolumeClaim", "Deployment", "Service"}
     spec = documents["Deployment"]["spec"]
     assert spec["replicas"] == 1

@@ -43,15 +43,11 @@ def _certify(args: argparse.Namespace) -> ExitStatus:
     from bigsap.cli.costspec import open_costs
 
     v, v_low = _prices(args.prices, args.maximize)
+    given = given_options(args)
+    if v is not None:  # one pass, no solve
+        given.pop("time_limit", None)
     certificate = bigsap.certify(
-        open_costs(args.costs),
-        _read(args.assignment, "col4row"),
-        v,
-        v_low,
-        maximize=args.maximize,
-        threads=args.threads,
-        pairs=args.pairs,
-        **{name: value for name, value in given.items() if v is None or name != "time_limit"},
+        open_costs(args.costs), _read(args.assignment, "col4row"), v, v_low, pairs=args.pairs, **given
     )
     code = ExitStatus.OK if certificate.optimal else ExitStatus.IMPRECISE
     if args.json:

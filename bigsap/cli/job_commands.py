@@ -136,13 +136,12 @@ def _serve(args: argparse.Namespace) -> ExitStatus:
         raise ImportError(
             f'the service needs more packages ({error}): pip install "bigsap[server]"'
         ) from error
+    given = {name: getattr(args, name) for name in ("host", "port", "data", "scheduler")}
     try:
-        chosen = settings.load(
-            args.config, host=args.host, port=args.port, data=args.data, scheduler=args.scheduler
-        )
+        chosen = settings.load(args.config, **given)
     except ValueError as error:
         raise InputError(_first_complaint(error)) from error
-    code = serve.serve(chosen)
+    code = serve.serve(chosen, lambda: settings.load(args.config, **given))
     return ExitStatus.OK if code is None else ExitStatus(code)
 
 

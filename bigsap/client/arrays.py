@@ -7,7 +7,6 @@ import io
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +14,9 @@ import numpy as np
 from bigsap.client.http import Patience, ServiceError, Transport, UploadError, path_of
 from bigsap.client.job_request import RowBlocks
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
-from bigsap.result import Result, Status
+from bigsap.result import Result
 from bigsap.sources.missing import mask_of, parted
+from bigsap.summary import result_of
 from bigsap.types import Array
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # Larger arrays are uploaded. JSON has float64 and int64: other dtypes are always uploaded.
 _INLINE = 1000
 _CHECKED_BYTES = 16 << 20
+# Larger arrays are not read twice to find out whether the service has them.
+_HASHED_BYTES = 1 << 30
 _DTYPES = ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
 
 
@@ -112,7 +114,10 @@ def upload(
         raise ShapeError(f"an array of shape {array.shape} cannot be uploaded, only (n,) or (n, k)")
     there: dict[str, Any] | None = None
     if array_id is None:
-        wanted = {"dtype": kind, "shape": list(array.shape)}
+        wanted: dict[str, Any] = {"dtype": kind, "shape": list(array.shape)}
+        if isinstance(array, np.ndarray) and array.nbytes <= _HASHED_BYTES:
+            # The service may have it already.
+            wanted["sha256"] = hashlib.sha256(np.ascontiguousarray(array, wire).data).hexdigest()
         there = transport.call("POST", "/v1/arrays", json=wanted, again=False).json()
         array_id = str(there["id"])
     try:
@@ -174,38 +179,7 @@ def _mismatch(detail: str) -> ServiceError:
 
 def fetch(transport: Transport, job_id: str, summary: Mapping[str, Any]) -> Result:
     """Return the result with this summary, and download its arrays."""
-    n, m = (int(size) for size in summary["shape"])
-
-    def array(name: str) -> Array:
-        if summary["arrays"][name]["shape"] == [0]:
-            return np.empty(0, summary["arrays"][name]["dtype"])
-        return download(transport, f"{path_of('jobs', job_id)}/result/{name}")
-
-    def further(name: str) -> Array | None:  # older services have none of these
-        return array(name) if name in summary["arrays"] else None
-
-    u, v = array("u"), array("v")
-    u_low, v_low = further("u_low"), further("v_low")
-    sign = -1 if summary["maximize"] else 1  # from_assignment takes the minimising sense
-    found = summary["objective"]
-    result = Result.from_assignment(
-        None if found is None else array("col4row"),
-        sign * v,
-        u=sign * u,
-        u_low=None if u_low is None else sign * u_low,
-        v_low=None if v_low is None else sign * v_low,
-        shape=(n, m),
-        status=Status(summary["status"]),
-        message=summary["message"],
-        maximize=summary["maximize"],
-        stats=summary["stats"],
-        nit=summary["phases"],
-        violator=array("violator"),
-        fun=found,
-        bound=summary["bound"],
-        gap=summary["gap"],
-    )
-    return replace(result, unassigned_cost=further("unassigned_cost"))
+    return result_of(summary, lambda name: download(transport, f"{path_of('jobs', job_id)}/result/{name}"))
 
 
 def download(transport: Transport, path: str) -> Array:

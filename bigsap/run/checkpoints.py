@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from bigsap import checkpoint
+from bigsap.engine.core.incumbent import Incumbent
+from bigsap.engine.core.state import infinity
+from bigsap.errors import CheckpointError
 from bigsap.progress import Snapshot
 from bigsap.run.fingerprint import identity
+from bigsap.run.interrupted import Conclusion
 from bigsap.run.run import Run
+
+# The best assignment and bound are kept under these names. Strategies go on without them, so that the
+# result has the bits of an uninterrupted solve.
+_BEST = "best_"
+_BEST_COST, _BEST_BOUND = ("cost", "column_of_row"), ("bound", "u", "v", "u_low", "v_low")
+# A larger file is not written again only to add the bounds of a stopped solve.
+_LARGEST_REWRITE = 1 << 27
 
 
 def open_checkpoint(run: Run, *, large: bool) -> None:
@@ -29,6 +44,7 @@ def open_checkpoint(run: Run, *, large: bool) -> None:
         else:
             saved.refuse_unless(facts)
         run.resumed = int(saved.facts.get("resumed", 0)) + 1
+        run.earlier = _earlier(run, facts)
     facts["resumed"] = run.resumed
     if path is None:
         return
@@ -46,6 +62,57 @@ def open_checkpoint(run: Run, *, large: bool) -> None:
         if run.levels is not None:
             own = {"levels": vars(run.levels.counts), "levels_kind": run.levels.first_prices}
             snapshot = {**snapshot, **own}
+        if snapshot and facts["fingerprint"] is not None:
+            snapshot = {**snapshot, **_best(run, run.known)}
         checkpoint.write(path, {**facts, "saved_after": run.monitor.seconds}, snapshot)
 
     run.monitor.save = save
+
+
+def _earlier(run: Run, facts: Mapping[str, Any]) -> Incumbent | None:
+    """Return what earlier attempts proved; None where the costs may have changed since.
+
+    A fingerprint, compared already, says that they are the same.
+    """
+    best = {name.removeprefix(_BEST): part for name, part in run.snapshot.items() if name.startswith(_BEST)}
+    if not best or facts["fingerprint"] is None:
+        return None
+    found = Incumbent(run.problem, infinity(run.arithmetic.price), active=True)
+    for name, part in best.items():
+        setattr(found, name, part)
+    found.tell(run.monitor)
+    return found
+
+
+def _best(run: Run, known: Incumbent) -> Snapshot:
+    """Return the best assignment and bound of this and earlier attempts, as a part of a snapshot."""
+    best = Incumbent(run.problem, infinity(run.arithmetic.price), active=True)
+    for one in (known, run.earlier):
+        if one is not None:
+            best.add(one)
+    names = [*(_BEST_COST if best.column_of_row is not None else ())]
+    names += _BEST_BOUND if best.u is not None else ()
+    found = {name: getattr(best, name) for name in names}
+    return {_BEST + name: part for name, part in found.items() if part is not None}
+
+
+def save_bounds(run: Run, conclusion: Conclusion) -> None:
+    """Add the assignment and bound of a stopped solve to its checkpoint, unless that is large."""
+    path = run.options.checkpoint
+    proved = conclusion.certificate is not None or conclusion.bound is not None
+    if path is None or not proved or Path(path).stat().st_size > _LARGEST_REWRITE:
+        return
+    found = Incumbent(run.problem, infinity(run.arithmetic.price), active=True)
+    if conclusion.certificate is not None:
+        found.add_certificate(conclusion.certificate, conclusion.column_of_row)
+    else:
+        sign = run.problem.sign
+        for name, part in (("cost", conclusion.fun), ("bound", conclusion.bound)):
+            setattr(found, name, None if part is None else sign * part)
+        for name in ("column_of_row", "u", "v", "u_low", "v_low"):
+            setattr(found, name, getattr(conclusion, name))
+    # The answer does not depend on this file.
+    with suppress(CheckpointError, OSError):
+        saved = checkpoint.read(path)
+        if saved.snapshot and saved.facts.get("fingerprint") is not None:
+            checkpoint.write(path, saved.facts, {**saved.snapshot, **_best(run, found)})

@@ -17,7 +17,7 @@ from bigsap.proof.certificate import Certificate
 from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status
 from bigsap.run.certify import certified, confirmed, prove_now
-from bigsap.run.checkpoints import open_checkpoint
+from bigsap.run.checkpoints import open_checkpoint, save_bounds
 from bigsap.run.conclude import conclude
 from bigsap.run.interrupted import Conclusion, Deadline, Late, answer
 from bigsap.run.ladder import climb
@@ -60,7 +60,9 @@ def execute(run: Run, *, large: bool = False) -> Result:
             return conclude(run, _uncertified(run, outcome))
         except Stopped as stop:
             try:
-                return conclude(run, _stopped(run, stop, found))
+                conclusion = _stopped(run, stop, found)
+                save_bounds(run, conclusion)
+                return conclude(run, conclusion)
             finally:
                 # The frames of the traceback and the exception form a reference cycle. Without clearing, a
                 # stopped solve's arrays would stay in memory until Python's garbage collector runs.

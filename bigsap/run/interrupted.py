@@ -92,6 +92,8 @@ def answer(
     take where bounds reduce the pairs it reads.
     """
     problem, known = run.problem, run.known
+    if run.earlier is not None:
+        known.add(run.earlier)
     matching, cost = known.column_of_row, known.cost
     now, v = run.at_hand()
     candidates = [found] if found is not None else [known.complete, now]

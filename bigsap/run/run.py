@@ -105,6 +105,7 @@ class Run:
         self.keeps = False
         self.engine: Engine | None = None  # scans whole rows; built on first use
         self.known = Incumbent(problem, infinity(self.arithmetic.price), active=monitor.can_stop)
+        self.earlier: Incumbent | None = None  # of the attempts before, if a checkpoint is continued
         self.resting: Resting | None = None  # rows evicted from the cache, where these matter
         # Matching and prices found without the engine, until it has better ones.
         self.standing: tuple[Array, Array] | None = None

@@ -16,7 +16,7 @@ _CLOSE = ("square", "product")
 
 def list_size(problem: Problem, memory: int | None = None) -> int:
     """Return the entries that lists start with; memory: see ``course.ListSettings``."""
-    usual = _usual_size(problem)
+    usual = usual_list_size(problem, problem.shape[0])
     if memory is None:
         return usual
     # Lists begin with half of it, and the rest is for those that double. Shorter ones are evaluated more
@@ -24,9 +24,9 @@ def list_size(problem: Problem, memory: int | None = None) -> int:
     return max(policy.LEAST_LIST_SIZE, min(usual, memory // (2 * ENTRY_BYTES * max(1, problem.shape[0]))))
 
 
-def _usual_size(problem: Problem) -> int:
-    """Return the size where memory does not limit it."""
-    n, source = problem.shape[0], problem.source
+def usual_list_size(problem: Problem, n: int) -> int:
+    """Return the size for ``n`` rows where memory does not limit it."""
+    source = problem.source
     if isinstance(source, Separable) and not problem.maximize:
         terms = source.separable()
         few = terms is not None and terms.y.shape[0] <= policy.FEW_COORDINATES

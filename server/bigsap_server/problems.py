@@ -99,8 +99,8 @@ class HttpProblem(Exception):
     def status(self) -> int:
         return PROBLEMS[self.slug][0]
 
-    def document(self, instance: str | None = None) -> dict[str, Any]:
-        """Return the JSON of RFC 9457."""
+    def document(self, instance: str | None = None, request: str | None = None) -> dict[str, Any]:
+        """Return the JSON of RFC 9457. request: id of the request that it answers."""
         status, title = PROBLEMS[self.slug]
         found: dict[str, Any] = {
             "type": PREFIX + self.slug,
@@ -110,6 +110,8 @@ class HttpProblem(Exception):
         }
         if instance is not None:
             found["instance"] = instance
+        if request is not None:
+            found["request"] = request
         if self.pointer is not None:
             found["pointer"] = self.pointer
         if self.errors:

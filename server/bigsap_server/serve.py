@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
 import uvicorn
 
 from bigsap_server import logs
-from bigsap_server.api.app import create_app, stop_waiting
+from bigsap_server.api.app import create_app, reload, stop_waiting
 from bigsap_server.api.middleware import Admission
-from bigsap_server.jobs.executors import make_executor
-from bigsap_server.jobs.store import JobStore, JobStoreError
+from bigsap_server.jobs.model import JobStoreError
+from bigsap_server.jobs.store import JobStore
+from bigsap_server.jobs.supervisor import make_executor
 from bigsap_server.settings import Settings, load
+
+_log = logging.getLogger("bigsap_server")
 
 # Seconds after which connections are closed at a stop. Open event streams and long polls end by themselves,
 # unless the client reads too slowly.
@@ -46,14 +50,18 @@ class _Server(uvicorn.Server):
             print(f"BigSAP serves at {self._said}", flush=True)
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> int:
     """Serve until SIGTERM or Ctrl-C; return the exit code: 0, or 1 when it could not begin.
 
     Prints ``BigSAP serves at http://HOST:PORT`` once it does. On SIGTERM running jobs write
     a checkpoint and continue at the next start with the same data directory; a second signal
-    ends the process at once, and the next start recovers from that too.
+    ends the process at once, and the next start recovers from that too. again: reads the settings
+    anew, for SIGHUP, which takes keys and what else can be changed (``settings.RELOADED``).
     """
     logs.configure(settings.log_level)
+    if missing := settings.missing_stores():
+        _complain(f"stores.{missing[0]}: there is no folder {settings.stores[missing[0]]}")
+        return 1
     try:
         listener = _listen(settings.host, settings.port)
     except OSError as error:
@@ -72,6 +80,8 @@ def serve(settings: Settings) -> int:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=bool(settings.proxies),
+            forwarded_allow_ips=settings.proxies,
             lifespan="on",
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=_GOODBYE_S,
@@ -81,6 +91,7 @@ def serve(settings: Settings) -> int:
         # handles signals, a signal must stop the start.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, lambda sig, frame: server.handle_exit(sig, frame))
+            signal.signal(signal.SIGHUP, lambda sig, frame: _reload(app, again or Settings))
         server.run(sockets=[listener])
         return 0 if server.started else 1
     except KeyboardInterrupt:
@@ -88,6 +99,15 @@ def serve(settings: Settings) -> int:
     finally:
         listener.close()
         store.close()
+
+
+def _reload(app: Admission, again: Callable[[], Settings]) -> None:
+    try:
+        reload(app, again())
+    except (ValueError, OSError, AttributeError) as error:
+        _log.error("the settings stay as they were: %s", error)
+    else:
+        _log.info("keys and settings are reloaded")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -100,11 +120,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", metavar="FILE", help="settings in a TOML file")
     given: dict[str, Any] = vars(parser.parse_args(argv))
     try:
-        settings = load(given.pop("config"), **given)
+        config = given.pop("config")
+        settings = load(config, **given)
     except (ValueError, OSError) as error:
         _complain(str(error))
         return 2
-    return serve(settings)
+    return serve(settings, lambda: load(config, **given))
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -30,6 +30,9 @@ class Limits(BaseModel):
     inline_numbers: int = Field(10_000, ge=0, description="numbers in one inline array")
     array_bytes: int = Field(64 * GIB, ge=1, description="largest uploaded array")
     stored_bytes: int = Field(256 * GIB, ge=1, description="all uploaded arrays of one key")
+    array_days: float | None = Field(
+        None, gt=0, description="days after which an uploaded array that no job has used is deleted"
+    )
     arrays: int = Field(1000, ge=1, description="uploaded arrays of one key")
     active_jobs: int = Field(1000, ge=1, description="unfinished jobs of one key")
     requests_per_s: float = Field(100.0, gt=0, description="sustained requests of one key")
@@ -40,7 +43,7 @@ class Limits(BaseModel):
     columns: int = Field(4_000_000, ge=1, description="largest number of columns")
     pairs: int = Field(10**13, ge=1, description="largest number of pairs, rows times columns")
     memory_bytes: int | None = Field(None, ge=MIB, description="estimated memory of one job")
-    time_limit_s: float | None = Field(None, gt=0, description="longest time limit of a job")
+    time_limit_s: float | None = Field(None, gt=0, description="longest time limit of a job, and the default")
     threads: int | None = Field(None, ge=1, description="threads of one job; default: the cores")
     spread_workers: int | None = Field(
         None, ge=0, description="workers of one spread job; 0: none is spread; default: all"
@@ -51,6 +54,15 @@ class Limits(BaseModel):
     check_s: float = Field(30.0, gt=0, description="longest costs:check")
     checks: int = Field(2, ge=1, description="costs:check at a time")
     page_size: int = Field(500, ge=1, description="most entries of one page")
+
+
+#: Settings that a running server takes from its file and environment at SIGHUP.
+RELOADED = (
+    "keys", "stores", "zarr_uris", "http_rows_hosts", "credentials", "plugins", "limits", "log_level",
+    "attempts", "checkpoint_s",
+    "webhook_hosts",
+    "webhook_secret",
+)  # fmt: skip
 
 
 class Settings(BaseSettings):
@@ -69,12 +81,18 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8765, ge=0, le=65535, description="port to listen on; 0: any free one")
     root_path: str = Field("", description="prefix of all paths that a proxy takes away, as `/bigsap`")
+    proxies: list[str] = Field(
+        default_factory=list, description="proxies whose `X-Forwarded-For` and `-Proto` are believed"
+    )
     data: Path = Field(Path("bigsap-data"), description="folder of jobs, results and uploads")
     scheduler: str | None = Field(None, description="address of a Dask scheduler; default: own")
     executor: Literal["dask", "inline"] = Field("dask", description="inline: threads, for tests")
     workers: int | None = Field(None, ge=1, description="worker processes; default: half the cores")
     devices: list[Literal["cpu", "cuda"]] = Field(["cpu"], description="what the workers have")
     threads_per_job: int | None = Field(None, ge=1, description="default: cores over workers")
+    worker_memory_bytes: int | None = Field(
+        None, ge=GIB, description="memory of one of our own worker processes; default: the machine's"
+    )
     attempts: int = Field(5, ge=1, description="attempts of a job whose worker gets lost")
     checkpoint_s: float = Field(60.0, gt=0, description="seconds between checkpoints")
     heartbeat_s: float = Field(0.8, gt=0, le=1.0, description="seconds between progress reports")
@@ -85,6 +103,10 @@ class Settings(BaseSettings):
     http_rows_hosts: list[str] = Field(default_factory=list, description="allowed providers")
     credentials: dict[str, dict[str, str]] = Field(
         default_factory=dict, description="headers for providers, by name", repr=False
+    )
+    webhook_hosts: list[str] = Field(default_factory=list, description="hosts that may receive webhooks")
+    webhook_secret: str | None = Field(
+        None, min_length=16, description="signs webhooks; without it there are none", repr=False
     )
     plugins: list[str] = Field(default_factory=list, description="enabled cost plugins")
     limits: Limits = Field(default_factory=Limits, description="what requests may take")
@@ -142,6 +164,14 @@ class Settings(BaseSettings):
             )
         return self
 
+    def missing_stores(self) -> list[str]:
+        """Return the names of stores whose folders do not exist."""
+        return [name for name, path in self.stores.items() if not path.is_dir()]
+
+    def reloaded(self, other: Settings) -> Settings:
+        """Return these settings with those of ``other`` that a running server may take."""
+        return self.model_copy(update={name: getattr(other, name) for name in RELOADED})
+
     @property
     def default_workers(self) -> int:
         """Worker processes by default: half the cores, at least one."""
@@ -155,7 +185,7 @@ class Settings(BaseSettings):
     @property
     def default_threads(self) -> int:
         """Threads of one job by default: the cores divided by the workers."""
-        return self.threads_per_job or max(1, cores() // self.default_workers)
+        return self.threads_per_job or min(max(1, cores() // self.default_workers), self.most_threads or 1024)
 
 
 def load(file: str | os.PathLike[str] | None = None, **given: Any) -> Settings:

@@ -14,7 +14,7 @@ from page_steps import fits, points, wait_text, waiting_job
 
 from gate import Gate, until
 
-PAGE = Path(__file__).parents[2] / "server" / "page"
+PAGE = Path(__file__).parents[2] / "server" / "bigsap_server" / "page"
 
 
 @pytest.fixture(scope="module")
@@ -148,11 +148,19 @@ def test_what_a_job_is_called_is_never_markup(opened: Callable[..., Any], servic
     assert page.locator("main img").count() == 0
 
 
+def test_the_api_is_shown_without_the_network(opened: Callable[..., Any], service: Service) -> None:
+    page = opened(f"{service.url}/docs", ready=False)
+    assert page.url == f"{service.url}/docs/"
+    wait_text(page, "#api", "Submit a job")
+    wait_text(page, "#api", "/v1/cost-types")
+
+
 def test_vendored_files_come_with_their_licences() -> None:
     folders = [folder for folder in (PAGE / "vendor").iterdir() if folder.is_dir()]
     table = (PAGE / "vendor" / "README.md").read_text()
     for folder in folders:
-        assert "Permission is hereby granted" in (folder / "LICENSE").read_text()
+        licence = (folder / "LICENSE").read_text()
+        assert "Permission is hereby granted" in licence or "Apache License" in licence
         assert f"`{folder.name}/`" in table
     text = "".join(
         p.read_text()

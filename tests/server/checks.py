@@ -59,6 +59,13 @@ def solved(client: Any, body: dict[str, Any]) -> dict[str, Any]:
     return job
 
 
+def normalised(request: dict[str, Any]) -> dict[str, Any]:
+    """A request as it is stored: validated, with its defaults."""
+    from bigsap_server.costs.request import JobRequest
+
+    return JobRequest.model_validate(request).model_dump(mode="json")
+
+
 def vector(client: Any, job: dict[str, Any], name: str) -> np.ndarray[Any, Any]:
     """A result array through npy."""
     answer = client.get(job["links"]["result"] + "/" + name)

@@ -251,11 +251,15 @@ def test_size_limits(make_app: Callable[..., Any]) -> None:
     problem(answer, 422, "over-limit", "/shape")
 
 
-def test_time_limit_that_every_job_needs(make_app: Callable[..., Any]) -> None:
+def test_the_longest_time_limit_is_the_default(make_app: Callable[..., Any]) -> None:
     api = make_app(limits={"time_limit_s": 10})
-    problem(api.post("/v1/jobs", json=SQUARE), 422, "over-limit", "/options/time_limit_s")
-    body = SQUARE | {"options": {"time_limit_s": 10}}
-    assert solved(api, body)["state"] == "succeeded"
+    for asked, given in ((None, 10), (10, 10), (3.5, 3.5)):
+        body = SQUARE | {"options": {"time_limit_s": asked}}
+        spec = api.post("/v1/jobs?dry_run=true", json=body).json()["spec"]
+        assert spec["options"]["time_limit_s"] == given
+    assert solved(api, SQUARE)["state"] == "succeeded"
+    body = SQUARE | {"options": {"time_limit_s": 10.5}}
+    problem(api.post("/v1/jobs", json=body), 422, "over-limit", "/options/time_limit_s")
 
 
 @pytest.mark.parametrize(

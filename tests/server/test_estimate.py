@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bigsap_server.costs.build import build_source
-from bigsap_server.costs.estimate import estimate, passes_of
-from bigsap_server.costs.plan import plan
+from bigsap_server.costs.build import Resolver, build_source
+from bigsap_server.costs.estimate import estimate
 from bigsap_server.costs.request import JobRequest
-from bigsap_server.costs.resolver import Resolver
+from bigsap_server.costs.validate import validate
 from bigsap_server.settings import load
+from checks import normalised
 
 import bigsap
+from bigsap.preview import passes_of
 from gate import HANG_S
 
 #: Of one machine against another, and of the figures against a machine.
@@ -63,17 +64,17 @@ def settings(lab: Path) -> dict[str, Any]:
 
 
 def guess(lab: Path, body: dict[str, Any]) -> dict[str, Any]:
-    request = JobRequest.model_validate(body)
+    request = normalised(body)
     given = settings(lab)
-    return estimate(request, plan(request, Resolver(Path(given["data"]), given), ["cpu"]), 1)
+    return estimate(request, validate(request, Resolver(Path(given["data"]), given), ["cpu"]), 1)
 
 
 def solve(lab: Path, body: dict[str, Any]) -> bigsap.Result:
-    request = JobRequest.model_validate(body)
+    request = normalised(body)
     given = settings(lab)
-    source = build_source(request.model_dump(mode="json"), given["data"], given)
-    options = request.options
-    result = bigsap.solve(source, method=options.method, cache=options.cache, threads=1)
+    source = build_source(request, given["data"], given)
+    options = {name: request["options"][name] for name in ("method", "cache")}
+    result = bigsap.solve(source, **options, threads=1)
     assert result.status == "optimal"
     return result
 
@@ -81,13 +82,12 @@ def solve(lab: Path, body: dict[str, Any]) -> bigsap.Result:
 @pytest.mark.parametrize("name", BODIES)
 def test_pairs(lab: Path, name: str) -> None:
     """Seconds are pairs times what one takes: the pairs are counted."""
-    request = JobRequest.model_validate(BODIES[name])
+    request = normalised(BODIES[name])
     given = settings(lab)
-    found = plan(request, Resolver(Path(given["data"]), given), ["cpu"])
-    assert found.shape is not None
-    pairs = found.shape[0] * found.shape[1]
-    dense = request.options.method == "ssp"
-    guessed = pairs * passes_of(found.shape[0], dense, found.python_rows)
+    costs = validate(request, Resolver(Path(given["data"]), given), ["cpu"]).costs
+    assert costs is not None
+    n, m = costs.shape
+    guessed = n * m * passes_of(n, request["options"]["method"] == "ssp", costs.by_rows)
     stats = solve(lab, BODIES[name]).stats
     real = stats["pairs_evaluated"] + stats["certificate_pairs"]
     assert guessed / PAIRS_FACTOR < real < guessed * PAIRS_FACTOR, (guessed, real)
@@ -141,9 +141,9 @@ def test_estimates_grow_with_the_problem() -> None:
     def asked(n: int, **options: Any) -> dict[str, Any]:
         cost = {"type": "expression", "code": "abs(i - j)"}
         body = {"shape": [n, n], "cost": cost, "options": options}
-        request = JobRequest.model_validate(body)
+        request = normalised(body)
         given = load(data="unused").model_dump(mode="json")
-        return estimate(request, plan(request, Resolver(Path("unused"), given), ["cpu"]), 1)
+        return estimate(request, validate(request, Resolver(Path("unused"), given), ["cpu"]), 1)
 
     small, large = asked(1000), asked(100_000)
     assert small["seconds"] < large["seconds"]

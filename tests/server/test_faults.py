@@ -14,6 +14,7 @@ import pytest
 from bigsap_server.jobs import worker
 from bigsap_server.jobs.control import Folder
 from bigsap_server.settings import load
+from checks import normalised
 from faults import Cluster, job_of, post, runner, same, states
 
 import bigsap
@@ -354,7 +355,7 @@ def test_a_checkpoint_that_cannot_be_written_interrupts_the_attempt(tmp_path):
         "x": {"store": "costs", "path": "x.npy"},
         "y": {"store": "costs", "path": "y.npy"},
     }
-    spec = {"cost": cost, "options": {"method": "ssp", "threads": 1}}
+    spec = normalised({"cost": cost, "options": {"method": "ssp", "threads": 1}})
     folder = Folder(tmp_path / "job")
     folder.command(1, "run")
     settings = load(data=tmp_path, stores={"costs": tmp_path}).model_dump(mode="json")

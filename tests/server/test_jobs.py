@@ -11,8 +11,8 @@ import time
 from contextlib import closing
 
 import pytest
+from bigsap_server.jobs import model as jobs
 from bigsap_server.jobs import sql as jobs_sql
-from bigsap_server.jobs import store as jobs
 from bigsap_server.jobs.store import JobStore
 
 from gate import HANG_S
@@ -237,12 +237,12 @@ def test_a_former_attempt_cannot_write(store):
 
 
 def test_jobs_that_an_older_version_left_interrupted_have_failed(tmp_path):
-    with closing(jobs.JobStore(tmp_path / "jobs.sqlite")) as store:
+    with closing(JobStore(tmp_path / "jobs.sqlite")) as store:
         left, waits = started(store), started(store)
         problem = {"title": "lost"}
         store.update(left.id, attempt=1, state="interrupted", problem=problem)
         store.update(waits.id, attempt=1, state="interrupted", retry_at=time.time() + 3600)
-    with closing(jobs.JobStore(tmp_path / "jobs.sqlite")) as store:
+    with closing(JobStore(tmp_path / "jobs.sqlite")) as store:
         found = store.get(left.id)
         assert (found.state, found.problem, found.active) == ("failed", problem, False)
         assert found.finished >= found.started

@@ -473,8 +473,8 @@ def test_costs_check_that_takes_too_long(make_app: Callable[..., Any]) -> None:
 def test_costs_check_that_takes_too_much_memory(tmp_path: Path) -> None:
     """The limit of its process; mapped files do not count."""
     code = (
-        "import numpy, resource; from bigsap_server.costs import sandbox as checking;"
-        "checking._MEMORY_BYTES = 1 << 30; checking._limit(10);"
+        "import numpy, resource; from bigsap_server.costs import sandbox;"
+        "sandbox._MEMORY_BYTES = 1 << 30; sandbox._limit(10);"
         "numpy.memmap('big', 'u1', 'w+', 0, (4 << 30,))\n"
         "try: numpy.ones(2 << 30, 'u1')\n"
         "except MemoryError: print('refused')"

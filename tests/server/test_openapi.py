@@ -21,6 +21,7 @@ from bigsap_server.costs.specs import MEMBERS
 from checks import SQUARE, solved, upload
 from schemathesis.checks import not_a_server_error
 from schemathesis.generation.modes import GenerationMode
+from schemathesis.specs.openapi.checks import response_schema_conformance
 
 from gate import HANG_S
 
@@ -37,7 +38,7 @@ CASES = [
     if not (label in FIXED and mode == GenerationMode.NEGATIVE)
 ]
 # One check compiles for about a second, in a process of its own.
-EXAMPLES = {"POST /v1/jobs": 20, "POST /v1/costs:check": 2}
+EXAMPLES = {"POST /v1/jobs": 40, "POST /v1/costs:check": 8}
 
 
 SEEN: dict[str, Counter[int]] = defaultdict(Counter)
@@ -70,7 +71,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 @pytest.mark.parametrize(("label", "mode"), CASES)
 def test_no_request_breaks_the_service(label: str, mode: GenerationMode, service: dict[str, str]) -> None:
-    SEEN[label].update(requests(label, mode, service, EXAMPLES.get(label, 5)))
+    SEEN[label].update(requests(label, mode, service, EXAMPLES.get(label, 15)))
     # The service is as it was.
     assert httpx.get(service["url"] + "/readyz", timeout=HANG_S).status_code == 200
 
@@ -91,7 +92,11 @@ def requests(
             case.path_parameters["array_id"] = service["open" if turn == 1 else "sealed"]
         answer = case.call(base_url=service["url"], timeout=HANG_S)
         answers.append(answer.status_code)
-        case.validate_response(answer, checks=[not_a_server_error])
+        # What is answered is what the document promises.
+        checks = [not_a_server_error]
+        if answer.headers.get("content-type") == ["application/json"]:
+            checks.append(response_schema_conformance)
+        case.validate_response(answer, checks=checks)
         if answer.status_code >= 400 and case.method != "HEAD":
             assert answer.headers["content-type"] == ["application/problem+json"]
             assert answer.json()["status"] == answer.status_code
@@ -121,7 +126,7 @@ def test_requests_for_as_long_as_told(service: dict[str, str], request: pytest.F
             if time.monotonic() > end:
                 break
             try:
-                found.update(requests(label, mode, service, 2 * EXAMPLES.get(label, 12), seed))
+                found.update(requests(label, mode, service, EXAMPLES.get(label, 25), seed))
             except BaseException:
                 print(f"{label} {mode.value}, seed {seed}")
                 raise
@@ -138,7 +143,7 @@ def test_requests_got_through() -> None:
         pytest.skip("only some of the operations have been tried")
     total = sum(SEEN.values(), Counter())
     print(f"{total.total()} requests:", dict(sorted(total.items())))
-    assert total.total() > 150
+    assert total.total() > 500
     assert max(total) < 500
     refused = {label for label, answers in SEEN.items() if min(answers) >= 300}
     # A random id is that of no job; a finished one can be neither cancelled nor resumed.
@@ -151,6 +156,20 @@ def test_requests_got_through() -> None:
     }
 
 
+def test_every_resource_is_described() -> None:
+    found = {
+        f"{method.upper()} {path}" for path, operations in DOCUMENT["paths"].items() for method in operations
+    }
+    table = """
+    POST /v1/jobs|GET /v1/jobs|GET /v1/jobs/{job_id}|POST /v1/jobs/{job_id}/cancel
+    POST /v1/jobs/{job_id}/resume|DELETE /v1/jobs/{job_id}|GET /v1/jobs/{job_id}/events
+    GET /v1/jobs/{job_id}/result|GET /v1/jobs/{job_id}/result/{name}|POST /v1/arrays
+    PUT /v1/arrays/{array_id}/rows/{start}|POST /v1/arrays/{array_id}/seal|GET /v1/cost-types|GET /v1/kernels
+    POST /v1/costs:check|GET /v1/capabilities|GET /healthz|GET /readyz|GET /metrics
+    """
+    assert {item.strip() for item in table.replace("\n", "|").split("|") if item.strip()} <= found
+
+
 def test_examples_are_in_the_document_and_valid() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     for member in MEMBERS:
@@ -159,6 +178,33 @@ def test_examples_are_in_the_document_and_valid() -> None:
     assert len(schemas["JobRequest"]["examples"]) == 2
     for example in schemas["JobRequest"]["examples"]:
         JobRequest.model_validate(example)
+
+
+def test_the_union_is_discriminated() -> None:
+    cost = DOCUMENT["components"]["schemas"]["JobRequest"]["properties"]["cost"]
+    assert cost["discriminator"]["propertyName"] == "type"
+    assert set(cost["discriminator"]["mapping"]) == {
+        "points",
+        "lowrank",
+        "table",
+        "array",
+        "zarr",
+        "expression",
+        "http_rows",
+        "plugin",
+        "sum",
+        "scale",
+        "mask",
+        "forbid_above",
+    }
+
+
+def test_errors_are_problem_documents_in_the_document() -> None:
+    for path, operations in DOCUMENT["paths"].items():
+        for operation in operations.values():
+            for status, answer in operation["responses"].items():
+                if status.startswith(("4", "5")) and not path.startswith(("/healthz",)):
+                    assert list(answer["content"]) == ["application/problem+json"], path
 
 
 @pytest.mark.parametrize(

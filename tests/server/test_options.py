@@ -118,7 +118,7 @@ def test_what_unassigned_rows_cannot_cost(api: Any) -> None:
 
 def test_large_starts_are_not_read(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     start = {"v": {"array": upload(api, np.array([0.0, np.inf, 0]))}}
-    monkeypatch.setattr("bigsap_server.costs.option_checks.SMALL_BYTES", 20)
+    monkeypatch.setattr("bigsap_server.costs.validate.SMALL_BYTES", 20)
     assert api.post(DRY, json=SQUARE | {"warm_start": start}).status_code == 200
 
 

@@ -12,13 +12,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import get_args
 
 import bigsap_server
 import pytest
 from bigsap_server import logs
 from bigsap_server.api.negotiation import accepted, matches, preferred_wait, satisfiable
-from bigsap_server.costs.estimate import size_bytes
-from bigsap_server.jobs.waiters import Notifier
+from bigsap_server.jobs.events import Notifier
+from bigsap_server.jobs.model import FINISHED, RUNNING, STATES, JobState
 from bigsap_server.problems import PROBLEMS, HttpProblem, from_error, pointer_to
 
 import bigsap
@@ -26,19 +27,25 @@ from gate import HANG_S, until
 from live_server import LiveServer
 
 SERVER = Path(bigsap_server.__file__).parent
+#: Modules of the library for programs that solve elsewhere.
+SHARED = ("bigsap.sources.cost_specs", "bigsap.preview", "bigsap.summary")
 
 
 def test_the_server_uses_only_what_bigsap_exports() -> None:
-    """But for the definition of cost specs, which it shares with the command line."""
+    """And three modules that it shares with the command line and the client."""
     for file in SERVER.rglob("*.py"):
         tree = ast.parse(file.read_text())
         for node in ast.walk(tree):
             module = getattr(node, "module", None) or ""
-            if module.startswith("bigsap.") and module != "bigsap.sources.cost_specs":
+            if module.startswith("bigsap.") and module not in (
+                "bigsap.sources.cost_specs",
+                "bigsap.preview",
+                "bigsap.summary",
+            ):
                 raise AssertionError(f"{file.name} imports from {node.module}")
             if isinstance(node, ast.ImportFrom) and node.module == "bigsap":
                 names = {alias.name for alias in node.names}
-                assert names <= set(bigsap.__all__), file.name
+                assert names <= {*bigsap.__all__, "preview"}, file.name
             if isinstance(node, ast.Import):
                 assert not any(a.name.startswith("bigsap.") for a in node.names), file.name
             if (
@@ -112,6 +119,15 @@ def test_prefer(header: str | None, expected: float | None) -> None:
     assert preferred_wait(header) == expected
 
 
+def test_states_are_those_of_the_documents() -> None:
+    page = (SERVER.parents[1] / "docs" / "service.md").read_text()
+    for name, state in STATES.items():
+        assert f"| `{name}` | {state.meaning} | {', '.join(state.next)} |\n" in page
+        assert set(state.next) <= set(STATES)
+    assert set(STATES) == set(get_args(JobState))
+    assert set(RUNNING) | set(FINISHED) | {"queued", "interrupted"} == set(STATES)
+
+
 def test_entity_tags() -> None:
     assert matches('"1"', '"1"')
     assert matches('W/"1"', '"1"')
@@ -129,14 +145,6 @@ def test_ranges() -> None:
     for outside in ("bytes=10-", "bytes=-0", "bytes=10-,-0"):
         with pytest.raises(HttpProblem):
             satisfiable(outside, 10)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("8GiB", 8 << 30), ("1.5 MiB", 3 << 19), ("10kB", 10_000), ("5", 5), (7, 7), (None, None)],
-)
-def test_sizes(text: str | int | None, expected: int | None) -> None:
-    assert size_bytes(text) == expected
 
 
 def test_problems() -> None:

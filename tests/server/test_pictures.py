@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bigsap_server.costs import previews as pictures
-from bigsap_server.costs.resolver import Resolver
+from bigsap_server.costs.build import Resolver
 from bigsap_server.settings import load
 from checks import problem, solved, upload
 

@@ -15,15 +15,14 @@ import psutil
 import pytest
 from bigsap_server.auth import hashed
 from bigsap_server.costs.build import build_source
-from bigsap_server.costs.cluster_jobs import spread_seconds, workers_of
-from bigsap_server.costs.estimate import estimate
-from bigsap_server.costs.plan import Plan
-from bigsap_server.costs.request import JobRequest
+from bigsap_server.costs.estimate import estimate, workers_of
+from bigsap_server.costs.validate import Plan
 from bigsap_server.settings import load
-from checks import SQUARE, problem
+from checks import SQUARE, normalised, problem
 from faults import Cluster, job_of, post, runner, same, states
 
 import bigsap
+from bigsap.preview import Costs, cluster_seconds
 from gate import Gate, gated_job, until
 from live_server import LiveServer
 
@@ -61,7 +60,7 @@ SHARDS = {"cost": {"type": "zarr", "store": "lab", "path": "costs.zarr"}}
 
 def alone(lab: Path, body: dict[str, Any]) -> bigsap.Result:
     """The same solve in this process."""
-    request = JobRequest.model_validate(body).model_dump(mode="json")
+    request = normalised(body)
     given = load(data=lab / "data", stores={"lab": lab}, plugins=["gated"]).model_dump(mode="json")
     options = {k: v for k, v in body.get("options", {}).items() if k != "checkpoint_s"}
     return bigsap.solve(build_source(request, given["data"], given), **options)
@@ -133,19 +132,19 @@ def test_it_is_solved_by_cpus(make_app: Callable[..., Any]) -> None:
 # -- what it will take -----------------------------------------------------------------
 
 
-def guessed(plan: Plan, workers: int, **options: Any) -> dict[str, Any]:
+def guessed(costs: Costs, workers: int, **options: Any) -> dict[str, Any]:
     body = {
-        "shape": list(plan.shape or ()),
+        "shape": list(costs.shape),
         "cost": {"type": "expression", "code": "i*1.0"},
         "options": options,
         "spread": True,
     }
-    return estimate(JobRequest.model_validate(body), plan, 1, workers)
+    return estimate(normalised(body), Plan(costs), 1, workers)
 
 
 def test_the_estimate_follows_the_formula() -> None:
     # 20 us a pair: 0.2 s a row, and each row once.
-    plan = Plan((10_000, 10_000), pair_ns=20_000.0, python_rows=True)
+    plan = Costs((10_000, 10_000), pair_ns=20_000.0)
     one, two, four = (guessed(plan, workers)["seconds"] for workers in (1, 2, 4))
     assert one == pytest.approx(2000, rel=0.05)
     assert one / two > 0.85 * 2
@@ -153,9 +152,9 @@ def test_the_estimate_follows_the_formula() -> None:
     assert guessed(plan, 4)["spread"]["pays"] is True
     lists = guessed(plan, 4, cache=1 << 20)["seconds"]
     assert four < lists < one
-    cheap = Plan((10_000, 10_000), pair_ns=0.3, python_rows=True)
+    cheap = Costs((10_000, 10_000), pair_ns=0.3)
     assert guessed(cheap, 2)["spread"]["pays"] is False
-    compiled = Plan((10_000, 10_000), pair_ns=2.0)
+    compiled = Costs((10_000, 10_000), pair_ns=2.0, by_rows=False)
     found = guessed(compiled, 4)
     assert found["spread"]["pays"] is False
     assert any("are computed where the search runs" in note for note in found["notes"])
@@ -163,9 +162,9 @@ def test_the_estimate_follows_the_formula() -> None:
 
 def test_the_formula() -> None:
     # R s / W + A B / b + 0.01 k, as in docs/cluster.md.
-    whole = spread_seconds(1000, 2000, 0.01, 4, asked=1000, answered=1000, whole=True)
+    whole = cluster_seconds(1000, 2000, 0.01, 4, asked=1000, answered=1000, whole=True)
     assert whole == pytest.approx(1000 * 0.01 / 4 + 1000 * 16_000 / 5e8)
-    lists = spread_seconds(1000, 2000, 0.01, 4, asked=2000, answered=3000, whole=False)
+    lists = cluster_seconds(1000, 2000, 0.01, 4, asked=2000, answered=3000, whole=False)
     assert lists == pytest.approx(2000 * 0.01 / 4 + 3000 * 1600 / 5e8 + 0.01 * 63)
 
 
@@ -301,7 +300,7 @@ def test_no_pickle_of_the_costs_is_sent(lab: Path) -> None:
     """What workers get is the call that builds the source from the spec."""
     from bigsap.sources.cluster.recipes import recipe_of
 
-    request = JobRequest.model_validate(SHARDS | {"spread": True}).model_dump(mode="json")
+    request = normalised(SHARDS | {"spread": True})
     given = load(data=lab / "data", stores={"lab": lab}).model_dump(mode="json")
     recipe = recipe_of(build_source(request, given["data"], given))
     assert b"build_source" in recipe

@@ -13,8 +13,7 @@ import pytest
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.jobs import store, supervisor, worker
 from bigsap_server.jobs.control import Folder
-from bigsap_server.jobs.executor import Order, Report
-from bigsap_server.jobs.executors import InlineExecutor
+from bigsap_server.jobs.executor import InlineExecutor, Order, Report
 from bigsap_server.jobs.files import FileLock
 from bigsap_server.jobs.store import JobInUse, JobStore
 from bigsap_server.jobs.supervisor import Supervisor

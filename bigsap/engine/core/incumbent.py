@@ -157,6 +157,14 @@ class Incumbent:
                 if sign < 0:
                     self.u_low, self.v_low = _minus(self.u_low), _minus(self.v_low)
 
+    def add(self, other: Incumbent) -> None:
+        """Add what is known from another attempt at the same problem."""
+        if other.cost is not None and (self.cost is None or other.cost < self.cost):
+            self.cost, self.column_of_row = other.cost, other.column_of_row
+        if other.bound is not None and (self.bound is None or other.bound > self.bound):
+            self.bound, self.u, self.v = other.bound, other.u, other.v
+            self.u_low, self.v_low = other.u_low, other.v_low
+
     def _exact(self, costs: Array) -> Any:
         if costs.dtype.kind == "f" and self._problem.integer:
             return sum(int(c) for c in costs.tolist())

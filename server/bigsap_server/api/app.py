@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import mimetypes
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,29 +23,32 @@ from starlette.routing import Match, Mount, Route
 from starlette.types import Scope
 
 import bigsap
+from bigsap_server import logs
 from bigsap_server.api import routes_arrays, routes_costs, routes_jobs, routes_results, routes_system
 from bigsap_server.api.context import Service
 from bigsap_server.api.middleware import Admission
 from bigsap_server.api.service_metrics import Metrics
 from bigsap_server.auth import Keys
+from bigsap_server.jobs.events import Notifier
 from bigsap_server.jobs.executor import Executor
-from bigsap_server.jobs.executors import make_executor
-from bigsap_server.jobs.store import (
+from bigsap_server.jobs.model import (
     ArrayInUse,
     BadPageToken,
     IdempotencyConflict,
     JobInUse,
-    JobStore,
     QuotaExceeded,
     StoreUnavailable,
     UnknownJob,
     WrongState,
 )
-from bigsap_server.jobs.supervisor import Supervisor
-from bigsap_server.jobs.waiters import Notifier
+from bigsap_server.jobs.store import JobStore
+from bigsap_server.jobs.supervisor import Supervisor, make_executor
+from bigsap_server.jobs.webhooks import Webhooks
 from bigsap_server.problems import MEDIA_TYPE, HttpProblem, pointer_to
 from bigsap_server.settings import Settings
 from bigsap_server.uploads.store import ArrayStore
+
+_log = logging.getLogger("bigsap_server")
 
 PAGE = Path(__file__).parents[1] / "page"
 _MOST_ERRORS = 20
@@ -118,7 +123,11 @@ def create_app(
             jobs = await anyio.to_thread.run_sync(JobStore, settings.data / "jobs.sqlite")
         notifier = Notifier(asyncio.get_running_loop())
         jobs.on_change(notifier.wake)
+        jobs.on_change(lambda job_id: metrics.follow(jobs.recent.job(job_id)))
+        webhooks = Webhooks(lambda: app.state.settings)
+        jobs.on_change(lambda job_id: webhooks.follow(jobs.recent.job(job_id)))
         metrics.watch_jobs(jobs.counts)
+        metrics.watch_disk(settings.data)
         supervisor = Supervisor(jobs, executor or make_executor(settings), settings)
         metrics.watch_workers(supervisor.workers)
         app.state.service = Service(
@@ -132,12 +141,16 @@ def create_app(
             keys=keys,
             checks=anyio.CapacityLimiter(settings.limits.checks),
         )
+        webhooks.start()
         supervisor.start()
+        expiring = asyncio.create_task(_expire(app.state.service))
         try:
             yield
         finally:
+            expiring.cancel()
             notifier.close()
             await anyio.to_thread.run_sync(supervisor.stop)
+            webhooks.stop()
             if store is None:
                 jobs.close()
 
@@ -158,7 +171,60 @@ def create_app(
     _add_openapi(app)
     if settings.page and (PAGE / "index.html").is_file():
         app.router.routes.append(_Page())
+    trace(app)
     return Admission(app, keys, metrics, settings.root_path)
+
+
+async def _expire(service: Service) -> None:
+    """Delete uploaded arrays that are no longer used, once an hour."""
+    while True:
+        days = service.settings.limits.array_days
+        if days is not None:
+            gone = await anyio.to_thread.run_sync(service.arrays.expire, days * 86400, service.store.unused)
+            if gone:
+                _log.info("%d uploaded arrays have expired", len(gone), extra={"arrays": gone[:100]})
+        await asyncio.sleep(3600)
+
+
+def reload(app: Admission, settings: Settings) -> Settings:
+    """Take keys and those settings that a running service can; return the present ones.
+
+    Must be called on the thread of the event loop. Raises ValueError or OSError, and then nothing
+    has changed.
+    """
+    service: Service = app.app.state.service
+    found = service.settings.reloaded(settings)
+    if missing := found.missing_stores():
+        raise ValueError(f"stores.{missing[0]}: there is no folder {found.stores[missing[0]]}")
+    keys = Keys.read(found.keys, found.limits)
+    if keys.required != service.keys.required:
+        raise ValueError("a running service cannot begin or cease to ask for keys: restart it")
+    app.reload(keys)
+    service.keys, service.settings, service.plain = keys, found, found.model_dump(mode="json")
+    app.app.state.settings = found
+    service.supervisor.reload(found)
+    logs.set_level(found.log_level)
+    return found
+
+
+def trace(app: FastAPI) -> None:
+    """Have OpenTelemetry trace requests, if the extra ``otel`` is installed.
+
+    Where traces go is set as OpenTelemetry has it: ``OTEL_EXPORTER_OTLP_ENDPOINT``, ...
+    """
+    try:
+        from opentelemetry import trace as tracing
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        return
+    if any(name.startswith("OTEL_EXPORTER_OTLP") for name in os.environ):
+        provider = TracerProvider()
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        tracing.set_tracer_provider(provider)
+    FastAPIInstrumentor.instrument_app(app, excluded_urls="healthz,readyz,metrics")
 
 
 def stop_waiting(app: Admission) -> None:
@@ -170,7 +236,7 @@ def stop_waiting(app: Admission) -> None:
 
 def _problem_response(problem: HttpProblem, request: Request) -> Response:
     path = request.app.state.settings.root_path + request.url.path
-    body = json.dumps(problem.document(path)).encode()
+    body = json.dumps(problem.document(path, (logs.context.get() or {}).get("request"))).encode()
     return Response(body, problem.status, problem.headers, MEDIA_TYPE)
 
 

@@ -13,10 +13,11 @@ from starlette.concurrency import run_in_threadpool
 
 from bigsap_server.api.service_metrics import Metrics
 from bigsap_server.auth import Caller, Keys, Scope
-from bigsap_server.costs.resolver import Resolver
-from bigsap_server.jobs.store import JobRow, JobStore
+from bigsap_server.costs.build import Resolver
+from bigsap_server.jobs.events import Notifier
+from bigsap_server.jobs.model import JobRow
+from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.supervisor import Supervisor
-from bigsap_server.jobs.waiters import Notifier
 from bigsap_server.settings import Settings
 from bigsap_server.uploads.store import ArrayStore
 

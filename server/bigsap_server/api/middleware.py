@@ -84,6 +84,10 @@ class Admission:
             self._count(scope, answer)
             logs.context.reset(token)
 
+    def reload(self, keys: Keys) -> None:
+        """Take other keys from the next request on."""
+        self._keys = keys
+
     def _check(self, scope: Scope) -> None:
         raw = scope["headers"]
         if len(raw) > MOST_HEADERS or sum(len(k) + len(v) for k, v in raw) > MOST_HEADER_BYTES:
@@ -108,13 +112,19 @@ class Admission:
         self._metrics.seconds.labels(route).observe(seconds)
         # Successful polls and probes are logged at a lower level, because they are frequent.
         quiet = status < 400 and method in _SAFE
+        caller = scope.get("state", {}).get("caller")
         _log.log(
             logging.DEBUG if quiet else logging.INFO,
             "%s %s %s",
             method,
             scope["path"][:200],
             status,
-            extra={"status": status, "seconds": round(seconds, 4)},
+            extra={
+                "status": status,
+                "seconds": round(seconds, 4),
+                "key": None if caller is None else caller.owner,
+                "address": (scope.get("client") or (None,))[0],
+            },
         )
 
 
@@ -209,7 +219,7 @@ class _Answer:
     async def problem(self, problem: HttpProblem) -> None:
         if self.status is not None:
             return
-        body = json.dumps(problem.document(self._root + self._path)).encode()
+        body = json.dumps(problem.document(self._root + self._path, self.id)).encode()
         headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), **problem.headers}
         start = {
             "type": "http.response.start",

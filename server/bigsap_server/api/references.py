@@ -18,7 +18,7 @@ from bigsap_server.jobs.references import START, references
 from bigsap_server.problems import HttpProblem
 
 
-def check_warm_start(service: Service, job_id: str, owner: str | None, shape: tuple[int, int] | None) -> None:
+def check_warm_start(service: Service, job_id: str, owner: str | None, shape: list[int] | None) -> None:
     """Raise HttpProblem unless a job of this shape can start from the result of job ``job_id``.
 
     owner: whose job it must be; None: anybody's.
@@ -26,7 +26,7 @@ def check_warm_start(service: Service, job_id: str, owner: str | None, shape: tu
     job = _job(service, job_id, owner)
     if job.result is None:
         raise _bad(f"{job_id} has no result")
-    if shape is not None and job.result["shape"] != list(shape):
+    if shape is not None and job.result["shape"] != shape:
         raise _bad(f"{job_id} has shape {job.result['shape']}")
     try:
         v = np.load(service.store.result_file(job, "v"), allow_pickle=False)
@@ -68,6 +68,7 @@ def _job(service: Service, job_id: str, owner: str | None = None) -> JobRow:
 def _check_array(service: Service, array_id: str, pointer: str) -> None:
     try:
         service.arrays.get(array_id, None)
+        service.arrays.touch(array_id)
     except HttpProblem:
         raise HttpProblem("invalid-spec", f"there is no array {array_id}", pointer=pointer) from None
 

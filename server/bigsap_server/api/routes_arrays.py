@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Request
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
@@ -15,7 +15,7 @@ from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute, check_length, limited
 from bigsap_server.api.context import Reader, ReaderOrSubmitter, Service, Submitter, TheService
 from bigsap_server.api.negotiation import narrow_range
-from bigsap_server.api.views import array_view
+from bigsap_server.api.schemas import ArrayInfo, answer
 from bigsap_server.costs.specs import ID_PATTERN
 from bigsap_server.problems import HttpProblem
 from bigsap_server.uploads.store import Meta
@@ -33,6 +33,9 @@ _RAW = {
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
+
+
+_SHA256 = r"^[0-9a-fA-F]{64}$"
 
 
 class NewArray(schemas.Closed):
@@ -76,15 +79,24 @@ class NewArray(schemas.Closed):
     shape: list[Annotated[int, Field(ge=0, lt=2**53)]] = Field(
         min_length=1, max_length=2, examples=[[250000, 50]]
     )
+    sha256: str | None = Field(
+        None, pattern=_SHA256, description="of the data: an equal sealed array of the key is answered instead"
+    )
 
 
 class Seal(schemas.Closed):
     """Digest that the data must have, if the client gives one."""
 
-    sha256: str | None = Field(None, pattern=r"^[0-9a-fA-F]{64}$")
+    sha256: str | None = Field(None, pattern=_SHA256)
 
 
-@router.post("", status_code=201, summary="Create an array", response_model=schemas.ArrayInfo)
+@router.post(
+    "",
+    status_code=201,
+    summary="Create an array",
+    response_model=ArrayInfo,
+    responses={200: {"description": "There is one with this digest", "model": ArrayInfo}},
+)
 async def create(body: NewArray, service: TheService, caller: Submitter) -> Response:
     """An empty array, to be filled by row blocks of at most ``max_block_bytes``."""
     limits = service.settings.limits
@@ -94,10 +106,16 @@ async def create(body: NewArray, service: TheService, caller: Submitter) -> Resp
         raise HttpProblem(
             "over-limit", f"{nbytes} bytes; at most {limits.array_bytes} are allowed", pointer="/shape"
         )
+    if body.sha256 is not None:
+        wanted = (dtype.str, body.shape, body.sha256.lower())
+        there = await run_in_threadpool(service.arrays.find, caller.owner, *wanted)
+        if there is not None:
+            headers = {"Location": f"{service.root}/v1/arrays/{there.id}"}
+            return answer(ArrayInfo.of(there, limits, service.root), 200, headers)
     quota = (limits.arrays, caller.stored_bytes)
     meta = await run_in_threadpool(service.arrays.create, caller.owner, dtype.str, body.shape, quota)
     headers = {"Location": f"{service.root}/v1/arrays/{meta.id}"}
-    return JSONResponse(array_view(meta, limits, service.root), 201, headers)
+    return answer(ArrayInfo.of(meta, limits, service.root), 201, headers)
 
 
 @router.get("", summary="List arrays, newest first", response_model=schemas.ArrayList)
@@ -110,15 +128,15 @@ async def list_arrays(
     """One page of the caller's arrays, and the token of the next: None at the end."""
     size = min(limit, service.settings.limits.page_size)
     found, token = await run_in_threadpool(service.arrays.page, caller.sees, size, page_token)
-    arrays = [array_view(meta, service.settings.limits, service.root) for meta in found]
-    return JSONResponse({"arrays": arrays, "next_page_token": token})
+    arrays = [ArrayInfo.of(meta, service.settings.limits, service.root) for meta in found]
+    return answer(schemas.ArrayList(arrays=arrays, next_page_token=token))
 
 
-@router.get("/{array_id}", summary="Look at an array", response_model=schemas.ArrayInfo)
+@router.get("/{array_id}", summary="Look at an array", response_model=ArrayInfo)
 async def look(array_id: ArrayId, service: TheService, caller: ReaderOrSubmitter) -> Response:
     """Rows that have been received: where an upload goes on."""
     meta = service.arrays.get(array_id, caller.sees)
-    return JSONResponse(array_view(meta, service.settings.limits, service.root))
+    return answer(ArrayInfo.of(meta, service.settings.limits, service.root))
 
 
 @router.get(
@@ -143,10 +161,7 @@ async def data(request: Request, array_id: ArrayId, service: TheService, caller:
 
 
 @router.put(
-    "/{array_id}/rows/{start}",
-    summary="Send a block of rows",
-    response_model=schemas.ArrayInfo,
-    openapi_extra=_RAW,
+    "/{array_id}/rows/{start}", summary="Send a block of rows", response_model=ArrayInfo, openapi_extra=_RAW
 )
 async def put_rows(
     request: Request,
@@ -204,10 +219,10 @@ async def _receive(request: Request, service: Service, meta: Meta, start: int, s
         raise
     meta = await run_in_threadpool(service.arrays.close_block, meta, block, True)
     service.metrics.uploaded.inc(n_bytes)
-    return JSONResponse(array_view(meta, service.settings.limits, service.root))
+    return answer(ArrayInfo.of(meta, service.settings.limits, service.root))
 
 
-@router.post("/{array_id}/seal", summary="Seal an array", response_model=schemas.ArrayInfo)
+@router.post("/{array_id}/seal", summary="Seal an array", response_model=ArrayInfo)
 async def seal(
     array_id: ArrayId, service: TheService, caller: Submitter, body: Seal | None = None
 ) -> Response:
@@ -215,7 +230,7 @@ async def seal(
     service.arrays.get(array_id, caller.sees)
     expected = None if body is None else body.sha256
     meta = await run_in_threadpool(service.arrays.seal, array_id, expected)
-    return JSONResponse(array_view(meta, service.settings.limits, service.root))
+    return answer(ArrayInfo.of(meta, service.settings.limits, service.root))
 
 
 @router.delete("/{array_id}", status_code=204, summary="Delete an array")

@@ -7,29 +7,31 @@ from typing import Annotated, Any
 
 import anyio
 from fastapi import APIRouter, Query
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, Submitter, TheService
-from bigsap_server.costs.build import PLUGIN_GROUP, plugin_entry
-from bigsap_server.costs.plan import plan_costs
+from bigsap_server.api.schemas import answer
+from bigsap_server.costs.build import PLUGIN_GROUP, plugin_of
 from bigsap_server.costs.request import CheckRequest
 from bigsap_server.costs.sandbox import check_apart
 from bigsap_server.costs.specs import MEMBERS
+from bigsap_server.costs.validate import validate_costs
 from bigsap_server.problems import HttpProblem
 
 router = APIRouter(prefix="/v1", tags=["costs"], route_class=StrictRoute, responses=schemas.PROBLEM_RESPONSES)
 
 
-@router.get("/kernels", summary="Kinds of costs")
-async def kernels(service: TheService, caller: Reader) -> Response:
-    """Every kind of cost spec with its JSON Schema, an example, and whether it is enabled."""
-    return JSONResponse(await run_in_threadpool(_catalogue, service))
+@router.get("/cost-types", summary="Types of costs", response_model=schemas.CostTypes)
+@router.get("/kernels", summary="Types of costs, by a former name", response_model=schemas.CostTypes)
+async def cost_types(service: TheService, caller: Reader) -> Response:
+    """Every type of cost spec with its JSON Schema, an example, and whether it is enabled."""
+    return answer(await run_in_threadpool(_catalogue, service))
 
 
-def _catalogue(service: Service) -> dict[str, Any]:
+def _catalogue(service: Service) -> schemas.CostTypes:
     settings = service.settings
     enabled = {
         "http_rows": bool(settings.http_rows_hosts),
@@ -52,7 +54,7 @@ def _catalogue(service: Service) -> dict[str, Any]:
                 "schema": schema,
             }
         )
-    return {"kernels": kinds, "plugins": _plugins(settings.plugins)}
+    return schemas.CostTypes(cost_types=kinds, kernels=kinds, plugins=_plugins(settings.plugins))
 
 
 def _plugins(enabled: list[str]) -> list[dict[str, Any]]:
@@ -61,7 +63,7 @@ def _plugins(enabled: list[str]) -> list[dict[str, Any]]:
     for name in enabled:
         if name not in installed:
             continue
-        plugin = plugin_entry(name, enabled)
+        plugin = plugin_of(name, enabled)
         found.append(
             {
                 "name": name,
@@ -72,19 +74,19 @@ def _plugins(enabled: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-@router.post("/costs:check", summary="Compile and sample a cost spec")
+@router.post("/costs:check", summary="Compile and sample a cost spec", response_model=schemas.Check)
 async def check(
     body: CheckRequest,
     service: TheService,
     caller: Submitter,
     sample: Annotated[bool, Query(description="false: validate only, compile nothing")] = True,
 ) -> Response:
-    """Validate the spec, then compiles it and reads a few rows, in a process of its own."""
+    """Validate the spec, then compile it and read a few rows, in a process of its own."""
     resolver = service.resolver(caller)
-    found = await run_in_threadpool(plan_costs, body.cost, resolver, body.shape, body.maximize)
+    order = body.model_dump(mode="json")
+    found = await run_in_threadpool(validate_costs, order["cost"], resolver, body.shape, body.maximize)
     if not sample:
-        shape = None if found.shape is None else list(found.shape)
-        return JSONResponse({"ok": True, "shape": shape, "dtype": found.dtype})
+        return answer(schemas.Check(ok=True, shape=found.shape, dtype=found.dtype))
     try:
         service.checks.acquire_on_behalf_of_nowait(marker := object())
     except anyio.WouldBlock:
@@ -93,10 +95,9 @@ async def check(
         ) from None
     try:
         settings = service.settings
-        order = body.model_dump(mode="json")
-        answer = await run_in_threadpool(
+        sampled = await run_in_threadpool(
             check_apart, order, settings.data, service.plain, settings.limits.check_s
         )
     finally:
         service.checks.release_on_behalf_of(marker)
-    return JSONResponse(answer)
+    return answer(schemas.Check(**sampled))

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
@@ -20,14 +20,14 @@ from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, Submitter, TheService
 from bigsap_server.api.negotiation import accepted, matches, preferred_wait
 from bigsap_server.api.references import check_resumed, check_submitted, check_warm_start
-from bigsap_server.api.views import etag, event_view, is_over, job_path, job_view, result_view
+from bigsap_server.api.schemas import Event, Job, answer, etag, is_over, job_path
 from bigsap_server.auth import Caller
-from bigsap_server.costs.cluster_jobs import workers_asked, workers_of
-from bigsap_server.costs.estimate import estimate, over_memory
-from bigsap_server.costs.plan import plan
+from bigsap_server.costs.estimate import check_memory, estimate, workers_asked, workers_of
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.specs import ID_PATTERN
-from bigsap_server.jobs.model import Answer, JobRow, StoreUnavailable, UnknownJob, canonical
+from bigsap_server.costs.validate import validate
+from bigsap_server.jobs.model import Answer, JobRow, JobState, StoreUnavailable, UnknownJob, canonical
+from bigsap_server.jobs.webhooks import check_webhook
 from bigsap_server.problems import HttpProblem
 
 router = APIRouter(
@@ -81,25 +81,20 @@ async def submit(
         made = await run_in_threadpool(service.store.made_by, key, digest, caller.owner)
         if made is not None:
             return await _replay(service, caller, made, prefer)
-    # pydantic has validated the body; its references are validated here.
-    resolver = service.resolver(caller)
-    found = await run_in_threadpool(plan, body, resolver, list(settings.devices))
+    # The models have validated the form; what it means and refers to is validated here.
+    found = await run_in_threadpool(validate, spec, service.resolver(caller), list(settings.devices))
+    check_webhook(body.webhook, settings)
     if body.warm_start is not None and body.warm_start.job is not None:
         await run_in_threadpool(check_warm_start, service, body.warm_start.job, caller.sees, found.shape)
-    spec["shape"] = None if found.shape is None else list(found.shape)
-    spec["spread"] = workers_asked(body, settings, caller.spread_workers)
+    spec["shape"] = found.shape
+    if spec["options"]["time_limit_s"] is None:
+        spec["options"]["time_limit_s"] = settings.limits.time_limit_s
+    spec["spread"] = workers_asked(spec, settings, caller.spread_workers)
     there = sum(service.supervisor.workers().values())
-    effort = estimate(body, found, settings.default_threads, workers_of(spec["spread"], there))
-    if over_memory(effort, settings.limits.memory_bytes):
-        raise HttpProblem(
-            "over-limit",
-            f"the job would need about {effort['memory_bytes']} bytes of memory; at most"
-            f" {settings.limits.memory_bytes} are allowed",
-            pointer="/options/cache" if body.options.cache is not None else "/shape",
-        )
+    effort = estimate(spec, found, settings.default_threads, workers_of(spec["spread"], there))
+    check_memory(spec, effort, settings.limits.memory_bytes)
     if dry_run:
-        answer = {"dry_run": True, "spec": spec, "dtype": found.dtype, "estimate": effort}
-        return JSONResponse(answer)
+        return answer(schemas.DryRun(dry_run=True, spec=spec, dtype=found.dtype, estimate=effort))
     most, wait = caller.active_jobs, preferred_wait(prefer)
     job, created = await run_in_threadpool(
         lambda: service.store.submit(
@@ -128,10 +123,10 @@ async def submit(
 
 async def _replay(service: Service, caller: Caller, job: JobRow, prefer: str | None) -> Response:
     """Return the first answer to the request that made the job, or the job if there is none yet."""
-    answer = await run_in_threadpool(service.store.answer_of, job.id)
-    if answer is None:
-        answer = await _answer(service, caller, job, preferred_wait(prefer))
-    return _response(answer, {"Idempotency-Replayed": "true"})
+    first = await run_in_threadpool(service.store.answer_of, job.id)
+    if first is None:
+        first = await _answer(service, caller, job, preferred_wait(prefer))
+    return _response(first, {"Idempotency-Replayed": "true"})
 
 
 async def _answer(service: Service, caller: Caller, job: JobRow, wait: float | None) -> Answer:
@@ -147,26 +142,23 @@ async def _answer(service: Service, caller: Caller, job: JobRow, wait: float | N
     if not is_over(job):
         return _accepted(service, job, applied)
     headers = {"Location": job_path(job, service.root), **applied, "ETag": etag(job)}
-    found = job_view(job, service.root)
     if job.result is not None:
-        found["result"] = result_view(job, service.root)
         headers["Content-Location"] = job_path(job, service.root)
-    return Answer(200, headers, _text(found))
+    return Answer(200, headers, _text(Job.of(job, service.root, whole=True)))
 
 
 def _accepted(service: Service, job: JobRow, further: Mapping[str, str] | None = None) -> Answer:
     place = {"Location": job_path(job, service.root)}
     headers = {**place, **(further or {}), **_RETRY, "ETag": etag(job)}
-    return Answer(202, headers, _text(job_view(job, service.root)))
+    return Answer(202, headers, _text(Job.of(job, service.root)))
 
 
-def _text(document: Any) -> str:
-    return bytes(JSONResponse(document).body).decode()
+def _text(document: schemas.Answer) -> str:
+    return bytes(answer(document).body).decode()
 
 
-def _response(answer: Answer, further: Mapping[str, str] | None = None) -> Response:
-    headers = {**answer.headers, **(further or {})}
-    return Response(answer.body, answer.status, headers, "application/json")
+def _response(first: Answer, further: Mapping[str, str] | None = None) -> Response:
+    return Response(first.body, first.status, {**first.headers, **(further or {})}, "application/json")
 
 
 def _checked_key(key: str | None) -> str | None:
@@ -190,7 +182,7 @@ async def _finished(service: Service, job: JobRow, until: float) -> JobRow:
 async def list_jobs(
     service: TheService,
     caller: Reader,
-    state: Annotated[schemas.State | None, Query(description="only this state")] = None,
+    state: Annotated[JobState | None, Query(description="only this state")] = None,
     label: Annotated[str | None, Query(max_length=200, description="only this label")] = None,
     page_size: Annotated[int, Query(ge=1, description="jobs of a page")] = 50,
     page_token: Annotated[str | None, Query(max_length=100, description="of the last page")] = None,
@@ -200,7 +192,8 @@ async def list_jobs(
     jobs, token = await run_in_threadpool(
         lambda: service.store.page(state=state, label=label, owner=caller.sees, size=size, token=page_token)
     )
-    return JSONResponse({"jobs": [job_view(job, service.root) for job in jobs], "next_page_token": token})
+    found = [Job.of(job, service.root) for job in jobs]
+    return answer(schemas.JobPage(jobs=found, next_page_token=token))
 
 
 @router.get(
@@ -230,7 +223,7 @@ async def get_job(
         headers |= _RETRY
     if matches(if_none_match, etag(job)):
         return Response(status_code=304, headers=headers)
-    return JSONResponse(job_view(job, service.root), headers=headers)
+    return answer(Job.of(job, service.root), headers=headers)
 
 
 @router.get("/{job_id}/spec", summary="The request of a job", response_model=JobRequest)
@@ -261,7 +254,7 @@ async def cancel(
     await service.job(job_id, caller)
     mode = "graceful" if body is None else body.mode
     job = await run_in_threadpool(service.store.request_cancel, job_id, mode)
-    return JSONResponse(job_view(job, service.root), 200 if is_over(job) else 202, {"ETag": etag(job)})
+    return answer(Job.of(job, service.root), 200 if is_over(job) else 202, {"ETag": etag(job)})
 
 
 @router.post("/{job_id}/resume", summary="Resume a job", response_model=schemas.Job, status_code=202)
@@ -270,7 +263,7 @@ async def resume(job_id: JobId, service: TheService, caller: Submitter) -> Respo
     await service.job(job_id, caller)
     check = partial(check_resumed, service, job_id)
     job = await run_in_threadpool(service.store.resume, job_id, caller.active_jobs, check)
-    return JSONResponse(job_view(job, service.root), 202, {"ETag": etag(job), **_RETRY})
+    return answer(Job.of(job, service.root), 202, {"ETag": etag(job), **_RETRY})
 
 
 @router.delete("/{job_id}", summary="Delete a job and its files", status_code=204)
@@ -306,8 +299,8 @@ async def events(
     if accepted(accept, ["text/event-stream", "application/json"]) == "application/json":
         found = await run_in_threadpool(service.store.events, job_id, after, limit)
         latest = found[-1].seq if found else after
-        page = {"events": [event_view(e) for e in found], "next": latest, "over": is_over(job)}
-        return JSONResponse(page)
+        page = [Event.of(event) for event in found]
+        return answer(schemas.EventPage(events=page, next=latest, over=is_over(job)))
     if is_over(job) and not await run_in_threadpool(service.store.events, job_id, after, 1):
         # A 204 makes a browser's EventSource stop reconnecting.
         return Response(status_code=204)
@@ -339,7 +332,7 @@ async def _stream(
                 return  # deleted meanwhile
             for event in found:
                 after = event.seq
-                view = event_view(event)
+                view = Event.of(event).document()
                 yield ServerSentEvent(canonical(view), event=event.kind, id=str(event.seq), retry=1000)
             if found:
                 continue

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Iterator
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Header, Path, Query, Request
-from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, Response, StreamingResponse
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
+from bigsap.summary import FURTHER_ARRAYS, result_of
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, TheService
 from bigsap_server.api.negotiation import accepted, matches, narrow_range
 from bigsap_server.api.routes_jobs import JobId
-from bigsap_server.api.views import etag, is_over, result_view
+from bigsap_server.api.schemas import answer, etag, is_over
 from bigsap_server.auth import Caller
 from bigsap_server.costs.previews import picture
-from bigsap_server.jobs.control import FURTHER_ARRAYS
-from bigsap_server.jobs.store import JobRow
+from bigsap_server.jobs.model import JobRow
 from bigsap_server.problems import HttpProblem
+from bigsap_server.uploads.blocks import disk
 
 router = APIRouter(
     prefix="/v1/jobs/{job_id}/result",
@@ -31,7 +34,7 @@ router = APIRouter(
     responses=schemas.PROBLEM_RESPONSES,
 )
 
-NPY, CSV, JSON = "application/x-npy", "text/csv", "application/json"
+NPY, CSV, JSON, NPZ = "application/x-npy", "text/csv", "application/json", "application/x-npz"
 _ROWS_AT_A_TIME = 8192
 _MOST_ROWS = 100_000
 _ABSENT = {
@@ -52,11 +55,24 @@ async def _with_result(job_id: str, service: Service, caller: Caller) -> JobRow:
     return job
 
 
-@router.get("", summary="The outcome of a job", response_model=schemas.ResultSummary)
-async def summary(job_id: JobId, service: TheService, caller: Reader) -> Response:
-    """Status, objective, bound, gap, certificate, stats and links to the arrays."""
+@router.get(
+    "",
+    summary="The outcome of a job",
+    response_model=schemas.ResultSummary,
+    responses={200: {"content": {NPZ: {"schema": {"type": "string", "format": "binary"}}}}},
+)
+async def summary(
+    job_id: JobId, service: TheService, caller: Reader, accept: Annotated[str | None, Header()] = None
+) -> Response:
+    """By ``Accept``: status, objective, bound, gap, certificate, stats and links to the arrays; or all of
+    it in one file, as ``bigsap.Result.save`` writes it."""
     job = await _with_result(job_id, service, caller)
-    return JSONResponse(result_view(job, service.root), headers={"ETag": etag(job)})
+    if accepted(accept, [JSON, NPZ]) == NPZ:
+        file = await run_in_threadpool(_whole, job, service)
+        done = BackgroundTask(file.unlink, missing_ok=True)
+        headers = {"Vary": "Accept"}
+        return FileResponse(file, media_type=NPZ, filename=f"{job.id}.npz", headers=headers, background=done)
+    return answer(schemas.ResultSummary.of(job, service.root), headers={"ETag": etag(job)})
 
 
 @router.get(
@@ -74,7 +90,7 @@ async def drawn(job_id: JobId, service: TheService, caller: Reader) -> Response:
         found = await run_in_threadpool(lambda: picture(job.spec["cost"], resolver, _open(file)))
     except HttpProblem as problem:
         raise HttpProblem("not-found", f"the points cannot be read: {problem.detail}") from problem
-    return Response(status_code=204) if found is None else JSONResponse(found)
+    return Response(status_code=204) if found is None else answer(schemas.Picture(**found))
 
 
 @router.get(
@@ -134,7 +150,19 @@ async def array(
         return StreamingResponse(_csv(values, name, offset, stop), media_type=CSV, headers=headers)
     stop = min(stop, offset + _MOST_ROWS, len(values))
     page = await run_in_threadpool(_page, values, name, offset, stop)
-    return JSONResponse(page, headers=headers)
+    return answer(schemas.ValuePage(**page), headers=headers)
+
+
+def _whole(job: JobRow, service: Service) -> FilePath:
+    """Return a new file with the whole result."""
+    assert job.result is not None
+    result = result_of(job.result, lambda name: _open(service.store.result_file(job, name)))
+    folder = service.settings.data / "scratch"
+    with disk():
+        folder.mkdir(exist_ok=True)
+        file = folder / f"{job.id}-{secrets.token_hex(4)}.npz"
+        result.save(file)
+    return file
 
 
 def _open(file: FilePath) -> np.ndarray[Any, Any]:

@@ -8,14 +8,15 @@ import shutil
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, TheService
+from bigsap_server.api.schemas import answer
 from bigsap_server.api.service_metrics import MEDIA_TYPE
-from bigsap_server.costs.cluster_jobs import has_cluster
+from bigsap_server.costs.estimate import has_cluster
 from bigsap_server.costs.request import Options
 from bigsap_server.costs.specs import DTYPES, MEMBERS
 from bigsap_server.problems import HttpProblem
@@ -35,17 +36,22 @@ _LEAST_FREE_BYTES = 64 << 20
 _PACKAGES = ("bigsap", "numpy", "numba", "zarr", "dask", "distributed", "fastapi")
 
 
-@router.get("/v1/capabilities", summary="Limits, devices, versions", responses=_CAPABILITIES)
+@router.get(
+    "/v1/capabilities",
+    summary="Limits, devices, versions",
+    response_model=schemas.Capabilities,
+    responses=_CAPABILITIES,
+)
 async def capabilities(service: TheService, caller: Reader) -> Response:
     """Abilities of this service and limits of the caller."""
     settings = service.settings
     members = [member.model_fields["type"].annotation.__args__[0] for member in MEMBERS]  # type: ignore[union-attr]
-    return JSONResponse(
-        {
-            "versions": {"python": platform.python_version(), **_versions()},
-            "api": "v1",
-            "auth": service.keys.required,
-            "caller": {
+    return answer(
+        schemas.Capabilities(
+            versions={"python": platform.python_version(), **_versions()},
+            api="v1",
+            auth=service.keys.required,
+            caller={
                 "name": caller.owner,
                 "scopes": sorted(caller.scopes),
                 "active_jobs": caller.active_jobs,
@@ -53,20 +59,20 @@ async def capabilities(service: TheService, caller: Reader) -> Response:
                 "streams": caller.max_streams,
                 "spread_workers": caller.spread_workers,
             },
-            "devices": list(settings.devices),
-            "workers": None if settings.scheduler else settings.default_workers,
-            "threads_per_job": settings.default_threads,
-            "spread": has_cluster(settings) and caller.spread_workers not in (0, 1),
-            "methods": list(Options.model_json_schema()["properties"]["method"]["enum"]),
-            "costs": members,
-            "dtypes": list(DTYPES),
-            "stores": sorted(settings.stores),
-            "plugins": list(settings.plugins),
-            "remote": {"zarr": bool(settings.zarr_uris), "http_rows": bool(settings.http_rows_hosts)},
-            "limits": settings.limits.model_dump(mode="json") | {"threads": settings.most_threads},
-            "checkpoint_s": settings.checkpoint_s,
-            "attempts": settings.attempts,
-        }
+            devices=list(settings.devices),
+            workers=None if settings.scheduler else settings.default_workers,
+            threads_per_job=settings.default_threads,
+            spread=has_cluster(settings) and caller.spread_workers not in (0, 1),
+            methods=list(Options.model_json_schema()["properties"]["method"]["enum"]),
+            costs=members,
+            dtypes=list(DTYPES),
+            stores=sorted(settings.stores),
+            plugins=list(settings.plugins),
+            remote={"zarr": bool(settings.zarr_uris), "http_rows": bool(settings.http_rows_hosts)},
+            limits=settings.limits.model_dump(mode="json") | {"threads": settings.most_threads},
+            checkpoint_s=settings.checkpoint_s,
+            attempts=settings.attempts,
+        )
     )
 
 
@@ -80,18 +86,18 @@ def _versions() -> dict[str, str | None]:
     return found
 
 
-@router.get("/healthz", summary="Liveness")
+@router.get("/healthz", summary="Liveness", response_model=schemas.Health)
 async def healthz() -> Response:
     """The process answers."""
-    return JSONResponse({"status": "ok"})
+    return answer(schemas.Health(status="ok"))
 
 
-@router.get("/readyz", summary="Readiness")
+@router.get("/readyz", summary="Readiness", response_model=schemas.Health)
 async def readyz(service: TheService) -> Response:
     """Whether jobs can be accepted and run: store, executor, disk."""
     checks = await run_in_threadpool(_checks, service)
     if all(checks.values()):
-        return JSONResponse({"status": "ready", "checks": checks})
+        return answer(schemas.Health(status="ready", checks=checks))
     failing = ", ".join(name for name, good in checks.items() if not good)
     raise HttpProblem("unavailable", f"not ready: {failing}", checks=checks, headers={"Retry-After": "2"})
 

@@ -1,14 +1,27 @@
-"""Models of answers, for the OpenAPI document. ``views`` creates the answers."""
+"""Answers: the models that routes return and the OpenAPI document shows."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal
 
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-State = Literal[
-    "queued", "starting", "running", "succeeded", "failed", "cancelled", "cancelling", "interrupted"
-]
+from bigsap.summary import RESULT_ARRAYS
+from bigsap_server.costs.previews import points_in
+from bigsap_server.jobs.model import FINISHED, SETTLED, JobEvent, JobRow, JobState
+from bigsap_server.settings import Limits
+from bigsap_server.uploads.store import Meta
+
+Status = Literal["optimal", "imprecise", "gap_reached", "time_limit", "cancelled", "infeasible"]
+Number = int | float
+
+
+def answer(body: Answer, status: int = 200, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Return a model as JSON. Members that were not given are left out."""
+    return JSONResponse(body.document(), status, headers)
 
 
 class Closed(BaseModel):
@@ -17,60 +30,113 @@ class Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class ProblemDocument(BaseModel):
-    """RFC 9457."""
+class Answer(BaseModel):
+    """An answer of the service, which may get more members in later versions."""
 
     model_config = ConfigDict(extra="allow")
+
+    def document(self) -> dict[str, Any]:
+        """Return what is sent."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class ProblemDocument(Answer):
+    """RFC 9457."""
 
     type: str = Field(examples=["urn:bigsap:problem:invalid-spec"])
     title: str
     status: int
     detail: str
     instance: str | None = None
+    request: str | None = Field(None, description="id of the request, as in X-Request-Id and the log")
     pointer: str | None = Field(None, description="JSON pointer to the offending field")
     errors: list[dict[str, Any]] = Field(default_factory=list, description="further fields")
 
 
-class Progress(BaseModel):
+class Progress(Answer):
     """Where a solve stands."""
 
-    model_config = ConfigDict(extra="allow")
-
+    stage: str | None = None
     phase: int | None = None
-    epsilon: float | None = None
+    level: int | None = None
+    epsilon: Number | None = None
     assigned: int | None = None
+    rows: int | None = None
+    columns: int | None = None
     rows_evaluated: int | None = None
     rows_scanned: int | None = None
-    cache_hit: float | None = None
-    lower_bound: float | None = None
-    upper_bound: float | None = None
-    gap: float | None = None
-    seconds: float | None = None
-    eta_s: float | None = None
+    cache_hit: Number | None = None
+    lower_bound: Number | None = None
+    upper_bound: Number | None = None
+    gap: Number | None = None
+    seconds: Number | None = None
+    eta_s: Number | None = None
     workers: dict[str, int] | None = Field(None, description="of a spread job: rows by worker")
 
 
-Status = Literal["optimal", "imprecise", "gap_reached", "time_limit", "cancelled", "infeasible"]
-
-
-class Outcome(BaseModel):
+class Outcome(Answer):
     """The outcome in brief. A job has succeeded when it ended by itself; its result has when
     what was asked for is proved: ``imprecise`` and ``infeasible`` results have not."""
 
-    status: Status
+    status: Status = Field(
+        description="imprecise: an assignment whose optimality is proved only to within gap"
+    )
     success: bool = Field(description="whether the result is proved to be what was asked for")
-    objective: float | int | None
-    bound: float | int | None
-    gap: float | int | None
+    objective: Number | None
+    bound: Number | None
+    gap: Number | None
 
 
-class Job(BaseModel):
+class Certificate(Answer):
+    """The proof of the bound: a pass over all pairs, bounds of them, or the search alone."""
+
+    certified: bool
+    bound: Number | None
+    bound_from: Literal["certificate", "search"] | None
+    gap: Number | None
+    by: str | None
+    pairs: int = Field(description="pairs that the proof looked at")
+
+
+class ArrayForm(Answer):
+    """Form of an array of a result."""
+
+    dtype: str
+    shape: list[int]
+
+
+class ResultSummary(Outcome):
+    """The outcome of a solve."""
+
+    job: str
+    attempt: int
+    message: str
+    maximize: bool
+    shape: list[int]
+    n_assigned: int
+    phases: int
+    certificate: Certificate
+    stats: dict[str, Any]
+    arrays: dict[str, ArrayForm]
+    links: dict[str, str]
+
+    @classmethod
+    def of(cls, job: JobRow, root: str) -> ResultSummary:
+        """Return the result of a job that has one."""
+        assert job.result is not None
+        link = f"{job_path(job, root)}/result"
+        links = {"self": link, "job": job_path(job, root)}
+        links |= {name: f"{link}/{name}" for name in job.result.get("arrays") or RESULT_ARRAYS}
+        if points_in(job.spec["cost"]) is not None:
+            links["picture"] = f"{link}/picture"
+        return cls(job=job.id, **job.result, links=links)
+
+
+class Job(Answer):
     """A job."""
 
-    model_config = ConfigDict(extra="allow")
-
     id: str = Field(examples=["job_0123456789abcdef"])
-    state: State = Field(description="interrupted: will be tried again; given up is failed")
+    state: JobState = Field(description="interrupted: will be tried again; given up is failed")
     attempt: int
     created: str
     started: str | None
@@ -78,22 +144,64 @@ class Job(BaseModel):
     label: str | None
     cost: str = Field(description="type of the cost spec")
     shape: list[int] | None
-    spread: bool | int = Field(False, description="over several workers; a number: at most so many")
+    maximize: bool
+    spread: bool | int = Field(description="over several workers; a number: at most so many")
+    priority: int = Field(description="among the jobs of the same key: higher first")
     progress: Progress | None
     cancel: Literal["graceful", "now"] | None
     problem: ProblemDocument | None
     outcome: Outcome | None = Field(None, description="of a job with a result")
+    result: ResultSummary | None = Field(None, description="where it was waited for")
     links: dict[str, str]
 
+    @classmethod
+    def of(cls, job: JobRow, root: str, *, whole: bool = False) -> Job:
+        """Return a job, as lists show it; ``whole``: with its result, if it has one."""
+        link = job_path(job, root)
+        links = {"self": link, "events": f"{link}/events", "result": f"{link}/result"}
+        settled = job.result is not None and job.result.get("status") in SETTLED
+        if is_over(job) and not (job.state == "succeeded" and settled):
+            links["resume"] = f"{link}/resume"
+        if not is_over(job):
+            links["cancel"] = f"{link}/cancel"
+        more: dict[str, Any] = {}
+        if job.result is not None:
+            more["outcome"] = {name: job.result.get(name) for name in Outcome.model_fields}
+            if whole:
+                more["result"] = ResultSummary.of(job, root)
+        same = ("id", "state", "attempt", "label", "progress", "cancel", "problem")
+        return cls(
+            **{name: getattr(job, name) for name in same},
+            created=stamp(job.created) or "",
+            started=stamp(job.started),
+            finished=stamp(job.finished),
+            cost=job.spec["cost"]["type"],
+            shape=job.spec.get("shape"),
+            maximize=job.spec["options"]["maximize"],
+            spread=job.spec.get("spread", False),
+            priority=job.spec.get("priority", 0),
+            links=links,
+            **more,
+        )
 
-class JobPage(BaseModel):
+
+class JobPage(Answer):
     """Jobs, newest first."""
 
     jobs: list[Job]
     next_page_token: str | None
 
 
-class Event(BaseModel):
+class DryRun(Answer):
+    """A job as it would be, with estimates; nothing was accepted."""
+
+    dry_run: Literal[True]
+    spec: dict[str, Any] = Field(description="the request with all defaults")
+    dtype: str
+    estimate: dict[str, Any]
+
+
+class Event(Answer):
     """One event."""
 
     seq: int
@@ -101,8 +209,14 @@ class Event(BaseModel):
     kind: Literal["state", "progress", "log"]
     data: dict[str, Any]
 
+    @classmethod
+    def of(cls, event: JobEvent) -> Event:
+        """Return one event of a job."""
+        kind: Any = event.kind
+        return cls(seq=event.seq, time=stamp(event.time) or "", kind=kind, data=event.data)
 
-class EventPage(BaseModel):
+
+class EventPage(Answer):
     """Events in order; ``next`` is what to ask for next as ``after``."""
 
     events: list[Event]
@@ -110,25 +224,7 @@ class EventPage(BaseModel):
     over: bool
 
 
-class ResultSummary(BaseModel):
-    """The outcome of a solve."""
-
-    model_config = ConfigDict(extra="allow")
-
-    job: str
-    status: Status = Field(
-        description="imprecise: an assignment whose optimality is proved only to within gap"
-    )
-    success: bool = Field(description="true for optimal and gap_reached")
-    objective: float | None
-    bound: float | None
-    gap: float | None
-    certificate: dict[str, Any] | None = None
-    stats: dict[str, Any] | None = None
-    links: dict[str, str]
-
-
-class ArrayInfo(BaseModel):
+class ArrayInfo(Answer):
     """An uploaded array; rows are half-open ranges."""
 
     id: str
@@ -145,25 +241,42 @@ class ArrayInfo(BaseModel):
     max_block_bytes: int = Field(description="largest block of rows that is taken")
     links: dict[str, str]
 
+    @classmethod
+    def of(cls, meta: Meta, limits: Limits, root: str) -> ArrayInfo:
+        """Return an uploaded array, and the limits for its rows."""
+        link = f"{root}/v1/arrays/{meta.id}"
+        missing = meta.missing()
+        return cls(
+            **{name: getattr(meta, name) for name in ("id", "dtype", "shape", "sha256", "finite")},
+            bytes=meta.nbytes,
+            created=stamp(meta.created) or "",
+            received=meta.ranges,
+            missing=missing[:1000],
+            complete=not missing,
+            sealed=stamp(meta.sealed),
+            max_block_bytes=limits.block_bytes,
+            links={"self": link, "rows": f"{link}/rows/{{start}}", "seal": f"{link}/seal"},
+        )
 
-class ArrayList(BaseModel):
+
+class ArrayList(Answer):
     """Arrays of the caller, newest first, and the token of the next page."""
 
     arrays: list[ArrayInfo]
     next_page_token: str | None
 
 
-class ValuePage(BaseModel):
+class ValuePage(Answer):
     """Part of a result array; null stands for an unknown number."""
 
     name: str
     offset: int
     total: int
-    values: list[float | int | None]
+    values: list[Number | None]
     next: int | None
 
 
-class Picture(BaseModel):
+class Picture(Answer):
     """Points in the plane and their links, evenly chosen where there are many.
 
     Coordinates are whole numbers from 0 to 65,535 along the longer side of the box between ``low``
@@ -177,6 +290,78 @@ class Picture(BaseModel):
     x: list[list[int]] = Field(description="points of the first set")
     y: list[list[int]] = Field(description="points of the second set")
     links: list[list[int]] = Field(description="from and to, four numbers each")
+
+
+class CostTypes(Answer):
+    """Types of cost specs with JSON Schema and example; ``kernels`` is their former name."""
+
+    cost_types: list[dict[str, Any]]
+    kernels: list[dict[str, Any]]
+    plugins: list[dict[str, Any]]
+
+
+class Check(Answer):
+    """A cost spec that can be used; with ``sample``, what some of its costs are."""
+
+    ok: Literal[True]
+    shape: list[int] | None
+    dtype: str
+    sample: dict[str, Any] | None = None
+    infinite: dict[str, Any] | None = None
+    pair_ns: Number | None = None
+    open_s: Number | None = None
+    compile_s: Number | None = None
+
+
+class Capabilities(Answer):
+    """Abilities of this service and limits of the caller."""
+
+    api: str
+    versions: dict[str, str | None]
+    auth: bool
+    caller: dict[str, Any]
+    devices: list[str]
+    workers: int | None
+    threads_per_job: int
+    spread: bool
+    methods: list[str]
+    costs: list[str]
+    dtypes: list[str]
+    stores: list[str]
+    plugins: list[str]
+    remote: dict[str, bool]
+    limits: dict[str, Any]
+    checkpoint_s: Number
+    attempts: int
+
+
+class Health(Answer):
+    """Whether the service lives, or is ready."""
+
+    status: Literal["ok", "ready"]
+    checks: dict[str, bool] | None = None
+
+
+def stamp(seconds: float | None) -> str | None:
+    """Return unix seconds as ISO 8601, UTC."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def etag(job: JobRow) -> str:
+    """Return the entity tag, which changes with every change of the job."""
+    return f'"{job.version}"'
+
+
+def is_over(job: JobRow) -> bool:
+    """Return whether the job has ended, and was not resumed."""
+    return job.state in FINISHED or not job.active
+
+
+def job_path(job: JobRow, root: str) -> str:
+    """Return the path of the job for clients. root: the path prefix that a proxy removes."""
+    return f"{root}/v1/jobs/{job.id}"
 
 
 _PROBLEM = {
@@ -193,9 +378,9 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     400: problem_response("The request cannot be read"),
     401: problem_response("A key is needed"),
     403: problem_response("The key does not allow this"),
-    404: problem_response("There is no such thing"),
-    406: problem_response("None of the accepted types can be given"),
-    408: problem_response("The body does not come"),
+    404: problem_response("Not found"),
+    406: problem_response("Not acceptable: no supported media type"),
+    408: problem_response("Request body timed out"),
     409: problem_response("The state does not allow this"),
     413: problem_response("The body is too large"),
     415: problem_response("The body must be of another type"),
@@ -205,7 +390,7 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     507: problem_response("The disk is full"),
 }
 SUBMIT_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Finished within Prefer: wait, or a dry run"},
+    200: {"description": "Finished within Prefer: wait, or a dry run", "model": Job | DryRun},
     202: {"description": "Accepted; Location names the job"},
 }
 CANCEL_RESPONSES: dict[int | str, dict[str, Any]] = {

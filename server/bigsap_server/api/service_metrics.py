@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -15,6 +17,8 @@ from prometheus_client import (
 )
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
+
+from bigsap_server.jobs.model import FINISHED, JobRow
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST
 
@@ -45,6 +49,22 @@ class Metrics:
         self.uploaded = Counter(
             "bigsap_uploaded_bytes_total", "Bytes of arrays received", registry=self.registry
         )
+        self.waited = Histogram(
+            "bigsap_job_queue_seconds",
+            "Seconds from submission to the first attempt",
+            buckets=(0.1, 1, 10, 60, 600, 3600, 36000),
+            registry=self.registry,
+        )
+        self.took = Histogram(
+            "bigsap_job_seconds",
+            "Seconds from the first attempt to the end",
+            ("state",),
+            buckets=(0.1, 1, 10, 60, 600, 3600, 36000, 360000),
+            registry=self.registry,
+        )
+        self.failed = Counter(
+            "bigsap_jobs_failed_total", "Failed jobs by reason", ("reason",), registry=self.registry
+        )
         self.streams = Gauge("bigsap_event_streams", "Open event streams", registry=self.registry)
 
     def watch_jobs(self, counts: Callable[[], Mapping[str, int]]) -> None:
@@ -54,6 +74,22 @@ class Metrics:
     def watch_workers(self, counts: Callable[[], Mapping[str, int]]) -> None:
         """Export the number of the cluster's workers by activity."""
         self.registry.register(_Counts("bigsap_workers", "Workers by what they do", "doing", counts))
+
+    def watch_disk(self, folder: Path) -> None:
+        """Export the free bytes of the data folder's disk."""
+        free = Gauge("bigsap_disk_free_bytes", "Free space for jobs and uploads", registry=self.registry)
+        free.set_function(lambda: shutil.disk_usage(folder).free)
+
+    def follow(self, job: JobRow | None) -> None:
+        """Count a change of a job. Called once for each commit, by the thread that made it."""
+        if job is None:
+            return
+        if job.state == "starting" and job.attempt == 1 and job.started is not None:
+            self.waited.observe(job.started - job.created)
+        elif job.state in FINISHED and job.finished is not None and job.started is not None:
+            self.took.labels(job.state).observe(job.finished - job.started)
+        if job.state == "failed":
+            self.failed.labels(str((job.problem or {}).get("type", "")).rpartition(":")[2]).inc()
 
     def text(self) -> bytes:
         """Return the metrics in the exposition format."""

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap_server.costs import specs
-from bigsap_server.costs.resolver import Resolver
+from bigsap_server.costs.build import Resolver
 
 _LINKS = 3000  # more could not be told apart
 _POINTS = 10_000
@@ -45,8 +44,7 @@ def picture(cost: Mapping[str, Any], resolver: Resolver, col4row: _Array) -> dic
     assigned = int(np.count_nonzero(col4row >= 0))
     if found is None or assigned == 0:
         return None
-    spec = specs.Points.model_validate(found)
-    x, y = (resolver.array(getattr(spec, side), f"/cost/{side}") for side in "xy")
+    x, y = (resolver.array(found[side], f"/cost/{side}") for side in "xy")
     if not x.ndim == y.ndim == 2 or not x.shape[1] == y.shape[1] == 2:
         return None
     rows = np.arange(0, len(x), _step(len(x), _LINKS))
@@ -54,7 +52,7 @@ def picture(cost: Mapping[str, Any], resolver: Resolver, col4row: _Array) -> dic
     rows, columns = rows[columns >= 0], columns[columns >= 0]
     sampled = (x[:: _step(len(x), _POINTS)], y[:: _step(len(y), _POINTS)], x[rows], y[columns])
     # The first coordinate of haversine is the latitude, which is drawn upwards.
-    axes = [1, 0] if spec.metric == "haversine" else [0, 1]
+    axes = [1, 0] if found.get("metric") == "haversine" else [0, 1]
     parts = [part[:, axes].astype(np.float64) for part in sampled]
     whole = np.concatenate(parts)
     low, high = whole.min(axis=0), whole.max(axis=0)

@@ -1,14 +1,41 @@
-"""Request models: options, warm start, and the whole request."""
+"""Request models: options, warm start, and the whole request. A request is validated here once."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
+import bigsap
 from bigsap_server.costs.json_numbers import Positive
-from bigsap_server.costs.sizes import Size
 from bigsap_server.costs.specs import ID_PATTERN, Array, Cost, CostOrArray, Model, Shape, example
+
+_SIZE_PATTERN = r"^[0-9]{1,15}(\.[0-9]{1,6})? ?([kKmMgGtT]i?)?[bB]?$"
+
+
+def _check_size(value: object) -> object:
+    if isinstance(value, (int, str)) and not isinstance(value, bool):
+        try:
+            if 1 <= bigsap.RowCache(value).budget(0) < 2**63:
+                return value
+        except (bigsap.OptionError, OverflowError):
+            pass
+    raise ValueError('must be a number of bytes, at least 1, or a size such as "4GiB" or "500MB"')
+
+
+#: Bytes: a number, or text such as "8GiB".
+Size: TypeAlias = Annotated[
+    int | str,
+    BeforeValidator(_check_size),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "exclusiveMaximum": 2**63},
+                {"type": "string", "pattern": _SIZE_PATTERN},
+            ]
+        }
+    ),
+]
 
 
 class Options(Model):
@@ -93,6 +120,10 @@ class JobRequest(Model):
     spread: bool | Annotated[int, Field(ge=2, le=1024)] = Field(
         False, description="over several workers of the cluster; a number: at most so many"
     )
+    webhook: str | None = Field(
+        None, max_length=2048, description="allowed address that is told when the job has ended"
+    )
+    priority: int = Field(0, ge=-100, le=100, description="among the jobs of the same key: higher first")
     label: str | None = Field(None, max_length=200, description="for people, and for the list")
 
 

@@ -11,12 +11,13 @@ import json
 import math
 import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from bigsap_server.problems import HttpProblem
+import bigsap
+from bigsap_server.costs.url_policy import check_uri
+from bigsap_server.problems import HttpProblem, without_paths
 
 #: Most bytes read of metadata.
 METADATA_BYTES = 1 << 20
@@ -28,31 +29,63 @@ _V2_TYPES = re.compile(r"[<>|]?(b1|[iu][1248]|f[248])")
 
 def jailed(stores: Mapping[str, Any], store: str, path: str, pointer: str) -> Path:
     """Return the file or folder ``path`` of a named store. Raises HttpProblem ``forbidden-path``."""
-
-    def refuse(reason: str, slug: str = "forbidden-path") -> HttpProblem:
-        return HttpProblem(slug, reason, pointer=f"{pointer}/path")
-
     if store not in stores:
         raise HttpProblem("invalid-store", f"there is no store {store!r}", pointer=f"{pointer}/store")
-    if "\0" in path or "\\" in path or ":" in path or any(ord(c) < 32 for c in path):
-        raise refuse("the path has characters that are not allowed")
+    pointer = f"{pointer}/path"
+    if any(c in path for c in "\\:") or any(ord(c) < 32 for c in path):
+        raise _forbidden("the path has characters that are not allowed", pointer)
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or "~" in pure.parts or not pure.parts:
-        raise refuse("the path must be relative and stay within the store")
-    place = root = Path(os.path.realpath(stores[store]))
+        raise _forbidden("the path must be relative and stay within the store", pointer)
     try:
-        for part in pure.parts:
-            place = place / part
-            if stat.S_ISLNK(os.lstat(place).st_mode):
-                raise refuse("the path leads through a symbolic link")
-        # A link may be created between the check above and the use, so realpath decides.
-        if os.path.commonpath((root, os.path.realpath(place))) != os.fspath(root):
-            raise refuse("the path leaves the store")
+        place = Path(os.path.realpath(stores[store])) / pure
+        if os.path.realpath(place, strict=True) != os.fspath(place):
+            raise _forbidden("the path leads through a symbolic link", pointer)
     except (FileNotFoundError, NotADirectoryError):
-        raise refuse("there is nothing at this path", "invalid-store") from None
+        raise _bad("there is nothing at this path", pointer) from None
     except (OSError, ValueError):
-        raise refuse("the path cannot be read", "invalid-store") from None
+        raise _bad("the path cannot be read", pointer) from None
     return place
+
+
+def zarr_folder(spec: Mapping[str, Any], settings: Mapping[str, Any], pointer: str) -> Path:
+    """Return the local folder of a zarr spec, inside its store."""
+    folder = jailed(settings["stores"], spec["store"], spec["path"], pointer)
+    if not folder.is_dir():
+        raise _bad("there is no zarr folder at this path", pointer)
+    return folder
+
+
+def open_zarr(spec: Mapping[str, Any], settings: Mapping[str, Any], pointer: str) -> bigsap.CostSource:
+    """Return a validated local or remote array.
+
+    A file that decodes to more than its metadata say is refused by zarr, and met by the memory limit
+    of the job's process: it can fail its job only.
+    """
+    limit = settings["limits"]["zarr_chunk_bytes"]
+    if spec["uri"] is None:
+        folder = zarr_folder(spec, settings, pointer)
+        check_zarr_folder(folder, limit, pointer)
+        return bigsap.from_zarr(folder)
+    check_uri(spec["uri"], settings["zarr_uris"], f"{pointer}/uri")
+    try:
+        import zarr
+        from zarr.buffer import default_buffer_prototype
+        from zarr.storage import FsspecStore
+
+        # Of an http server: redirects could lead anywhere.
+        options = {"allow_redirects": False} if spec["uri"].startswith("http") else {}
+        store = FsspecStore.from_url(spec["uri"], storage_options=options, read_only=True)
+        array = zarr.open_array(store, mode="r")
+        name = "zarr.json" if array.metadata.zarr_format == 3 else ".zarray"
+        metadata = array.metadata.to_buffer_dict(default_buffer_prototype())[name].to_bytes()
+    except Exception as error:
+        missing = isinstance(error, ImportError)
+        text = without_paths(f"{type(error).__name__}: {error}", settings) if missing else ""
+        detail = f"the array cannot be opened {text}".strip()
+        raise HttpProblem("source-failed", detail, pointer=pointer) from error
+    check_metadata(json.loads(metadata), limit, pointer)
+    return bigsap.from_zarr(array)
 
 
 def check_zarr_folder(folder: Path, most_bytes: int, pointer: str) -> tuple[list[int], str]:
@@ -61,103 +94,25 @@ def check_zarr_folder(folder: Path, most_bytes: int, pointer: str) -> tuple[list
     Raises HttpProblem ``invalid-store`` if it is not an array, is not allowed, or has chunks
     larger than ``most_bytes`` when decoded.
     """
-    found = [name for name in ("zarr.json", ".zarray") if os.path.lexists(folder / name)]
-    if not found:
-        raise _bad("there is no zarr array at this path", pointer)
-    facts = None
     # Readers differ in which file they prefer: both must be valid, and the first is used.
-    for name in reversed(found):
-        facts = check_metadata(_metadata(folder / name, pointer), most_bytes, pointer)
-    assert facts is not None
-    return facts
-
-
-def check_zarr_files(folder: Path, pointer: str, most_entries: int | None = None) -> None:
-    """Raise if a validated array's files include a link, a device or a file larger than a chunk.
-
-    zarr opens files by name and reads them whole, long after the path was checked. Checks
-    ``most_entries`` of them; None: all, which takes less time than reading them.
-    """
-    most_bytes = max(
-        file_bytes(_metadata(folder / name, pointer))
-        for name in ("zarr.json", ".zarray")
-        if os.path.lexists(folder / name)
-    )
-    seen, left = 0, [folder]
-    while left:
-        try:
-            with os.scandir(left.pop()) as entries:
-                for entry in entries:
-                    seen += 1
-                    if most_entries is not None and seen > most_entries:
-                        return
-                    if entry.is_dir(follow_symlinks=False):
-                        left.append(Path(entry.path))
-                        continue
-                    facts = entry.stat(follow_symlinks=False)
-                    shown = os.path.relpath(entry.path, folder)[:100]
-                    if not stat.S_ISREG(facts.st_mode):
-                        raise HttpProblem(
-                            "forbidden-path", f"{shown!r} in the array is no plain file", pointer=pointer
-                        )
-                    if facts.st_size > most_bytes:
-                        raise _bad(
-                            f"{shown!r} has {facts.st_size} bytes, more than a chunk can have", pointer
-                        )
-        except OSError:
-            raise _bad("the files of the array cannot be listed", pointer) from None
-
-
-def file_bytes(found: Mapping[str, Any]) -> int:
-    """Return an upper bound of a file's size: codecs compress, or expand slightly."""
-    if found["zarr_format"] == 2:
-        return 2 * chunk_bytes(found) + METADATA_BYTES
-    # Each chunk of a shard has 16 bytes in its index, and a frame of its own.
-    outer: list[int] = found["chunk_grid"]["configuration"]["chunk_shape"]
-    sharded = any("chunk_shape" in _configuration(codec) for codec in found["codecs"])
-    return 2 * chunk_bytes(found) + 64 * math.prod(outer) * sharded + METADATA_BYTES
-
-
-def _configuration(codec: Any) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = {} if isinstance(codec, str) else codec.get("configuration") or {}
-    return found
-
-
-def chunk_bytes(found: Mapping[str, Any]) -> int:
-    """Return the size of a decoded chunk (of a shard, where there are some) by validated metadata."""
-    outer: list[int]
-    if found["zarr_format"] == 2:
-        outer = found["chunks"]
-        return math.prod(outer) * int(found["dtype"][-1])
-    outer = found["chunk_grid"]["configuration"]["chunk_shape"]
-    return math.prod(outer) * _item_bytes(found["data_type"])
-
-
-def _item_bytes(kind: str) -> int:
-    return 1 if kind == "bool" else int(kind.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
-
-
-def v2_chunk_bytes(folder: Path, pointer: str) -> int:
-    """Return the size of a decoded chunk of a validated local array of format 2; 0 for format 3."""
-    file = folder / ".zarray"
-    return chunk_bytes(_metadata(file, pointer)) if os.path.lexists(file) else 0
+    files = [folder / name for name in ("zarr.json", ".zarray") if os.path.lexists(folder / name)]
+    if not files:
+        raise _bad("there is no zarr array at this path", pointer)
+    found = [check_metadata(_metadata(file, pointer), most_bytes, pointer) for file in files]
+    return found[0]
 
 
 def _metadata(file: Path, pointer: str) -> dict[str, Any]:
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(handle, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise _bad("the zarr metadata is no plain file", pointer)
+        if not file.is_file() or file.is_symlink():
+            raise _bad("the zarr metadata is not a plain file", pointer)
+        with file.open("rb") as stream:
             text = stream.read(METADATA_BYTES + 1)
+        found = json.loads(text) if len(text) <= METADATA_BYTES else None
     except OSError:
         raise _bad("the zarr metadata cannot be read", pointer) from None
-    if len(text) > METADATA_BYTES:
-        raise _bad("the zarr metadata is too large", pointer)
-    try:
-        found = json.loads(text)
     except (ValueError, RecursionError):
-        raise _bad("the zarr metadata is damaged", pointer) from None
+        found = None
     if not isinstance(found, dict):
         raise _bad("the zarr metadata is damaged", pointer)
     return found
@@ -251,6 +206,14 @@ def _check_chunk(chunk: list[int], size: int, most_bytes: int, pointer: str) -> 
             f" {most_bytes} are allowed",
             pointer=pointer,
         )
+
+
+def _item_bytes(kind: str) -> int:
+    return 1 if kind == "bool" else int(kind.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
+
+
+def _forbidden(reason: str, pointer: str) -> HttpProblem:
+    return HttpProblem("forbidden-path", reason, pointer=pointer)
 
 
 def _bad(reason: str, pointer: str) -> HttpProblem:

@@ -1,286 +1,351 @@
-"""Validation of the members of a cost spec, without reading large arrays."""
+"""Validation of a request's meaning, from shapes and small data alone.
+
+The models (``request``) have validated its form. No large data are read and nothing is fetched:
+matrices stay on the disk, and providers and remote stores are not contacted. A member is built once,
+with its arrays if they are small, else with the first rows of them, so that the library makes its
+own checks; the worker builds the whole.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 import bigsap
-from bigsap_server.costs import specs
+from bigsap import preview
 from bigsap_server.costs.build import (
+    DIMENSIONS,
+    Facts,
+    Resolver,
+    Shape,
+    below,
     build,
     check_http_rows,
-    expression_problem,
-    plugin_entry,
+    invalid,
+    plugin_of,
     plugin_params,
     shape_of,
 )
-from bigsap_server.costs.resolver import Facts, Resolver, pointer_to_child
 from bigsap_server.costs.sandbox import infinite, infinite_among
-from bigsap_server.costs.stores import check_zarr_files, check_zarr_folder
+from bigsap_server.costs.stores import check_zarr_folder, zarr_folder
 from bigsap_server.costs.url_policy import check_uri
-from bigsap_server.problems import HttpProblem
+from bigsap_server.problems import HttpProblem, from_error
+from bigsap_server.settings import cores
 
-#: Sources whose arrays are at most this large are built, so that the library makes all its checks; starts
-#: of at most this size are read.
+#: Members whose arrays are at most this large are built of all of them; starts of this size are read.
 SMALL_BYTES = 4 << 20
 # Rows and columns whose costs are computed with numpy to find infinite ones; and the most operations a pair
 # of such formulas.
 _SAMPLE = 16
 _MOST_OPERATIONS = 5_000
-#: Files of a zarr array that are checked; the worker checks all.
-_FILES = 10_000
-#: Bounds are close with at most this many coordinates (see ``bigsap.policy``).
-_FEW_COORDINATES = 6
+# Kinds that give columns as cheaply as rows: for a tall problem the columns are read.
+_TURNED = {"points", "lowrank", "table", "expression", "sum", "scale", "forbid_above"}
+# Methods that need at most as many rows as columns, or costs whose columns are as cheap as rows.
+_WIDE_ONLY = ("hungarian", "auction")
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Validated member of a spec. close: its costs have close bounds, so that lists are short."""
+class Plan:
+    """Facts about a valid request. costs: None if only the data determine the shape.
 
-    shape: tuple[int, int] | None
-    dtype: str = "float64"
-    nbytes: int = 0
-    pair_ns: float = 0.3
-    python_rows: bool = False
-    close: bool = False
+    kinds: the members used. infinite: of some costs of the first expression, how many are infinite
+    and why, see ``sandbox``.
+    """
+
+    costs: preview.Costs | None
+    kinds: tuple[str, ...] = ()
+    infinite: dict[str, Any] | None = None
+
+    @property
+    def shape(self) -> list[int] | None:
+        return None if self.costs is None else list(self.costs.shape)
+
+    @property
+    def dtype(self) -> str:
+        return "float64" if self.costs is None else str(self.costs.dtype)
 
 
-class Validator:
+def validate(request: Mapping[str, Any], resolver: Resolver, devices: list[str]) -> Plan:
+    """Validate a whole normalised request. Raises HttpProblem with the pointer to the field."""
+    options, limits = request["options"], resolver.settings["limits"]
+    found = validate_costs(request["cost"], resolver, request["shape"], options["maximize"])
+    choice = _objection(*(options[name] for name in ("method", "variant", "start", "epsilon")))
+    if choice is not None:
+        raise invalid(choice, "/options/variant")
+    if options["device"] not in ("auto", *devices):
+        raise invalid(f"the workers have no {options['device']}", "/options/device")
+    longest = limits["time_limit_s"]
+    if longest is not None and (options["time_limit_s"] or 0) > longest:
+        raise _over(f"at most {longest} s are allowed", "/options/time_limit_s")
+    most = limits["threads"] or (None if resolver.settings["scheduler"] else cores())
+    if most is not None and (options["threads"] or 0) > most:
+        raise _over(f"{options['threads']} threads; at most {most} are allowed", "/options/threads")
+    if found.costs is not None:
+        _check_tall(request, found.costs, resolver, devices)
+        _check_start(request, found.costs.shape, resolver)
+        _check_sizes(request, found, resolver)
+    return found
+
+
+def validate_costs(cost: Mapping[str, Any], resolver: Resolver, shape: Shape, maximize: bool) -> Plan:
+    """Validate a normalised cost spec."""
+    limits = resolver.settings["limits"]
+    if (depth := _depth(cost)) > limits["depth"]:
+        raise _over(f"costs are nested {depth} deep; at most {limits['depth']} levels are allowed", "/cost")
+    validator = _Validator(resolver, shape, maximize)
+    costs = validator.part(cost, "/cost")
+    if costs is not None:
+        n, m = costs.shape
+        if shape is not None and tuple(shape) != costs.shape:
+            raise invalid(f"shape is {list(shape)}, but the costs have {[n, m]}", "/shape")
+        for name, size in (("rows", n), ("columns", m), ("pairs", n * m)):
+            if size > limits[name]:
+                raise _over(f"{size} {name}; at most {limits[name]} are allowed", "/shape")
+    return Plan(costs, tuple(validator.kinds), validator.infinite)
+
+
+def _depth(cost: Mapping[str, Any]) -> int:
+    inside = cost.get("terms") or ([cost["cost"]] if "cost" in cost else [])
+    return 1 + max(map(_depth, inside), default=0)
+
+
+class _Validator:
     """Validator of a cost spec. kinds: the members found; infinite: see ``Plan``."""
 
-    def __init__(self, resolver: Resolver, shape: list[int] | None, maximize: bool) -> None:
-        self.resolver, self.shape, self.maximize = resolver, shape, maximize
+    def __init__(self, resolver: Resolver, shape: Shape, maximize: bool) -> None:
+        self.resolver, self.maximize = resolver, maximize
+        self.shape = None if shape is None else (shape[0], shape[1])
         self.kinds: list[str] = []
         self.infinite: dict[str, Any] | None = None
 
-    def facts(self, spec: Any, name: str, pointer: str) -> Facts:
-        return self.resolver.facts(getattr(spec, name), pointer_to_child(pointer, name))
-
-    def sided(self, spec: Any, name: str, pointer: str) -> tuple[int, int]:
-        """Return (n, d) of points or factors; one dimension means d = 1."""
-        facts = self.facts(spec, name, pointer)
-        if len(facts.shape) not in (1, 2):
-            raise invalid("needs 1 or 2 dimensions", pointer_to_child(pointer, name))
-        if facts.finite is False:
-            raise HttpProblem(
-                "invalid-cost", "the array has infinite entries", pointer=pointer_to_child(pointer, name)
-            )
-        return (*facts.shape, 1)[:2] if len(facts.shape) == 1 else facts.shape  # type: ignore[return-value]
-
-    def part(self, spec: Any, pointer: str) -> Piece:
-        """Validate a member and the members below it."""
-        self.kinds.append(spec.type)
-        match spec:
-            case specs.Points():
-                return self.points(spec, pointer)
-            case specs.LowRank():
-                return self.lowrank(spec, pointer)
-            case specs.Table():
-                return self.table(spec, pointer)
-            case specs.Matrix():
-                return self.matrix(spec, pointer)
-            case specs.Zarr():
-                return self.zarr(spec, pointer)
-            case specs.Expression():
+    def part(self, spec: Mapping[str, Any], pointer: str) -> preview.Costs | None:
+        """Validate a member and the members below it; None if the shape is unknown."""
+        self.kinds.append(spec["type"])
+        settings = self.resolver.settings
+        match spec["type"]:
+            case "zarr" if spec["uri"] is not None:
+                check_uri(spec["uri"], settings["zarr_uris"], below(pointer, "uri"))
+                return None if self.shape is None else preview.Costs(self.shape, pair_ns=2.0)
+            case "zarr":
+                limit = settings["limits"]["zarr_chunk_bytes"]
+                (n, m), kind = check_zarr_folder(zarr_folder(spec, settings, pointer), limit, pointer)
+                return preview.Costs((n, m), np.dtype(kind))
+            case "expression":
                 return self.expression(spec, pointer)
-            case specs.HttpRows():
-                check_http_rows(spec, self.resolver, pointer)
-                n, m = shape_of(spec, self.shape, pointer)
-                return Piece((n, m), spec.dtype, 0, 1.0, python_rows=True)
-            case specs.Plugin():
-                enabled = self.resolver.settings["plugins"]
-                plugin = plugin_entry(spec.name, enabled, pointer)
-                plugin_params(plugin, spec, pointer)
-                shape = None if self.shape is None else (self.shape[0], self.shape[1])
-                return Piece(shape, python_rows=True)
-            case specs.Sum():
-                return self.combined(
-                    [
-                        self.part(term, pointer_to_child(pointer, "terms", k))
-                        for k, term in enumerate(spec.terms)
-                    ],
-                    pointer,
-                )
-            case specs.Mask():
-                below = self.part(spec.cost, pointer_to_child(pointer, "cost"))
-                name = "forbidden" if spec.forbidden is not None else "allowed"
-                facts = self.facts(spec, name, pointer)
-                if len(facts.shape) != 2:
-                    raise invalid("needs 2 dimensions", pointer_to_child(pointer, name))
-                shape = (facts.shape[0], facts.shape[1])
-                if below.shape is not None and below.shape != shape:
-                    raise invalid(
-                        f"has shape {list(shape)}, but the costs have {list(below.shape)}",
-                        pointer_to_child(pointer, name),
-                    )
-                return self.combined([below, Piece(shape)], pointer)
-        return self.combined([self.part(spec.cost, pointer_to_child(pointer, "cost"))], pointer)
+            case "http_rows":
+                check_http_rows(spec, settings, pointer)
+                return preview.Costs(shape_of(spec, self.shape, pointer), np.dtype(spec["dtype"]))
+            case "plugin":
+                plugin = plugin_of(spec["name"], settings["plugins"], pointer)
+                plugin_params(plugin, spec["params"], pointer)
+                return None if self.shape is None else preview.Costs(self.shape)
+            case "sum":
+                parts = [(below(pointer, "terms", k), term) for k, term in enumerate(spec["terms"])]
+                return self.combined([self.part(term, place) for place, term in parts], pointer)
+            case "mask":
+                inner = self.part(spec["cost"], below(pointer, "cost"))
+                n, m = self.sizes(spec, pointer, inner)["nm"]
+                return self.combined([inner, preview.Costs((n, m), pair_ns=0.3)], pointer)
+            case "scale" | "forbid_above":
+                return self.combined([self.part(spec["cost"], below(pointer, "cost"))], pointer)
+        return self.leaf(spec, pointer)
 
-    def combined(self, parts: list[Piece], pointer: str) -> Piece:
-        shapes = {part.shape for part in parts if part.shape is not None}
+    def combined(self, parts: list[preview.Costs | None], pointer: str) -> preview.Costs | None:
+        known = [part for part in parts if part is not None]
+        shapes = {part.shape for part in known}
         if len(shapes) > 1:
             shown = ", ".join(str(list(shape)) for shape in sorted(shapes))
             raise invalid(f"combined costs need one shape, got {shown}", pointer)
-        return Piece(
-            shapes.pop() if shapes else None,
-            "float64",
-            sum(part.nbytes for part in parts),
-            1.0 + sum(part.pair_ns for part in parts),
-            python_rows=True,
-        )
+        if not known:
+            return None
+        nbytes, pair_ns = sum(part.nbytes for part in known), sum(part.pair_ns for part in known)
+        return preview.Costs(shapes.pop(), nbytes=nbytes, pair_ns=1.0 + pair_ns)
 
-    def small(self, spec: Any, nbytes: int, pointer: str) -> None:
-        """Build a small source, so that the library checks everything."""
-        if nbytes <= SMALL_BYTES:
-            build(spec, self.resolver, self.shape, self.maximize, pointer)
-
-    def points(self, spec: specs.Points, pointer: str) -> Piece:
-        (n, d), (m, e) = self.sided(spec, "x", pointer), self.sided(spec, "y", pointer)
-        if d != e:
-            raise invalid(f"x has {d} coordinates a point, y has {e}", pointer_to_child(pointer, "y"))
-        if spec.w is not None:
-            place = pointer_to_child(pointer, "w")
-            if spec.metric == "haversine":
-                raise invalid("haversine takes no w", place)
-            expect(self.facts(spec, "w", pointer), (d,), place)
-        if spec.p is not None and spec.metric != "minkowski":
-            raise invalid("p belongs to minkowski", pointer_to_child(pointer, "p"))
-        if spec.radius is not None and spec.metric != "haversine":
-            raise invalid("radius belongs to haversine", pointer_to_child(pointer, "radius"))
-        if spec.metric == "haversine" and d != 2:
-            raise invalid("haversine needs (latitude, longitude)", pointer_to_child(pointer, "x"))
-        nbytes = 16 * (n + m) * d
-        self.small(spec, nbytes, pointer)
-        dear = {"minkowski": 20.0, "haversine": 20.0, "cosine": 0.5}.get(spec.metric, 0.25)
-        close = spec.metric == "sqeuclidean" and d <= _FEW_COORDINATES
-        return Piece((n, m), "float64", nbytes, 0.2 + dear * d, close=close)
-
-    def lowrank(self, spec: specs.LowRank, pointer: str) -> Piece:
-        (n, r), (m, s) = self.sided(spec, "a", pointer), self.sided(spec, "b", pointer)
-        if r != s:
-            raise invalid(f"a has rank {r}, b has {s}", pointer_to_child(pointer, "b"))
-        for name, size in (("row_terms", n), ("column_terms", m)):
-            if getattr(spec, name) is not None:
-                expect(self.facts(spec, name, pointer), (size,), pointer_to_child(pointer, name))
-        nbytes = 16 * (n + m) * r
-        self.small(spec, nbytes, pointer)
-        close = r <= _FEW_COORDINATES
-        return Piece((n, m), "float64", nbytes, 0.2 + 0.15 * r, close=close)
-
-    def table(self, spec: specs.Table, pointer: str) -> Piece:
-        values = self.facts(spec, "values", pointer)
-        if len(values.shape) != 2:
-            raise invalid("needs 2 dimensions", pointer_to_child(pointer, "values"))
-        sizes = []
-        for name in ("row_class", "column_class"):
-            facts = self.facts(spec, name, pointer)
-            integers = facts.dtype.kind in "biu" or 0 in facts.shape
-            if len(facts.shape) != 1 or not integers:
-                raise invalid("needs 1 dimension of integers", pointer_to_child(pointer, name))
-            sizes.append(facts.shape[0])
-        nbytes = values.nbytes + 8 * sum(sizes)
-        self.small(spec, nbytes, pointer)
-        return Piece((sizes[0], sizes[1]), str(values.dtype), nbytes, 0.6)
-
-    def matrix(self, spec: specs.Matrix, pointer: str) -> Piece:
-        place = pointer_to_child(pointer, "values")
-        facts = self.facts(spec, "values", pointer)
-        shape = facts.shape
-        if len(shape) != 2:
-            raise invalid(f"a matrix has 2 dimensions, not {len(shape)}", place)
-        if facts.in_place and facts.nbytes <= SMALL_BYTES:
-            wrong = np.inf if self.maximize else -np.inf
-            values = self.resolver.array(spec.values, place)
-            if (values == wrong).any():
-                row, column = (int(k) for k in np.argwhere(values == wrong)[0])
-                raise HttpProblem(
-                    "invalid-cost",
-                    f"entry [{row}, {column}] is {wrong}, which does not forbid a pair here",
-                    pointer=pointer_to_child(place, row, column),
-                    row=row,
-                    column=column,
-                )
-        return Piece((shape[0], shape[1]), str(facts.dtype), 0, 0.3)
-
-    def zarr(self, spec: specs.Zarr, pointer: str) -> Piece:
-        if spec.uri is not None:
-            prefixes = self.resolver.settings["zarr_uris"]
-            check_uri(spec.uri, prefixes, pointer_to_child(pointer, "uri"))
-            shape = None if self.shape is None else (self.shape[0], self.shape[1])
-            return Piece(shape, python_rows=True, pair_ns=2.0)
-        limit = self.resolver.settings["limits"]["zarr_chunk_bytes"]
-        folder: Path = self.resolver.zarr_folder(spec, pointer)
-        sizes, kind = check_zarr_folder(folder, limit, pointer)
-        check_zarr_files(folder, pointer, _FILES)
-        return Piece((sizes[0], sizes[1]), kind, 0, 1.0, python_rows=True)
-
-    def expression(self, spec: specs.Expression, pointer: str) -> Piece:
-        shape = shape_of(spec, self.shape, pointer)
-        facts: dict[str, Facts] = {}
-        for name, value in spec.arrays.items():
-            if not isinstance(value, float):
-                place = pointer_to_child(pointer, "arrays", name)
-                facts[name] = self.resolver.facts(value, place)
-        nbytes = sum(8 * math.prod(f.shape) for f in facts.values())
-        if nbytes <= SMALL_BYTES:
-            made = build(spec, self.resolver, self.shape, self.maximize, pointer)
-            if self.infinite is None:
-                self.infinite = _sample(made)
-        else:
-            self.parse_only(spec, shape, facts, pointer)
-        return Piece(shape, "float64", nbytes, 2.0 + 0.2 * len(spec.code))
-
-    def parse_only(
-        self, spec: specs.Expression, shape: tuple[int, int], facts: dict[str, Facts], pointer: str
-    ) -> None:
-        """Check a formula on large arrays with small arrays in their place.
-
-        The language only tests whether first dimensions are n or m.
-        """
-        n, m = shape
-        small = {n: 2, m: 2 if n == m else 3}
-        arrays: dict[str, Any] = {}
-        for name, value in spec.arrays.items():
-            if isinstance(value, float):
-                arrays[name] = value
+    def sizes(
+        self, spec: Mapping[str, Any], pointer: str, known: preview.Costs | None = None
+    ) -> dict[str, Any]:
+        """Return the sizes of a member by the letters of its ``DIMENSIONS``, and of its arrays together."""
+        found: dict[str, Any] = {} if known is None else dict(zip("nm", known.shape, strict=True))
+        nbytes, kept = 0, 0
+        for name, letters in DIMENSIONS[spec["type"]].items():
+            if spec[name] is None:
                 continue
-            place = pointer_to_child(pointer, "arrays", name)
-            given = facts[name].shape
-            if len(given) not in (1, 2) or given[0] not in small:
-                raise invalid(
-                    f"needs one or two dimensions, the first of {n} rows or {m} columns; has {list(given)}",
-                    place,
-                )
-            arrays[name] = np.zeros((small[given[0]], *given[1:]))
-        try:
-            bigsap.expression(spec.code, (small[n], small[m]), **arrays)
-        except bigsap.ExpressionError as error:
-            raise expression_problem(error, pointer) from error
-        except bigsap.InputError as error:
-            raise invalid(" ".join(str(error).split()), pointer) from error
+            place = below(pointer, name)
+            facts = self.resolver.facts(spec[name], place)
+            shape = facts.shape
+            if len(shape) == 1 and letters[1:] in ("d", "r"):
+                shape = (*shape, 1)
+            if len(shape) != len(letters):
+                raise invalid(f"needs {len(letters)} dimensions, got shape {list(facts.shape)}", place)
+            if letters[1:] in ("d", "r") and facts.finite is False:
+                raise HttpProblem("invalid-cost", "the array has infinite entries", pointer=place)
+            for letter, size in zip(letters, shape, strict=True):
+                if found.setdefault(letter, size) != size:
+                    raise invalid(f"has shape {list(facts.shape)}; {found[letter]} were expected", place)
+            nbytes += 8 * math.prod(shape)
+            kept += 8 * math.prod(
+                size for letter, size in zip(letters, shape, strict=True) if letter not in "nm"
+            )
+        return found | {"nm": (found["n"], found["m"]), "nbytes": nbytes, "kept": kept}
+
+    def leaf(self, spec: Mapping[str, Any], pointer: str) -> preview.Costs:
+        sizes = self.sizes(spec, pointer)
+        n, m = shape = sizes["nm"]
+        if spec["type"] == "array":
+            self.check_inline(spec["values"], below(pointer, "values"))
+            source = build(spec, self.resolver, shape, self.maximize, pointer)
+            return preview.costs_of(source, shape)
+        nbytes = 2 * sizes["nbytes"] if spec["type"] != "table" else sizes["nbytes"]
+        if 2 * sizes["kept"] > SMALL_BYTES:
+            return preview.Costs(shape, nbytes=nbytes, by_rows=False)
+        few = None if nbytes <= SMALL_BYTES else {"n": 2, "m": 2 if n == m else 3}
+        source = build(spec, self.resolver, shape, self.maximize, pointer, few)
+        return preview.costs_of(source, shape, nbytes)
+
+    def check_inline(self, values: Any, place: str) -> None:
+        """Raise for an inline cost that does not forbid a pair here."""
+        wrong = "Infinity" if self.maximize else "-Infinity"
+        for row, costs in enumerate(values if isinstance(values, list) else ()):
+            if wrong in costs:
+                column = costs.index(wrong)
+                detail = f"entry [{row}, {column}] is {wrong}, which does not forbid a pair here"
+                where = {"row": row, "column": column}
+                raise HttpProblem("invalid-cost", detail, pointer=below(place, row, column), **where)
+
+    def expression(self, spec: Mapping[str, Any], pointer: str) -> preview.Costs:
+        n, m = shape = shape_of(spec, self.shape, pointer)
+        nbytes = 0
+        for name, value in spec["arrays"].items():
+            if not isinstance(value, (int, float)):
+                place = below(pointer, "arrays", name)
+                facts = self.resolver.facts(value, place)
+                nbytes += 8 * math.prod(facts.shape)
+                if len(facts.shape) not in (1, 2) or facts.shape[0] not in shape:
+                    needs = f"needs one or two dimensions, the first of {n} rows or {m} columns"
+                    raise invalid(f"{needs}; has {list(facts.shape)}", place)
+        few = None if nbytes <= SMALL_BYTES else {"n": 2, "m": 2 if n == m else 3}
+        source = build(spec, self.resolver, shape, self.maximize, pointer, few)
+        if few is None and self.infinite is None:
+            self.infinite = _sample(source)
+        return preview.costs_of(source, shape, nbytes)
 
 
-def _sample(expression: Any) -> dict[str, Any] | None:
+def _sample(source: Any) -> dict[str, Any] | None:
     """Return how many sampled costs of an expression are infinite; None for a long formula."""
-    n, m = expression.shape
-    if not n or not m or expression.expression.operations > _MOST_OPERATIONS:
+    n, m = source.shape
+    if not n or not m or source.expression.operations > _MOST_OPERATIONS:
         return None
     rows, columns = (np.unique(np.linspace(0, k - 1, _SAMPLE).astype(np.int64)) for k in (n, m))
-    costs = expression.sample(np.repeat(rows, columns.size), np.tile(columns, rows.size))
-    return infinite(expression, costs.size, infinite_among(costs))
+    costs = source.sample(np.repeat(rows, columns.size), np.tile(columns, rows.size))
+    return infinite(source, costs.size, infinite_among(costs))
 
 
-def expect(facts: Facts, shape: tuple[int, ...], pointer: str) -> None:
-    """Raise HttpProblem for an array of another shape."""
-    if facts.shape != shape:
-        raise invalid(f"needs shape {list(shape)}, got {list(facts.shape)}", pointer)
+@cache
+def _objection(method: str, variant: str, start: str, epsilon: bool) -> str | None:
+    """Return the library's error message for choices that do not go together."""
+    try:
+        preview.check_options(method, variant, start, epsilon)
+    except bigsap.OptionError as error:
+        return str(error)
+    return None
 
 
-def invalid(detail: str, pointer: str) -> HttpProblem:
-    """Return the problem of an invalid field at ``pointer``."""
-    return HttpProblem("invalid-spec", detail, pointer=pointer)
+def _check_tall(
+    request: Mapping[str, Any], costs: preview.Costs, resolver: Resolver, devices: list[str]
+) -> None:
+    """Refuse methods for wide costs where a matrix has more rows than columns and no cheap columns."""
+    options, (n, m) = request["options"], costs.shape
+    if options["method"] not in _WIDE_ONLY or not n > m > 0 or options["unassigned_cost"] is not None:
+        return
+    on_device = options["device"] != "cpu" and devices != ["cpu"]  # it gives columns
+    stored = request["cost"]["type"] in ("array", "zarr", "http_rows")
+    if (
+        on_device
+        or not stored
+        or request["cost"].get("uri")
+        or isinstance(request["cost"].get("values"), list)
+    ):
+        return
+    if _ability(request, costs, resolver, "transposed"):
+        return
+    detail = f'method "{options["method"]}" needs no more rows than columns here; the shape is'
+    raise invalid(f"{detail} {[n, m]}: solve the transpose", "/options/method")
+
+
+def _ability(request: Mapping[str, Any], costs: preview.Costs, resolver: Resolver, name: str) -> bool:
+    """Return whether the costs can be had as the named method of a source gives them."""
+    cost, source = request["cost"], costs.source
+    if cost["type"] == "zarr" and cost["uri"] is None:
+        source = build(cost, resolver, costs.shape, False)
+    given = getattr(source, name, None)
+    return given is not None and given() is not None
+
+
+def _check_start(request: Mapping[str, Any], shape: tuple[int, int], resolver: Resolver) -> None:
+    """Validate the warm start's arrays and the costs of unassigned rows, of large ones only the sizes."""
+    (n, m), options = shape, request["options"]
+
+    def small(ref: Any, size: int, pointer: str) -> Any:
+        """Return the array of a reference, None if it is large. Raises HttpProblem unless it has ``size``."""
+        if isinstance(ref, (int, float)):
+            return ref
+        facts: Facts = resolver.facts(ref, pointer)
+        if facts.shape != (size,):
+            raise invalid(f"needs shape {[size]}, got {list(facts.shape)}", pointer)
+        return resolver.array(ref, pointer) if facts.nbytes <= SMALL_BYTES else None
+
+    place = "/options/unassigned_cost"
+    if options["unassigned_cost"] is not None:
+        prices = small(options["unassigned_cost"], n, place)
+        if prices is not None:
+            with _answered(place):
+                preview.check_unassigned_cost(prices, n, options["maximize"])
+    start = request["warm_start"] or {}
+    if start.get("v") is None:
+        return
+    v = small(start["v"], m, "/warm_start/v")
+    if v is not None:
+        with _answered("/warm_start/v"):
+            preview.check_warm_start(v, shape)
+    if start["col4row"] is not None:
+        pairs = small(start["col4row"], n, "/warm_start/col4row")
+        if pairs is not None:
+            with _answered("/warm_start/col4row"):
+                preview.check_warm_start((np.zeros(m), pairs), shape)
+
+
+@contextmanager
+def _answered(pointer: str) -> Iterator[None]:
+    """Convert the library's errors to a problem at ``pointer``, or at the row that they name."""
+    try:
+        yield
+    except bigsap.BigsapError as error:
+        row = getattr(error, "row", None)
+        raise from_error(error, pointer if row is None else below(pointer, row)) from error
+
+
+def _check_sizes(request: Mapping[str, Any], plan: Plan, resolver: Resolver) -> None:
+    """Refuse a cache or a limit that cannot hold one row, since the solve would refuse it."""
+    options, costs = request["options"], plan.costs
+    assert costs is not None
+    n, m = costs.shape
+    if not n or not m:
+        return
+    gated = options["unassigned_cost"] is not None
+    row_bytes = (max(n, m) if gated or _TURNED.issuperset(plan.kinds) else m) * costs.dtype.itemsize
+    for name in ("memory_limit", "cache"):
+        size = options[name]
+        if size is None or bigsap.RowCache(size).budget(0) >= row_bytes:
+            continue
+        if name == "memory_limit" or gated or not _ability(request, costs, resolver, "resident"):
+            raise invalid(f"{size} does not hold one row of costs, {row_bytes} bytes", f"/options/{name}")
+
+
+def _over(detail: str, pointer: str) -> HttpProblem:
+    return HttpProblem("over-limit", detail, pointer=pointer)

@@ -1,9 +1,9 @@
 """Files in a job's folder by which server and worker agree about an attempt.
 
 ``control.json``     command for the attempt of that number; written by the server only
-``begun-N``          attempt N has begun; it may begin once
+``begun-N``          attempt N has begun, on the worker that it names; it may begin once
 ``run.lock``         held by the process that runs the job, for as long as it lives
-``progress.json``    the running attempt's latest report
+``progress.json``    the running attempt's latest progress, and its log
 ``workers.json``     workers that a spread attempt may use besides its own; written by the server
 ``outcome-N.json``   how attempt N ended; written last, when all files it names are on the disk
 ``result-N/``        the arrays of attempt N
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -29,9 +30,6 @@ from bigsap_server.jobs.files import is_locked, read_json, write_json
 #: run; stop and keep the answer so far; exit; stop to be continued; superseded by another attempt.
 Command = Literal["run", "graceful", "now", "stop", "fenced"]
 
-RESULT_ARRAYS = ("col4row", "row4col", "u", "v", "violator")
-#: Optional arrays of a result: low parts of the duals, the prices of unassigned rows.
-FURTHER_ARRAYS = ("u_low", "v_low", "unassigned_cost")
 START_ARRAYS = ("v", "col4row")
 
 
@@ -88,7 +86,7 @@ class Folder:
     def command(self, attempt: int, command: Command) -> None:
         """Set the attempt's command."""
         self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.path / "control.json", {"attempt": attempt, "command": command})
+        write_json(self.path / "control.json", {"attempt": attempt, "command": command}, durable=False)
 
     def commanded(self, attempt: int) -> Command:
         """Return the attempt's command; ``fenced`` when another attempt has replaced it."""
@@ -100,7 +98,7 @@ class Folder:
 
     def lend(self, attempt: int, workers: list[str]) -> None:
         """Set the workers that the attempt may use besides its own."""
-        write_json(self.path / "workers.json", {"attempt": attempt, "workers": workers})
+        write_json(self.path / "workers.json", {"attempt": attempt, "workers": workers}, durable=False)
 
     def lent(self, attempt: int) -> list[str]:
         """Return the workers that the attempt may use besides its own."""
@@ -109,13 +107,20 @@ class Folder:
             return []
         return [str(address) for address in found["workers"]]
 
-    def begin(self, attempt: int) -> bool:
-        """Mark the attempt as begun; return False when it had begun before."""
+    def begin(self, attempt: int, worker: str = "") -> bool:
+        """Mark the attempt as begun on a worker; return False when it had begun before."""
         try:
-            (self.path / f"begun-{attempt}").touch(exist_ok=False)
+            with (self.path / f"begun-{attempt}").open("x") as file:
+                file.write(worker)
         except FileExistsError:
             return False
         return True
+
+    def worker(self, attempt: int) -> str | None:
+        """Return the address of the worker that has begun the attempt; None before."""
+        with suppress(FileNotFoundError):
+            return (self.path / f"begun-{attempt}").read_text() or None
+        return None
 
     def begun(self, attempt: int) -> bool:
         """Return whether a worker has begun the attempt."""
@@ -134,10 +139,18 @@ class Folder:
         """Record how the attempt ended."""
         write_json(self.path / f"outcome-{attempt}.json", outcome)
 
-    def progress(self) -> dict[str, Any] | None:
-        """Return the latest report: ``{"attempt", "progress"}``."""
-        found: dict[str, Any] | None = read_json(self.path / "progress.json")
-        return found
+    def report(self, attempt: int, progress: dict[str, Any], log: list[str]) -> None:
+        """Set the attempt's progress and its log so far."""
+        news = {"attempt": attempt, "progress": progress, "log": log}
+        write_json(self.path / "progress.json", news, durable=False)
+
+    def reported(self, after: int) -> tuple[int, dict[str, Any] | None]:
+        """Return the time of the latest report, and the report if it is not that of ``after``."""
+        file = self.path / "progress.json"
+        with suppress(FileNotFoundError):
+            time = file.stat().st_mtime_ns
+            return time, None if time == after else read_json(file)
+        return 0, None
 
     def prune(self, attempt: int, result_of: int | None) -> None:
         """Remove files of attempts before ``attempt``, but not the result of ``result_of``."""

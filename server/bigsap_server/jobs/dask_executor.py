@@ -86,7 +86,6 @@ class DaskExecutor:
         self._address, self._n_workers, self._scratch = scheduler, workers, scratch
         self._cluster: Any = None
         self._client: Any = None
-        self._topic = f"bigsap-{secrets.token_hex(4)}"
         self._listener: Listener = lambda report: None
         self._flights: dict[tuple[str, int], _Flight] = {}
         self._lock = threading.Lock()
@@ -125,13 +124,13 @@ class DaskExecutor:
     def poll(self) -> None:
         now = time.monotonic()
         if self._client is None or self._client.status != "running":
-            self._lose("the scheduler was lost")
+            self._lose_all("the scheduler was lost")
             if now - self._tried >= 1.0:
                 self._tried = now
                 with suppress(OSError):
                     self._connect()
         if now - self._looked >= _LOOK_S:
-            self._look()
+            self._update_workers()
         self._lend()
 
     def ready(self) -> bool:
@@ -167,8 +166,6 @@ class DaskExecutor:
         worker = idle[0] if idle and (several or spread) else None
         future = self._client.submit(
             _run,
-            self._topic,
-            order.job_id,
             str(order.folder),
             order.spec,
             order.attempt,
@@ -196,8 +193,9 @@ class DaskExecutor:
             return
         with suppress(OSError, TimeoutError, RuntimeError):
             flight.future.cancel(force=True)
-            if Folder(order.folder).begun(order.attempt) and flight.worker is not None:
-                self._client.restart_workers([flight.worker], timeout=10, raise_for_error=False)
+            worker = Folder(order.folder).worker(order.attempt)
+            if worker is not None:
+                self._client.restart_workers([worker], timeout=10, raise_for_error=False)
 
     def close(self) -> None:
         with self._lock:
@@ -221,11 +219,10 @@ class DaskExecutor:
             self._client = None
         where = self._cluster if self._address is None else self._address
         client = distributed.Client(where, timeout=_CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
-        client.subscribe_topic(self._topic, self._hear)  # type: ignore[no-untyped-call]
         self._client = client
-        self._look()
+        self._update_workers()
 
-    def _look(self) -> None:
+    def _update_workers(self) -> None:
         """Update the set of known workers."""
         self._looked = time.monotonic()
         found: dict[str, int] = {}
@@ -237,12 +234,13 @@ class DaskExecutor:
             flights = list(self._flights.items())
         for key, flight in flights:
             order = flight.order
+            flight.worker = Folder(order.folder).worker(order.attempt) or flight.worker
             gone = found and flight.worker is not None and flight.worker not in found
             if gone and not Folder(order.folder).begun(order.attempt):
                 # Dask may never consider the task again, see ``submit``.
                 with suppress(OSError, TimeoutError, RuntimeError):
                     flight.future.cancel()
-                self._land(key, "lost", {"detail": "the worker was lost"})
+                self._finish(key, "lost", {"detail": "the worker was lost"})
 
     def _lend(self) -> None:
         """Distribute the idle workers among the spread attempts, and notify these."""
@@ -259,29 +257,20 @@ class DaskExecutor:
                 Folder(flight.order.folder).lend(flight.order.attempt, share)
                 flight.lent = share
 
-    def _lose(self, detail: str) -> None:
+    def _lose_all(self, detail: str) -> None:
         with self._lock:
             keys = list(self._flights)
         for key in keys:
-            self._land(key, "lost", {"detail": detail})
-
-    def _hear(self, event: tuple[float, Any]) -> None:
-        """Handle a worker's message: ``(time, (job_id, attempt, kind, data))``."""
-        job_id, attempt, kind, data = event[1]
-        with self._lock:
-            flight = self._flights.get((job_id, attempt))
-            if flight is not None and kind == "begun":
-                flight.worker = data["worker"]
-        self._listener(Report(job_id, attempt, kind, data))
+            self._finish(key, "lost", {"detail": detail})
 
     def _done(self, key: tuple[str, int], future: Any) -> None:
         if future.status == "finished":
             try:
                 outcome = future.result(timeout=_CONNECT_S)
             except Exception as error:  # noqa: BLE001 - the outcome's file decides
-                self._land(key, "lost", {"detail": f"{type(error).__name__}: {error}"})
+                self._finish(key, "lost", {"detail": f"{type(error).__name__}: {error}"})
             else:
-                self._land(key, "over", outcome)
+                self._finish(key, "over", outcome)
             return
         detail = "the worker was lost"
         if future.status == "error":
@@ -289,28 +278,21 @@ class DaskExecutor:
             if not isinstance(raised, distributed.KilledWorker):
                 detail = f"{type(raised).__name__}: {raised}"
                 _log.error("%s, attempt %s: %s", *key, detail)
-        self._land(key, "lost", {"detail": detail})
+        self._finish(key, "lost", {"detail": detail})
 
-    def _land(self, key: tuple[str, int], kind: Any, data: dict[str, Any]) -> None:
+    def _finish(self, key: tuple[str, int], kind: Any, data: dict[str, Any]) -> None:
         with self._lock:
             flight = self._flights.pop(key, None)
         if flight is not None:
             self._listener(Report(*key, kind, data))
 
 
-def _run(
-    topic: str, job_id: str, folder: str, spec: dict[str, Any], attempt: int, settings: dict[str, Any]
-) -> dict[str, Any]:
+def _run(folder: str, spec: dict[str, Any], attempt: int, settings: dict[str, Any]) -> dict[str, Any]:
     """Run an attempt in the worker process. Called by Dask."""
-    worker = distributed.get_worker()
-
-    def tell(kind: str, data: dict[str, Any]) -> None:
-        data = {**data, "worker": worker.address} if kind == "begun" else data
-        worker.log_event(topic, (job_id, attempt, kind, data))
-
+    worker: str = distributed.get_worker().address
     if not spec.get("spread", False):
-        return run_job(folder, spec, attempt, settings, report=tell)
+        return run_job(folder, spec, attempt, settings, worker=worker)
     # So that rows may be evaluated on this worker's thread while the solve waits for them.
     distributed.secede()  # type: ignore[no-untyped-call]
     with lent_to(Folder(Path(folder)), attempt) as cluster:
-        return run_job(folder, spec, attempt, settings, report=tell, cluster=cluster)
+        return run_job(folder, spec, attempt, settings, worker=worker, cluster=cluster)

@@ -1,18 +1,19 @@
-"""Interface of executors, with their orders and reports.
+"""Executors: how attempts get to workers. One on threads is here, ``dask_executor`` has the other.
 
-An executor sends an ``Order`` to a worker and returns ``Report``s. It only makes communication
-fast: the command and the outcome are in the job's folder (``control``), and the supervisor uses
-these files whenever an executor loses contact with a worker.
+An executor sends an ``Order`` to a worker and reports its end. Command, progress and outcome are in
+the job's folder (``control``), which decides whenever an executor loses contact with a worker.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from bigsap_server.jobs.control import Command
+from bigsap_server.jobs.control import Command, Folder
+from bigsap_server.jobs.worker import run_job
 
 _ANY_NUMBER = 1 << 30
 
@@ -36,15 +37,11 @@ class Order:
 
 @dataclass(frozen=True)
 class Report:
-    """A report about an attempt.
-
-    kind: ``begun``, ``progress`` and ``log`` come from the worker; ``over`` has the outcome;
-    ``lost`` means that the executor has lost contact with the attempt.
-    """
+    """The end of an attempt: ``over`` with its outcome; ``lost`` from sight, with a ``detail``."""
 
     job_id: str
     attempt: int
-    kind: Literal["begun", "progress", "log", "over", "lost"]
+    kind: Literal["over", "lost"]
     data: dict[str, Any]
 
 
@@ -89,3 +86,75 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Release the workers. Attempts under way are lost."""
+
+
+class InlineExecutor:
+    """Runs up to ``slots`` attempts on threads of this process: for tests and notebooks.
+
+    A thread cannot be killed: ``now`` takes effect when the solve checks for it.
+    """
+
+    own_process = False
+
+    def __init__(self, slots: int = 1) -> None:
+        self._slots = slots
+        self._threads: dict[tuple[str, int], threading.Thread] = {}
+        self._orders: dict[tuple[str, int], Order] = {}
+        self._lock = threading.Lock()
+        self._listener: Listener = lambda report: None
+
+    def subscribe(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def start(self) -> None:
+        """Nothing to do."""
+
+    def poll(self) -> None:
+        """Nothing to do."""
+
+    def ready(self) -> bool:
+        return True
+
+    def free(self) -> int:
+        with self._lock:
+            return self._slots - len(self._threads)
+
+    def workers(self) -> dict[str, int]:
+        return {}
+
+    def submit(self, order: Order) -> None:
+        key = (order.job_id, order.attempt)
+        thread = threading.Thread(target=self._run, args=(order,), name=f"bigsap-{key[0]}")
+        with self._lock:
+            self._threads[key], self._orders[key] = thread, order
+        thread.start()
+
+    def cancel(self, order: Order, command: Command) -> None:
+        Folder(order.folder).command(order.attempt, command)
+
+    def kill(self, order: Order) -> None:
+        """Do nothing: a job in this process cannot be killed."""
+
+    def close(self) -> None:
+        with self._lock:
+            threads, orders = list(self._threads.values()), list(self._orders.values())
+        for order in orders:
+            self.cancel(order, "fenced")
+        for thread in threads:
+            thread.join()
+
+    def _run(self, order: Order) -> None:
+        key = (order.job_id, order.attempt)
+        try:
+            outcome = run_job(str(order.folder), order.spec, order.attempt, order.settings)
+        except BaseException as error:
+            self._forget(order)
+            self._listener(Report(*key, "lost", {"detail": f"{type(error).__name__}: {error}"}))
+            raise
+        self._forget(order)
+        self._listener(Report(*key, "over", outcome))
+
+    def _forget(self, order: Order) -> None:
+        with self._lock:
+            del self._threads[order.job_id, order.attempt]
+            del self._orders[order.job_id, order.attempt]

@@ -63,14 +63,15 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any, durable: bool = True) -> None:
     """Replace ``path`` by the JSON of ``value``: readers see the old file or the new one."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with temporary.open("w", encoding="utf-8") as file:
             json.dump(value, file, allow_nan=False)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):

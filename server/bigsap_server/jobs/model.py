@@ -3,16 +3,53 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 Row = dict[str, Any]
 
-STATES = ("queued", "starting", "running", "succeeded", "failed", "cancelled", "cancelling", "interrupted")
-#: States in which a worker has the job, or is being assigned it.
-RUNNING = ("starting", "running", "cancelling")
-#: States that only a resumption ends.
-FINISHED = ("succeeded", "failed", "cancelled")
+JobState = Literal[
+    "queued", "starting", "running", "cancelling", "interrupted", "succeeded", "failed", "cancelled"
+]
+
+
+@dataclass(frozen=True)
+class State:
+    """A state of a job. kind: who has the job; next: the states that may follow."""
+
+    meaning: str
+    kind: Literal["waiting", "running", "finished"]
+    next: tuple[JobState, ...]
+
+
+#: Every state. The store refuses other steps; docs/service.md shows this table.
+STATES: Mapping[JobState, State] = {
+    "queued": State("waits for a worker", "waiting", ("starting", "cancelled")),
+    "starting": State(
+        "is given to a worker",
+        "running",
+        ("running", "cancelling", "interrupted", "succeeded", "failed", "cancelled"),
+    ),
+    "running": State(
+        "a worker solves it", "running", ("cancelling", "interrupted", "succeeded", "failed", "cancelled")
+    ),
+    "cancelling": State(
+        "its worker is told to stop", "running", ("cancelled", "succeeded", "failed", "interrupted")
+    ),
+    "interrupted": State(
+        "lost its worker; a new attempt starts at `retry_at`",
+        "waiting",
+        ("starting", "queued", "cancelled", "failed"),
+    ),
+    "succeeded": State("ended by itself, with a result of any status", "finished", ("queued",)),
+    "failed": State("has no result: its problem says why", "finished", ("queued",)),
+    "cancelled": State("stopped on request, perhaps with a result", "finished", ("queued",)),
+}
+#: States in which a worker has the job, or is being assigned it; and those that only a resumption ends.
+RUNNING, FINISHED = (
+    tuple(name for name, state in STATES.items() if state.kind == kind) for kind in ("running", "finished")
+)
 #: Statuses of results that another attempt would not change: such jobs cannot be resumed.
 SETTLED = ("optimal", "infeasible", "imprecise")
 
@@ -104,6 +141,18 @@ class JobRow:
     def active(self) -> bool:
         """Whether the job may still change without a request."""
         return is_active(self.state, self.retry_at)
+
+
+@dataclass(frozen=True)
+class UnderWay:
+    """A job that a worker has, as the supervisor sees it. result_of: the attempt of its result."""
+
+    id: str
+    attempt: int
+    state: str
+    cancel: str | None
+    failures: int
+    result_of: int | None
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from bigsap_server.jobs.events import Changes
 from bigsap_server.jobs.model import (
+    RUNNING,
     SETTLED,
+    STATES,
     Answer,
     BadPageToken,
     IdempotencyConflict,
@@ -20,11 +23,11 @@ from bigsap_server.jobs.model import (
     JobStoreError,
     QuotaExceeded,
     Row,
+    UnderWay,
     UnknownJob,
     WrongState,
     canonical,
 )
-from bigsap_server.jobs.recent_jobs import Changes
 from bigsap_server.jobs.references import references
 
 # Most progress events kept of one job. Older ones are thinned out, so that a convergence plot keeps its
@@ -56,10 +59,12 @@ CREATE TABLE IF NOT EXISTS job (
     spent REAL NOT NULL DEFAULT 0,
     last_event INTEGER NOT NULL DEFAULT 0,
     events INTEGER NOT NULL DEFAULT 0,
-    version INTEGER NOT NULL DEFAULT 1
+    version INTEGER NOT NULL DEFAULT 1,
+    priority INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS job_state ON job (state, number);
 CREATE INDEX IF NOT EXISTS job_owner ON job (owner, number);
+CREATE INDEX IF NOT EXISTS job_turn ON job (owner, attempt_started);
 CREATE UNIQUE INDEX IF NOT EXISTS job_key ON job (owner, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
 CREATE TABLE IF NOT EXISTS answer (
@@ -82,10 +87,8 @@ VERSION = 1
 _RESERVE_PAGES = 256
 
 
-ACTIVE = (
-    "(state IN ('queued', 'starting', 'running', 'cancelling')"
-    " OR (state = 'interrupted' AND retry_at IS NOT NULL))"
-)
+_RUNNING = f"state IN {RUNNING}"
+ACTIVE = f"({_RUNNING} OR state = 'queued' OR (state = 'interrupted' AND retry_at IS NOT NULL))"
 _PLAIN = (
     "id",
     "owner",
@@ -128,6 +131,8 @@ def connect(path: Path) -> sqlite3.Connection:
 def prepare(db: sqlite3.Connection, path: Path) -> None:
     """Create missing tables. Raises JobStoreError for those of another version."""
     db.executescript(SCHEMA)
+    if "priority" not in (row["name"] for row in db.execute("PRAGMA table_info(job)")):
+        db.execute("ALTER TABLE job ADD COLUMN priority INTEGER NOT NULL DEFAULT 0")
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version not in (0, VERSION):
         raise JobStoreError(f"{path}: the job table has format {version}, this server reads format {VERSION}")
@@ -194,13 +199,19 @@ def insert(db: sqlite3.Connection, **values: Any) -> sqlite3.Row:
 
 
 def claim(db: sqlite3.Connection, now: float) -> sqlite3.Row | None:
-    """Set the oldest due job to ``starting`` and return it; None when none is due."""
+    """Set the next due job to ``starting`` and return it; None when none is due.
+
+    Owners take turns: the one whose last attempt began longest ago is next, with the oldest job of
+    the highest priority among its own.
+    """
     row: sqlite3.Row | None = db.execute(
         "UPDATE job SET state = 'starting', attempt = attempt + 1, attempt_started = :now,"
         " heartbeat = :now, started = coalesce(started, :now), finished = NULL,"
         " retry_at = NULL, progress = NULL, problem = NULL, version = version + 1"
-        " WHERE number = (SELECT number FROM job WHERE state = 'queued'"
-        "  OR (state = 'interrupted' AND retry_at <= :now) ORDER BY number LIMIT 1)"
+        " WHERE number = (SELECT number FROM job AS due WHERE state = 'queued'"
+        "  OR (state = 'interrupted' AND retry_at <= :now) ORDER BY"
+        "  (SELECT max(attempt_started) FROM job AS begun WHERE begun.owner = due.owner),"
+        "  owner, priority DESC, number LIMIT 1)"
         " RETURNING *",
         {"now": now},
     ).fetchone()
@@ -209,10 +220,16 @@ def claim(db: sqlite3.Connection, now: float) -> sqlite3.Row | None:
 
 def running(db: sqlite3.Connection) -> list[JobRow]:
     """Return the jobs that a worker has or is being assigned, oldest first."""
+    return [job_of(row) for row in db.execute(f"SELECT * FROM job WHERE {_RUNNING} ORDER BY number")]
+
+
+def under_way(db: sqlite3.Connection) -> list[UnderWay]:
+    """Return ids and flags of the jobs that ``running`` returns."""
     rows = db.execute(
-        "SELECT * FROM job WHERE state IN ('starting', 'running', 'cancelling') ORDER BY number"
-    ).fetchall()
-    return [job_of(row) for row in rows]
+        "SELECT id, attempt, state, cancel, failures, json_extract(result, '$.attempt') FROM job"
+        f" WHERE {_RUNNING}"
+    )
+    return [UnderWay(*row) for row in rows]
 
 
 def check_resumable(row: sqlite3.Row) -> None:
@@ -281,8 +298,10 @@ def check_active(db: sqlite3.Connection, owner: str, most: int | None, number: i
         raise QuotaExceeded(f"{most} active jobs are allowed")
 
 
-def state_event(db: sqlite3.Connection, changes: Changes, row: sqlite3.Row) -> None:
-    """Record that the job is now in the state of ``row``."""
+def state_event(db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, before: Any = None) -> None:
+    """Record that the job is now in the state of ``row``. Raises WrongState where none leads to it."""
+    if before is not None and row["state"] not in STATES[before].next:
+        raise WrongState(f"{row['id']} is {before}, which does not lead to {row['state']}", before)
     data: Row = {"state": row["state"], "attempt": row["attempt"]}
     if row["problem"] is not None and row["state"] in ("failed", "interrupted"):
         data["problem"] = json.loads(row["problem"])

@@ -5,11 +5,8 @@ when the process dies; WAL requires a local file system anyway). Within
 it any thread may call a ``JobStore``; writes are serialised, reads use a separate connection
 and never wait for a write.
 
-A job goes ``queued -> starting -> running -> succeeded | failed | cancelled``. ``cancelling``
-is the state between a request to cancel and its effect. ``interrupted`` is a job that lost its
-worker and is claimed again from ``retry_at`` on; after the last attempt it has ``failed``.
-``attempt`` counts claims; a write on behalf of an attempt names it, and is refused once another
-attempt has begun.
+``model.STATES`` has the states of a job and the steps between them. ``attempt`` counts claims; a
+write on behalf of an attempt names it, and is refused once another attempt has begun.
 """
 
 from __future__ import annotations
@@ -28,6 +25,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bigsap_server.jobs import control, sql
+from bigsap_server.jobs.events import Changes, Recent
 from bigsap_server.jobs.files import FileLock
 from bigsap_server.jobs.model import (
     FINISHED,
@@ -35,44 +33,18 @@ from bigsap_server.jobs.model import (
     STATES,
     Answer,
     ArrayInUse,
-    BadPageToken,
     DirectoryBusy,
-    IdempotencyConflict,
     JobEvent,
     JobInUse,
     JobRow,
-    JobStoreError,
-    QuotaExceeded,
     Row,
     StaleAttempt,
     StoreUnavailable,
-    UnknownJob,
+    UnderWay,
     WrongState,
     canonical,
     is_active,
 )
-from bigsap_server.jobs.recent_jobs import Changes, Recent
-
-__all__ = [
-    "FINISHED",
-    "RUNNING",
-    "STATES",
-    "Answer",
-    "ArrayInUse",
-    "BadPageToken",
-    "DirectoryBusy",
-    "IdempotencyConflict",
-    "JobEvent",
-    "JobInUse",
-    "JobRow",
-    "JobStore",
-    "JobStoreError",
-    "QuotaExceeded",
-    "StaleAttempt",
-    "StoreUnavailable",
-    "UnknownJob",
-    "WrongState",
-]
 
 
 class JobStore:
@@ -172,6 +144,7 @@ class JobStore:
                 spec=text,
                 digest=digest,
                 idempotency_key=idempotency_key,
+                priority=spec.get("priority", 0),
             )
             sql.state_event(db, changes, row)
             job = changes.jobs[row["id"]] = sql.job_of(row)
@@ -308,7 +281,7 @@ class JobStore:
     # For the supervisor
 
     def claim(self) -> JobRow | None:
-        """Take the oldest job that is due, as ``starting`` with its attempt incremented."""
+        """Take the job that is next, as ``starting`` with its attempt incremented."""
         with self._write() as (db, changes):
             row = sql.claim(db, time.time())
             if row is None:
@@ -321,6 +294,11 @@ class JobStore:
         """Return the jobs that a worker has or is being assigned, oldest first."""
         with self._read() as db:
             return sql.running(db)
+
+    def under_way(self) -> list[UnderWay]:
+        """Return ids and flags of the jobs that ``running`` returns."""
+        with self._read() as db:
+            return sql.under_way(db)
 
     def update(
         self,
@@ -381,7 +359,7 @@ class JobStore:
             {**new, "row_number": row["number"]},
         ).fetchone()
         if after["state"] != row["state"]:
-            sql.state_event(db, changes, after)
+            sql.state_event(db, changes, after, row["state"])
         job = changes.jobs[after["id"]] = sql.job_of(after)
         return job
 

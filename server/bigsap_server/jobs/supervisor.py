@@ -1,7 +1,8 @@
-"""Supervisor: assigns queued jobs to workers and records their reports in the job table.
+"""Supervisor: assigns queued jobs to workers and records in the job table what becomes of them.
 
-One thread, so that decisions about a job are sequential. Executors report quickly, but
-the files in a job's folder (``control``) are authoritative. If nothing is known about an attempt's
+One thread, so that decisions about a job are sequential. Executors report the end of an attempt
+quickly, but the files in a job's folder (``control``) are authoritative, and progress comes by them
+alone. If nothing is known about an attempt's
 worker (server restarted, scheduler gone), its files decide: an outcome is recorded, a held lock
 means that it still runs and is watched, and a free lock that it was lost.
 """
@@ -18,9 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bigsap_server.jobs.control import Command, Folder
-from bigsap_server.jobs.executor import Executor, Order, Report
-from bigsap_server.jobs.model import SETTLED
-from bigsap_server.jobs.store import JobRow, JobStore, StaleAttempt, StoreUnavailable, UnknownJob
+from bigsap_server.jobs.executor import Executor, InlineExecutor, Order, Report
+from bigsap_server.jobs.model import SETTLED, JobRow, StaleAttempt, StoreUnavailable, UnderWay, UnknownJob
+from bigsap_server.jobs.store import JobStore
 from bigsap_server.problems import HttpProblem, is_disk_full, without_paths
 from bigsap_server.settings import Settings
 
@@ -35,25 +36,41 @@ _PATIENCE_S = 5.0
 # except after a full disk, which takes a while to change.
 _BACKOFF_S = 2.0
 _DISK_BACKOFF_S = 3.0
+_STOPPED = "the server was stopped"
 
 
 @dataclass
 class _Watch:
     """An attempt that is, or may be, under way.
 
-    lost: when and why the executor lost contact with it. outcome: known, not yet
-    recorded. told: the last command. begun_here: False for an attempt ordered by a former server.
+    begun_here: False for an attempt ordered by a former server. lost: when and why the executor lost
+    contact with it. outcome: known, not yet recorded. read: time of the progress file last read, and
+    the lines of its log; looked: when the outcome's file was last looked for.
     """
 
     order: Order
-    heard: float
     begun_here: bool = True
     lost: float | None = None
     why: str = "the worker was lost"
     outcome: dict[str, Any] | None = None
-    told: Command = "run"
-    told_at: float = 0.0
-    last_file: dict[str, Any] | None = field(default=None, repr=False)
+    command: Command = "run"
+    commanded_at: float = 0.0
+    read: int = 0
+    lines: int | None = 0
+    looked: float = field(default_factory=time.monotonic)
+
+    @property
+    def folder(self) -> Folder:
+        return Folder(self.order.folder)
+
+
+def make_executor(settings: Settings) -> Executor:
+    """Return the executor that the settings specify, not yet started."""
+    if settings.executor == "inline":
+        return InlineExecutor(settings.default_workers)
+    from bigsap_server.jobs.dask_executor import DaskExecutor
+
+    return DaskExecutor(settings.scheduler, settings.default_workers, settings.data / "scratch")
 
 
 class Supervisor:
@@ -79,9 +96,14 @@ class Supervisor:
 
     def start(self) -> None:
         """Start the supervisor's thread."""
-        self._executor.subscribe(self._hear)
+        self._executor.subscribe(self._receive)
         self._store.on_change(self._changed)
         self._thread.start()
+
+    def reload(self, settings: Settings) -> None:
+        """Take other settings for the next attempts."""
+        self._settings = settings
+        self._names = {"stores": settings.stores, "data": settings.data}
 
     def stop(self) -> None:
         """Stop gracefully and wait for it. Harmless twice, and when never started."""
@@ -105,7 +127,7 @@ class Supervisor:
 
     # The loop
 
-    def _hear(self, report: Report) -> None:
+    def _receive(self, report: Report) -> None:
         self._reports.put(report)
         self._wake.set()
 
@@ -119,7 +141,7 @@ class Supervisor:
             for job in self._store.running():
                 self._watches[job.id] = self._watch_of(job)
             while not self._stopping.is_set():
-                self._safely(self._tick)
+                self._safely(self.tick)
                 self._wake.wait(_TICK_S)
                 self._wake.clear()
             self._drain()
@@ -137,12 +159,13 @@ class Supervisor:
             _log.exception("the supervisor goes on after an error")
             self._stopping.wait(1.0)
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Do once what is repeated several times a second."""
         if not self._started:
             self._start_executor()
         if self._started:
             self._executor.poll()
-        self._care()
+        self._follow()
         if self._started:
             self._claim()
 
@@ -155,41 +178,38 @@ class Supervisor:
         else:
             self._started = True
 
-    def _care(self) -> None:
-        """Handle reports, commands, and attempts without reports."""
-        while True:
-            try:
-                report = self._reports.get_nowait()
-            except queue.Empty:
-                break
-            self._safely(self._take, report)
-        jobs = {job.id: job for job in self._store.running()}
-        for job_id in list(self._watches):
-            job = jobs.get(job_id)
-            if job is None or job.attempt != self._watches[job_id].order.attempt:
-                del self._watches[job_id]
+    def _follow(self) -> None:
+        """Handle reports, commands and files of all attempts under way."""
+        with suppress(queue.Empty):
+            while True:
+                self._apply(self._reports.get_nowait())
+        jobs = {job.id: job for job in self._store.under_way()}
         for job_id, watch in list(self._watches.items()):
-            self._safely(self._look_after, jobs[job_id], watch)
+            job = jobs.get(job_id)
+            if job is None or job.attempt != watch.order.attempt:
+                del self._watches[job_id]
+            else:
+                self._safely(self._poll, job, watch)
 
     def _drain(self) -> None:
         """Stop all attempts so that they can be continued."""
         until = time.monotonic() + self._settings.drain_s
         for watch in self._watches.values():
-            if watch.told == "run":
-                self._safely(self._tell, watch, "stop")
+            if watch.command == "run":
+                self._safely(self._send_command, watch, "stop")
         while self._watches and time.monotonic() < until:
-            self._safely(self._care)
+            self._safely(self._follow)
             self._wake.wait(0.05)
             self._wake.clear()
         left = list(self._watches.values())
         for watch in left:
-            self._tell(watch, "fenced")
-            watch.lost, watch.why = time.monotonic(), "the server was stopped"
+            self._send_command(watch, "fenced")
+            self._mark_lost(watch, _STOPPED)
         # Ends our own worker processes; attempts on other workers stop at the fence.
         self._executor.close()
         until = time.monotonic() + _PATIENCE_S
         while self._watches and time.monotonic() < until:
-            self._safely(self._care)
+            self._safely(self._follow)
             time.sleep(0.05)
 
     # One attempt
@@ -200,12 +220,11 @@ class Supervisor:
             if job is None:
                 return
             watch = self._watches[job.id] = self._watch_of(job)
-            watch.begun_here, watch.lost = True, None
-            folder = Folder(watch.order.folder)
+            watch.begun_here, watch.lost, watch.lines = True, None, 0
             try:
-                self._tell(watch, "run")
+                self._send_command(watch, "run")
                 result_of = None if job.result is None else job.result["attempt"]
-                folder.prune(job.attempt - 1, result_of)
+                watch.folder.prune(job.attempt - 1, result_of)
                 self._executor.submit(watch.order)
             except Exception as error:  # noqa: BLE001 - any executor, any error
                 _log.warning("%s cannot be submitted: %s", job.id, error)
@@ -218,9 +237,9 @@ class Supervisor:
 
     def _watch_of(self, job: JobRow) -> _Watch:
         """Return a watch of an attempt that may be under way; ``lost`` until there is a report."""
-        now = time.monotonic()
         order = Order(job.id, job.attempt, self._store.folder(job.id), job.spec, self._job_settings(job))
-        return _Watch(order, now, begun_here=False, lost=now, why="the server was restarted")
+        now = time.monotonic()
+        return _Watch(order, begun_here=False, lost=now, why="the server was restarted", lines=None)
 
     def _job_settings(self, job: JobRow) -> dict[str, Any]:
         settings = self._settings.model_dump(mode="json")
@@ -243,78 +262,69 @@ class Supervisor:
             "own_process": self._executor.own_process,
         }
 
-    def _take(self, report: Report) -> None:
+    def _apply(self, report: Report) -> None:
         watch = self._watches.get(report.job_id)
         if watch is None or watch.order.attempt != report.attempt:
             return
-        watch.heard = time.monotonic()
         if report.kind == "over":
             watch.outcome = report.data
-        elif report.kind == "lost":
-            why = without_paths(report.data["detail"], self._names)
-            watch.lost, watch.why = time.monotonic(), why
-        elif report.kind == "begun":
-            self._update(watch, state="running")
-        elif report.kind == "progress":
-            self._update(watch, progress=report.data)
         else:
-            self._update(watch, log=str(report.data["message"]))
+            self._mark_lost(watch, without_paths(report.data["detail"], self._names))
 
-    def _look_after(self, job: JobRow, watch: _Watch) -> None:
-        now = time.monotonic()
-        folder, attempt = Folder(watch.order.folder), watch.order.attempt
+    def _mark_lost(self, watch: _Watch, why: str) -> None:
+        watch.lost, watch.why = time.monotonic(), why
+
+    def _poll(self, job: UnderWay, watch: _Watch) -> None:
+        now, folder, attempt = time.monotonic(), watch.folder, watch.order.attempt
         if job.state == "cancelling":
             self._cancel(watch, "now" if job.cancel == "now" else "graceful")
-        if watch.outcome is None and (watch.lost is not None or now - watch.heard > _SILENCE_S):
-            self._look_into_files(job, watch)
-        if watch.outcome is not None:
-            self._record(job, watch, watch.outcome)
-        elif watch.lost is not None:
-            locked = folder.locked()
-            if not locked and watch.told != "fenced":
+        self._read(job, watch)
+        if watch.outcome is None and (watch.lost is not None or now - watch.looked > _SILENCE_S):
+            watch.looked, watch.outcome = now, folder.outcome(attempt)
+        if watch.outcome is None and watch.lost is not None:
+            if not folder.locked() and watch.command != "fenced":
                 # Set the fence first and check the lock again: an order that is still on its way to a
                 # worker must not begin once it is recorded as lost.
-                self._tell(watch, "fenced")
-                locked = folder.locked()
-            if not locked:
-                outcome = folder.outcome(attempt)
-                if outcome is None:
-                    slug = "worker-lost" if watch.begun_here else "server-stopped"
-                    if watch.why == "the server was stopped":
-                        slug = "server-stopped"
-                    outcome = _interrupted(slug, watch.why)
-                self._record(job, watch, outcome)
-
-    def _look_into_files(self, job: JobRow, watch: _Watch) -> None:
-        folder, attempt = Folder(watch.order.folder), watch.order.attempt
-        watch.outcome = folder.outcome(attempt)
+                self._send_command(watch, "fenced")
+            if folder.locked():
+                return
+            here = watch.begun_here and watch.why != _STOPPED
+            lost = _interrupted("worker-lost" if here else "server-stopped", watch.why)
+            watch.outcome = folder.outcome(attempt) or lost
         if watch.outcome is not None:
-            return
-        if job.state == "starting" and folder.begun(attempt) and folder.locked():
+            self._finish(job, watch, watch.outcome)
+
+    def _read(self, job: UnderWay, watch: _Watch) -> None:
+        """Record what the worker has reported since the last look."""
+        time_, report = watch.folder.reported(watch.read)
+        if report is not None and report["attempt"] == watch.order.attempt:
+            watch.read = time_
+            lines = report["log"]
+            for line in lines[watch.lines :] if watch.lines is not None else ():
+                self._update(watch, log=line)
+            watch.lines = len(lines)
+            self._update(watch, state="running", progress=report["progress"])
+        elif job.state == "starting" and watch.folder.begun(watch.order.attempt):
             self._update(watch, state="running")
-        latest = folder.progress()
-        if latest is not None and latest != watch.last_file and latest["attempt"] == attempt:
-            watch.last_file = latest
-            self._update(watch, progress=latest["progress"])
 
     def _cancel(self, watch: _Watch, mode: Command) -> None:
         now = time.monotonic()
-        if watch.told not in (mode, "now", "fenced"):
-            self._tell(watch, mode)
-            if not Folder(watch.order.folder).begun(watch.order.attempt):
+        if watch.command not in (mode, "now", "fenced"):
+            self._send_command(watch, mode)
+            if not watch.folder.begun(watch.order.attempt):
                 # No worker has started it. A worker that starts now is stopped by the fence.
                 self._executor.kill(watch.order)
-        elif mode == "now" and watch.lost is None and now - watch.told_at > _PATIENCE_S:
-            watch.told_at = now
+        elif mode == "now" and watch.lost is None and now - watch.commanded_at > _PATIENCE_S:
+            watch.commanded_at = now
             self._executor.kill(watch.order)
 
-    def _tell(self, watch: _Watch, command: Command) -> None:
+    def _send_command(self, watch: _Watch, command: Command) -> None:
         self._executor.cancel(watch.order, command)
-        watch.told, watch.told_at = command, time.monotonic()
+        watch.command, watch.commanded_at = command, time.monotonic()
 
     # The table
 
-    def _record(self, job: JobRow, watch: _Watch, outcome: dict[str, Any]) -> None:
+    def _finish(self, job: UnderWay, watch: _Watch, outcome: dict[str, Any]) -> None:
         """Record how the attempt ended, and the job's next state."""
         state, failures = outcome["state"], 0
         problem, result = outcome.get("problem"), outcome.get("result")
@@ -342,13 +352,9 @@ class Supervisor:
         self._watches.pop(job.id, None)
         _log.info("job %s attempt %s: %s", job.id, job.attempt, state, extra={"job": job.id})
         if state in ("succeeded", "cancelled", "failed"):
-            result_of = job.attempt if result is not None else None
-            if result_of is None and job.result is not None:
-                result_of = job.result["attempt"]
-            folder = Folder(watch.order.folder)
-            folder.prune(job.attempt, result_of)
+            watch.folder.prune(job.attempt, job.result_of if result is None else job.attempt)
             if result is not None and result["status"] in SETTLED:
-                folder.nothing_left()
+                watch.folder.nothing_left()
 
     def _update(self, watch: _Watch, **news: Any) -> None:
         """Write a report; drop it if its attempt has ended."""

@@ -9,28 +9,25 @@ from __future__ import annotations
 import contextvars
 import logging
 import os
+import resource
 import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import bigsap
+from bigsap.summary import arrays_of, jsonable, summary_of
 from bigsap_server import logs
 from bigsap_server.jobs.control import START_ARRAYS, Command, Folder
 from bigsap_server.jobs.eta import Pace
-from bigsap_server.jobs.files import FileLock, write_json
-from bigsap_server.jobs.summary import arrays_of, jsonable, summary_of
+from bigsap_server.jobs.files import FileLock
 from bigsap_server.problems import HttpProblem, from_error, is_disk_full, without_paths
 
 _log = logging.getLogger("bigsap_server.worker")
-
-#: Takes ``kind`` ("begun", "progress" or "log") and the data of a report.
-Report = Callable[[str, dict[str, Any]], None]
 
 # Seconds between checks for commands: a cancelled solve returns within a second of the command.
 _LOOK_S = 0.2
@@ -64,15 +61,17 @@ def run_job(
     spec: dict[str, Any],
     attempt: int,
     settings: dict[str, Any],
-    report: Report | None = None,
+    *,
+    worker: str = "",
     cluster: Any = None,
 ) -> dict[str, Any]:
     """Run attempt ``attempt`` of the job in ``folder`` and return its outcome.
 
     spec: a normalised request. settings: the server's, as JSON, with ``threads`` (of this
     job), ``time_left`` (seconds or None: the limit of the spec), ``warm_folder`` (of the job
-    to start from, or None) and ``own_process`` (whether ``now`` may kill this process). cluster:
-    the value for ``bigsap.solve``'s ``cluster``, for a job that is spread.
+    to start from, or None) and ``own_process`` (whether ``now`` may kill this process). worker:
+    the address of this process, if it has one. cluster: that of ``bigsap.solve``, for a job that is
+    spread.
 
     The outcome has ``state``: succeeded, failed, cancelled, interrupted, or ``stale`` when this
     attempt must not run (any more); and ``result``, ``problem`` or neither.
@@ -80,26 +79,31 @@ def run_job(
     alone = bool(settings.get("own_process"))
     if alone:
         logs.set_level(settings.get("log_level") or "info")
+        _limit_memory(settings.get("worker_memory_bytes"))
     try:
         with logs.about(alone, job=Path(folder).name, attempt=attempt):
-            return _run_job(Folder(Path(folder)), spec, attempt, settings, report, cluster)
+            return _run_job(Folder(Path(folder)), spec, attempt, settings, worker, cluster)
     except OSError as error:
         if not is_disk_full(error):
             raise
         return _interrupted("disk-full", "the disk is full")
 
 
+def _limit_memory(most: int | None) -> None:
+    """Limit this process's memory, mapped files aside: what exceeds it fails its job, not the machine."""
+    most = most or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+
+
 def _run_job(
-    place: Folder,
-    spec: dict[str, Any],
-    attempt: int,
-    settings: dict[str, Any],
-    report: Report | None,
-    cluster: Any,
+    place: Folder, spec: dict[str, Any], attempt: int, settings: dict[str, Any], worker: str, cluster: Any
 ) -> dict[str, Any]:
     if place.commanded(attempt) == "fenced":
         return {"state": "stale"}
-    if not place.begin(attempt):
+    if not place.begin(attempt, worker):
         # The scheduler ran the attempt again by itself, but the server counts lost attempts.
         return _interrupted("worker-lost", "the worker was lost")
     lock = FileLock(place.lock)
@@ -111,7 +115,7 @@ def _run_job(
             return _interrupted("worker-lost", "another worker still holds the job")
         time.sleep(_LOOK_S / 2)
     try:
-        outcome = Attempt(place, spec, attempt, settings, report, cluster).run()
+        outcome = Attempt(place, spec, attempt, settings, cluster).run()
         place.end(attempt, outcome)
         return outcome
     finally:
@@ -127,11 +131,12 @@ class Attempt:
         spec: dict[str, Any],
         attempt: int,
         settings: dict[str, Any],
-        report: Report | None,
         cluster: Any = None,
     ) -> None:
         self.folder, self.spec, self.attempt, self.settings = folder, spec, attempt, settings
-        self._report, self._cluster = report, cluster
+        self._cluster = cluster
+        self._log: list[str] = []
+        self._reporting = threading.Lock()
         self._cancel = threading.Event()
         self._over = threading.Event()
         self._command: Command = "run"
@@ -144,11 +149,10 @@ class Attempt:
         watcher = threading.Thread(target=look, args=(self._watch,), name="bigsap-watch", daemon=True)
         with _present_lock:
             _present.add(name)
-        self._tell("begun", {"pid": os.getpid()})
         watcher.start()
         try:
             result = self._solve()
-            self._judge(result.stats.get("cluster"))
+            self._note_cluster(result.stats.get("cluster"))
             return self._outcome(result)
         except Exception as error:  # noqa: BLE001 - a job must not take its worker along
             return self._failure(error)
@@ -162,30 +166,23 @@ class Attempt:
 
     def _solve(self) -> bigsap.Result:
         # Imported here, so that a server that never runs a job in its own process starts faster.
-        from bigsap_server.costs.build import build_source, unassigned_cost
+        from bigsap_server.costs.build import Resolver, build_source
 
-        data, settings = self.settings["data"], self.settings
-        source = build_source(self.spec, data, settings)
-        options = dict(self.spec.get("options") or {})
-        checkpoint_s = options.get("checkpoint_s") or self.settings["checkpoint_s"]
-        given: dict[str, Any] = {
-            "maximize": options.get("maximize", False),
-            "method": options.get("method", "auto"),
-            "variant": options.get("variant", "auto"),
-            "epsilon": options.get("epsilon", True),
-            "gap": options.get("gap", 0.0),
-            "seed": options.get("seed", 0),
-            "start": options.get("start", "auto"),
-            "certify": "pairs" if options.get("certify") == "pairs" else True,
-            "cache": options.get("cache"),
-            "memory_limit": options.get("memory_limit"),
-            "device": options.get("device", "auto"),
-            "threads": options.get("threads") or self.settings.get("threads"),
-            "time_limit": self.settings.get("time_left") or options.get("time_limit_s"),
-            "unassigned_cost": unassigned_cost(self.spec, data, settings),
-            "warm_start": self._warm_start(),
+        settings, options = self.settings, dict(self.spec["options"])
+        resolver = Resolver(Path(settings["data"]), settings)
+        source = build_source(self.spec, settings["data"], settings)
+        price = options.pop("unassigned_cost")
+        if isinstance(price, (list, dict)):
+            price = resolver.array(price, "/options/unassigned_cost")
+        limit, every = options.pop("time_limit_s"), options.pop("checkpoint_s")
+        given: dict[str, Any] = options | {
+            "certify": "pairs" if options["certify"] == "pairs" else True,
+            "threads": options["threads"] or settings.get("threads"),
+            "time_limit": settings.get("time_left") or limit,
+            "unassigned_cost": price,
+            "warm_start": self._warm_start(resolver),
             "checkpoint": self.folder.checkpoint,
-            "checkpoint_every": checkpoint_s,
+            "checkpoint_every": every or settings["checkpoint_s"],
             "callback": self._pace.see,
             "cancel": self._cancel,
         }
@@ -201,43 +198,38 @@ class Attempt:
                 # The costs have changed, or another version wrote the checkpoint: it is not valid for this
                 # problem.
                 message = without_paths(f"starting anew: {error}", self.settings)
-                self._tell("log", {"message": message})
+                self._note(message)
                 self.folder.checkpoint.unlink(missing_ok=True)
         return bigsap.solve(source, **given)
 
-    def _judge(self, told: dict[str, Any] | None) -> None:
+    def _note_cluster(self, stats: dict[str, Any] | None) -> None:
         """Write to the job's log whether the use of workers paid."""
-        if told is None:
+        if stats is None:
             return
-        if not told["rows"]:
+        if not stats["rows"]:
             message = "spreading did not help: the costs were computed where the search ran"
-        elif told["paid"]:
-            message = f"spread over workers, rows came {told['faster']:.1f} times faster"
+        elif stats["paid"]:
+            message = f"spread over workers, rows came {stats['faster']:.1f} times faster"
         else:
             message = "spreading did not pay: rows took longer to come than to be evaluated"
-        self._tell("log", {"message": message})
+        self._note(message)
 
-    def _warm_start(self) -> Any:
-        given = self.spec.get("warm_start")
+    def _warm_start(self, resolver: Any) -> Any:
+        given = self.spec["warm_start"]
         if given is None:
             return None
-        if given.get("job") is None:
-            from bigsap_server.costs.request import WarmStart
-            from bigsap_server.costs.resolver import Resolver
-
-            parsed = WarmStart.model_validate(given)
-            resolver = Resolver(Path(self.settings["data"]), self.settings)
-            prices = resolver.array(parsed.v, "/warm_start/v")
-            if parsed.col4row is None:
+        if given["job"] is None:
+            prices = resolver.array(given["v"], "/warm_start/v")
+            if given["col4row"] is None:
                 return prices
-            return prices, resolver.array(parsed.col4row, "/warm_start/col4row")
+            return prices, resolver.array(given["col4row"], "/warm_start/col4row")
         result = self.settings.get("warm_folder")
         try:
             folder = self.folder.keep_start(None if result is None else Path(result))
             v, col4row = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in START_ARRAYS)
         except FileNotFoundError:
             if self.folder.checkpoint.exists():  # of a version that did not keep the prices
-                self._tell("log", {"message": "going on without the job that this started from"})
+                self._note("going on without the job that this started from")
                 return None
             raise HttpProblem(
                 "invalid-spec", "the job to start from has no result (any more)", pointer="/warm_start/job"
@@ -270,7 +262,6 @@ class Attempt:
                     np.save(file, array, allow_pickle=False)
                     file.flush()
                     os.fsync(file.fileno())
-            write_json(temporary / "summary.json", summary_of(result, self.attempt))
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -305,12 +296,11 @@ class Attempt:
                 self._obey(self.folder.commanded(self.attempt))
                 if time.monotonic() >= due:
                     due = time.monotonic() + 0.8 * every
-                    self._beat()
+                    self._report()
             except OSError as error:
-                # A full disk: the solve notices it if it has to write.
                 _log.warning("%s: %s", self.folder.path.name, error)
         # The final report, which for short solves is the only one.
-        self._tell("progress", jsonable(self._pace.report()))
+        self._report()
 
     def _obey(self, command: Command) -> None:
         self._command = command
@@ -322,14 +312,17 @@ class Attempt:
         if command == "now" and self.settings.get("own_process") and alone:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _beat(self) -> None:
-        progress = jsonable(self._pace.report())
-        self._tell("progress", progress)
-        write_json(self.folder.path / "progress.json", {"attempt": self.attempt, "progress": progress})
+    def _note(self, message: str) -> None:
+        self._log.append(message)
+        self._report()
 
-    def _tell(self, kind: str, data: dict[str, Any]) -> None:
-        if self._report is not None:
-            self._report(kind, data)
+    def _report(self) -> None:
+        try:
+            with self._reporting:
+                self.folder.report(self.attempt, jsonable(self._pace.report()), self._log)
+        except OSError as error:
+            # A full disk: the solve notices it if it has to write.
+            _log.warning("%s: %s", self.folder.path.name, error)
 
 
 def may_pass(cause: BaseException | None) -> bool:

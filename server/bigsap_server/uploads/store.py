@@ -21,7 +21,7 @@ import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -165,6 +165,29 @@ class ArrayStore:
             found = [meta for meta in found if (-meta.created, meta.id) > after]
         more = len(found) > size
         return found[:size], _token_of(found[size - 1]) if more else None
+
+    def find(self, owner: str, dtype: str, shape: list[int], sha256: str) -> Meta | None:
+        """Return a sealed array of the owner with these data, and count it as used now."""
+        for meta in self.owned(owner):
+            if (meta.dtype, meta.shape, meta.sha256) == (dtype, shape, sha256):
+                self.touch(meta.id)
+                return meta
+        return None
+
+    def touch(self, array_id: str) -> None:
+        """Count an array as used now."""
+        with suppress(OSError):
+            os.utime(self.folder / array_id / "meta.json")
+
+    def expire(self, seconds: float, unused: Callable[[str], AbstractContextManager[None]]) -> list[str]:
+        """Delete arrays not used for so long, but those that ``unused`` raises for; return their ids."""
+        gone = []
+        for array_id in list(self._known):
+            with suppress(Exception):  # in use, being received, or deleted meanwhile
+                if (self.folder / array_id / "meta.json").stat().st_mtime < time.time() - seconds:
+                    self.delete(array_id, unused)
+                    gone.append(array_id)
+        return gone
 
     def file(self, meta: Meta) -> Path:
         """Return the path of the ``.npy`` file."""

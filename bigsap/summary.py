@@ -1,23 +1,29 @@
-"""JSON representation of a result for a job."""
+"""A result as JSON without its arrays, which are kept beside it, and back again."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-import bigsap
-from bigsap_server.jobs.control import FURTHER_ARRAYS, RESULT_ARRAYS
+from bigsap.result import Result, Status
+from bigsap.types import Array
+
+RESULT_ARRAYS = ("col4row", "row4col", "u", "v", "violator")
+#: Arrays that some results have: low parts of the duals, the prices of unassigned rows.
+FURTHER_ARRAYS = ("u_low", "v_low", "unassigned_cost")
 
 
-def arrays_of(result: bigsap.Result) -> dict[str, np.ndarray[Any, Any]]:
+def arrays_of(result: Result) -> dict[str, Array]:
     """Return the arrays of a result by name; of ``FURTHER_ARRAYS`` those that it has."""
     found = {name: getattr(result, name) for name in (*RESULT_ARRAYS, *FURTHER_ARRAYS)}
     return {name: array for name, array in found.items() if array is not None}
 
 
-def summary_of(result: bigsap.Result, attempt: int) -> dict[str, Any]:
+def summary_of(result: Result, attempt: int) -> dict[str, Any]:
     """Return a result's data without the arrays, of which only name, dtype and shape."""
     arrays = arrays_of(result)
     summary: dict[str, Any] = jsonable(
@@ -43,7 +49,41 @@ def summary_of(result: bigsap.Result, attempt: int) -> dict[str, Any]:
     return summary
 
 
-def certificate_of(result: bigsap.Result) -> dict[str, Any]:
+def result_of(summary: Mapping[str, Any], array: Callable[[str], Array]) -> Result:
+    """Return the result of a summary; array: gives the arrays by name."""
+
+    def given(name: str) -> Array:
+        form = summary["arrays"][name]
+        return np.empty(0, form["dtype"]) if form["shape"] == [0] else array(name)
+
+    def further(name: str) -> Array | None:  # older services have none of these
+        return given(name) if name in summary["arrays"] else None
+
+    n, m = (int(size) for size in summary["shape"])
+    sign = -1 if summary["maximize"] else 1  # from_assignment takes the minimising sense
+    u_low, v_low = further("u_low"), further("v_low")
+    found = summary["objective"]
+    result = Result.from_assignment(
+        None if found is None else given("col4row"),
+        sign * given("v"),
+        u=sign * given("u"),
+        u_low=None if u_low is None else sign * u_low,
+        v_low=None if v_low is None else sign * v_low,
+        shape=(n, m),
+        status=Status(summary["status"]),
+        message=summary["message"],
+        maximize=summary["maximize"],
+        stats=summary["stats"],
+        nit=summary["phases"],
+        violator=given("violator"),
+        fun=found,
+        bound=summary["bound"],
+        gap=summary["gap"],
+    )
+    return replace(result, unassigned_cost=further("unassigned_cost"))
+
+
+def certificate_of(result: Result) -> dict[str, Any]:
     """Return the kind of proof of the bound: a pass over all pairs, bounds of them, or the search alone.
 
     A stopped solve has a bound proved by its search, without a pass.

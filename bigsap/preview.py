@@ -1,0 +1,188 @@
+"""Checks and prices of a call of ``solve``, without reading costs.
+
+For callers that solve later and elsewhere, such as the service. Figures are orders of magnitude and
+follow measurements: a row on lists is evaluated about ``2 + log2(n / 500)`` times, most evaluations
+reading a part of it, plus one pass for the certificate; whole rows are taken as read three times.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bigsap import policy
+from bigsap.engine.lists.layout import ENTRY_BYTES
+from bigsap.options import Options
+from bigsap.problem import Problem
+from bigsap.row_cache import parse_bytes
+from bigsap.run.warm_start import parse_warm_start
+from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.sources.base import CostSource
+from bigsap.sources.clipped import unassigned_prices
+from bigsap.sources.expression.formula import ExpressionSource
+from bigsap.sources.lowrank import LowRankSource, TableSource
+from bigsap.sources.metrics import PointSource
+from bigsap.strategies.list_sizes import usual_list_size
+from bigsap.types import Array, Ids
+
+# In a checkpoint: bytes of a list entry, including lists that doubled, and vectors.
+_KEPT_BYTES, _KEPT_VECTORS = 14, 6
+_VECTORS = 24  # of 8 bytes, per row and column, certificate included
+_BASE_BYTES = 220 << 20  # interpreter, numpy, numba and the kernels
+_START_S = 0.2  # opening, kernels from their cache
+_SEARCH_LIST = 128  # entries that a search looks at, at most
+#: Bytes a second that a cluster's workers send together, an assumption; bytes of a row sent as a list.
+BYTES_A_SECOND, LIST_BYTES = 5e8, 1600
+#: Rows of a wave that searches wait for, and its time: two round trips, while half of the workers wait.
+WAVE_ROWS, WAVE_SECONDS = 32, 0.01
+_ASKED = 2  # evaluations of a row on workers, which keep rows while there is memory
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Facts about costs before they are read.
+
+    nbytes: memory beside mapped files. pair_ns: time of a cost, nanoseconds on one thread. by_rows:
+    Python evaluates whole rows. source: of these costs, perhaps with fewer rows and columns; None
+    if it is not open.
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.float64))
+    nbytes: int = 0
+    pair_ns: float = 1.0
+    by_rows: bool = True
+    source: CostSource | None = None
+
+
+@dataclass(frozen=True)
+class Price:
+    """Memory and disk in bytes by part, and seconds; alone: without the workers of a cluster."""
+
+    memory: dict[str, int]
+    disk: dict[str, int]
+    seconds: float
+    alone: float
+
+
+def costs_of(source: CostSource, shape: tuple[int, int], nbytes: int = 0) -> Costs:
+    """Return what is known of costs from a source like theirs, and their true shape."""
+    match source:
+        case PointSource():
+            slow = {"minkowski": 20.0, "haversine": 20.0, "cosine": 0.5}.get(source.metric, 0.25)
+            pair_ns = 0.2 + slow * source.x.shape[1]
+        case LowRankSource():
+            pair_ns = 0.2 + 0.15 * source.a.shape[1]
+        case TableSource():
+            pair_ns = 0.6
+        case ArraySource():
+            pair_ns = 0.3
+        case ExpressionSource():
+            pair_ns = 2.0 + 0.2 * len(source.code)
+        case _:
+            return Costs(shape, source.dtype, nbytes, source=source)
+    return Costs(shape, source.dtype, nbytes, pair_ns, by_rows=False, source=source)
+
+
+def price(
+    costs: Costs,
+    *,
+    method: str = "auto",
+    maximize: bool = False,
+    threads: int = 1,
+    cache: int | str | None = None,
+    workers: int = 0,
+) -> Price:
+    """Return the memory, disk and time of a solve. workers: of a cluster, 0 without one."""
+    n, m = sorted(costs.shape)
+    pairs = n * m
+    dense = method in ("ssp", "auction")
+    entries = 0 if dense else n * min(_list_size(costs, method, maximize), m)
+    asked = None if cache is None else parse_bytes(cache)
+    memory = {
+        "base": _BASE_BYTES,
+        "source": costs.nbytes,
+        "vectors": _VECTORS * 8 * (n + m),
+        "lists": ENTRY_BYTES * entries,
+        "cache": 0,
+    }
+    if not isinstance(costs.source, ArraySource) and (asked is not None or dense):
+        memory["cache"] = min(1 << 30 if asked is None else asked, pairs * 8)
+    disk = {
+        # Twice: the next one is complete before it replaces the last.
+        "checkpoint": 2 * (_KEPT_VECTORS * 8 * (n + m) + _KEPT_BYTES * entries),
+        "result": 16 * (n + m) + (64 << 10),
+    }
+    passes = passes_of(n, dense, costs.by_rows)
+    threads = 1 if costs.by_rows else threads
+    effective = max(1.0, 0.7 * threads)
+    searching = 1e-8 * n**1.25 * m**0.9 if dense else 6e-8 * n**1.36 * min(_SEARCH_LIST, m) ** 0.9
+    seconds = alone = _START_S + (pairs * costs.pair_ns * passes * 1e-9 + searching) / effective
+    if workers and costs.by_rows:
+        whole = asked is None or asked >= pairs * 8
+        answered = n if whole else n * passes
+        rows = {"asked": min(answered, _ASKED * n), "answered": answered}
+        seconds = _START_S + searching / effective
+        seconds += cluster_seconds(n, m, m * costs.pair_ns * 1e-9, workers, **rows, whole=whole)
+    return Price(memory, disk, seconds, alone)
+
+
+def passes_of(n: int, dense: bool, by_rows: bool) -> float:
+    """Return how often a solve computes a pair on average, the proof included."""
+    evaluations = 2.0 + max(0.0, math.log2(max(n, 1) / 500)) if not dense else 3.0
+    share = 1.0 if by_rows or dense else min(1.0, 0.15 + 600 / max(n, 1))
+    return evaluations * share + 1
+
+
+def cluster_seconds(
+    n: int, m: int, row_seconds: float, workers: int, *, asked: float, answered: float, whole: bool
+) -> float:
+    """Return the seconds that the rows of a solve over a cluster take, without its search.
+
+    asked: rows requested from the costs by workers. answered: rows returned by workers, including
+    those that they have kept. whole: with whole rows; else with lists. See docs/cluster.md.
+    """
+    answer = 8 * m if whole else min(8 * m, LIST_BYTES)
+    waves = 0 if whole else math.ceil(max(0.0, answered - n) / WAVE_ROWS)
+    return asked * row_seconds / workers + answered * answer / BYTES_A_SECOND + WAVE_SECONDS * waves
+
+
+def _list_size(costs: Costs, method: str, maximize: bool) -> int:
+    if method == "hungarian":
+        return policy.TREE_LIST_SIZE
+    source = _Unread(costs.shape) if costs.source is None else costs.source
+    return usual_list_size(Problem(source, maximize), min(costs.shape))
+
+
+class _Unread:
+    """Costs of which nothing but the shape is known."""
+
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.shape = shape
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Raise: these costs cannot be read."""
+        raise NotImplementedError
+
+
+def check_options(method: str, variant: str, start: str, epsilon: bool) -> None:
+    """Raise OptionError for choices that do not go together."""
+    rest: Any = dict.fromkeys(("dtype", "cache", "memory_limit", "threads", "checkpoint"))
+    more: dict[str, Any] = {"maximize": False, "device": "cpu", "gap": 0.0, "certify": True, "seed": 0}
+    given: dict[str, Any] = {"method": method, "variant": variant, "start": start, "epsilon": epsilon}
+    Options(**given, **rest, **more)
+
+
+def check_warm_start(value: Any, shape: tuple[int, int]) -> None:
+    """Raise OptionError for a start that ``solve`` refuses for costs of this shape."""
+    parse_warm_start(value, Problem(_Unread(shape)))
+
+
+def check_unassigned_cost(value: Any, n_rows: int, maximize: bool) -> None:
+    """Raise InputError for an ``unassigned_cost`` that ``solve`` refuses."""
+    unassigned_prices(value, n_rows, maximize)

@@ -1,0 +1,226 @@
+"""For operators: turns between keys, audit, reloading, metrics, webhooks, uploads that are not repeated."""
+
+from __future__ import annotations
+
+import configparser
+import io
+import json
+import logging
+import os
+import queue
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from apps import TestClient, settings_in
+from bigsap_server.api.app import create_app, reload
+from bigsap_server.auth import hashed
+from bigsap_server.jobs import webhooks
+from bigsap_server.jobs.store import JobStore
+from bigsap_server.jobs.webhooks import Webhooks, signature
+from bigsap_server.serve import serve
+from checks import SQUARE, problem, solved, upload
+
+import bigsap
+from gate import HANG_S, until
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+def test_keys_take_turns_and_priorities_hold_within_a_key(tmp_path: Path) -> None:
+    store = JobStore(tmp_path / "jobs.sqlite")
+    names = [("ann", 0), ("ann", 0), ("ann", 5), ("bob", 0), ("cid", -3), ("bob", 9)]
+    for k, (owner, priority) in enumerate(names):
+        store.submit(SQUARE | {"priority": priority}, owner=owner, label=str(k))
+    order = []
+    while (job := store.claim()) is not None:
+        order.append(job.label)
+        time.sleep(0.002)  # claims are told apart by their time
+    assert order == ["2", "5", "4", "0", "3", "1"]
+    store.close()
+
+
+def test_a_table_without_priorities_gets_them(tmp_path: Path) -> None:
+    import sqlite3
+
+    store = JobStore(tmp_path / "jobs.sqlite")
+    job, _ = store.submit(SQUARE)
+    store.close()
+    with sqlite3.connect(tmp_path / "jobs.sqlite") as db:
+        db.execute("ALTER TABLE job DROP COLUMN priority")
+    db.close()
+    store = JobStore(tmp_path / "jobs.sqlite")
+    claimed = store.claim()
+    assert claimed is not None
+    assert claimed.id == job.id
+    store.close()
+
+
+def keys_of(file: Path, *names: str) -> Path:
+    tables = [f'[{name}]\nhash = "{hashed(name)}"\nscopes = ["read", "submit"]\n' for name in names]
+    file.write_text("\n".join(tables))
+    return file
+
+
+def test_the_access_log_names_key_and_address(
+    make_app: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = make_app(keys=keys_of(tmp_path / "keys.toml", "ann"))
+    with caplog.at_level(logging.INFO, "bigsap_server.access"):
+        headers = {"X-API-Key": "ann", "X-Request-Id": "mine"}
+        found = problem(api.post("/v1/jobs", json={}, headers=headers), 422, "invalid-spec")
+        assert found["request"] == "mine"
+        found = problem(api.post("/v1/jobs", json={}), 401, "unauthorized")
+        assert found["request"]
+    known, unknown = (vars(record) for record in caplog.records)
+    assert (known["key"], known["address"]) == ("ann", "testclient")
+    assert (unknown["key"], unknown["address"]) == (None, "testclient")
+
+
+def test_keys_and_settings_are_reloaded(tmp_path: Path) -> None:
+    file = keys_of(tmp_path / "keys.toml", "ann")
+    settings = settings_in(tmp_path / "data", keys=file)
+    app = create_app(settings)
+    with TestClient(app, base_url="http://127.0.0.1:8765") as client:
+
+        def status(key: str) -> int:
+            return client.get("/v1/capabilities", headers={"X-API-Key": key}).status_code
+
+        assert (status("ann"), status("bob")) == (200, 401)
+        keys_of(file, "bob")
+        (tmp_path / "lab").mkdir()
+        new = settings_in(tmp_path / "data", {"rows": 7}, keys=file, stores={"lab": tmp_path / "lab"})
+        reload(app, new)
+        assert (status("ann"), status("bob")) == (401, 200)
+        found = client.get("/v1/capabilities", headers={"X-API-Key": "bob"}).json()
+        assert (found["limits"]["rows"], found["stores"]) == (7, ["lab"])
+        # What is wrong changes nothing.
+        file.write_text("[")
+        with pytest.raises(ValueError, match=r"keys\.toml"):
+            reload(app, settings)
+        with pytest.raises(ValueError, match="restart it"):
+            reload(app, settings_in(tmp_path / "data"))
+        assert status("bob") == 200
+
+
+def test_a_store_that_does_not_exist_is_refused_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_in(tmp_path / "data", stores={"lab": tmp_path / "nothing"}, port=0)
+    before = logging.getLogger().handlers
+    try:
+        assert serve(settings) == 1
+    finally:
+        logging.getLogger().handlers = before
+    assert "stores.lab: there is no folder" in capsys.readouterr().err
+
+
+def test_metrics_of_jobs(api: Any) -> None:
+    solved(api, SQUARE)
+    bad = {"shape": [2, 2], "cost": {"type": "expression", "code": "log(0 * i - 1)"}}
+    assert solved(api, bad)["state"] == "failed"
+    text = api.get("/metrics").text
+    assert 'bigsap_job_seconds_count{state="succeeded"} 1.0' in text
+    assert "bigsap_job_queue_seconds_count 2.0" in text
+    assert 'bigsap_jobs_failed_total{reason="invalid-cost"} 1.0' in text
+    assert "bigsap_disk_free_bytes" in text
+
+
+def test_a_result_in_one_file(api: Any, tmp_path: Path) -> None:
+    cost = {"type": "array", "values": [[4, 1, 3], [2, 0, 5]]}
+    job = solved(api, {"cost": cost, "options": {"unassigned_cost": 3}})
+    answer = api.get(job["links"]["result"], headers={"Accept": "application/x-npz"})
+    assert answer.headers["content-type"] == "application/x-npz"
+    (tmp_path / "r.npz").write_bytes(answer.content)
+    result = bigsap.Result.load(tmp_path / "r.npz")
+    assert (result.status, result.fun, result.shape) == ("optimal", job["result"]["objective"], (2, 3))
+    result.verify(np.array(cost["values"]))
+    assert np.load(io.BytesIO(answer.content))["col4row"].tolist() == result.col4row.tolist()
+    assert api.get(job["links"]["result"]).json()["status"] == "optimal"
+
+
+def test_uploads_are_found_by_digest_and_expire(make_app: Callable[..., Any], tmp_path: Path) -> None:
+    api = make_app()
+    x = np.arange(6.0).reshape(3, 2)
+    array_id = upload(api, x)
+    sha256 = api.get(f"/v1/arrays/{array_id}").json()["sha256"]
+    wanted = {"dtype": "float64", "shape": [3, 2], "sha256": sha256}
+    found = api.post("/v1/arrays", json=wanted)
+    assert (found.status_code, found.json()["id"]) == (200, array_id)
+    for other in (wanted | {"shape": [6]}, wanted | {"dtype": "int64"}, wanted | {"sha256": "0" * 64}):
+        assert api.post("/v1/arrays", json=other).status_code == 201
+    service = api.app.app.state.service
+    store = service.arrays
+    assert store.expire(3600, service.store.unused) == []
+    meta = store.folder / array_id / "meta.json"
+    os.utime(meta, (1, 1))
+    job, _ = service.store.submit({"cost": {"type": "array", "values": {"array": array_id}}})
+    assert store.expire(3600, service.store.unused) == []  # an unfinished job uses it
+    service.store.request_cancel(job.id, "now")
+    until(lambda: not service.store.get(job.id).active)
+    assert store.expire(3600, service.store.unused) == [array_id]
+    assert api.get(f"/v1/arrays/{array_id}").status_code == 404
+
+
+HOOK = {"webhook_hosts": ["hooks.example"], "webhook_secret": "0123456789abcdef"}
+
+
+def test_webhooks_go_to_allowed_hosts_only(make_app: Callable[..., Any]) -> None:
+    api = make_app()
+    body = SQUARE | {"webhook": "https://hooks.example/done"}
+    problem(api.post("/v1/jobs", json=body), 422, "forbidden-address", "/webhook")
+
+
+def test_webhooks_are_signed_and_repeated(
+    make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    answers = iter([503, 0, 204])
+
+    def post(*message: Any) -> int:
+        sent.put(message)
+        return next(answers)
+
+    monkeypatch.setattr(webhooks, "_post", post)
+    monkeypatch.setattr(webhooks, "PAUSES", (0.01, 0.01))
+    api = make_app(**HOOK)
+    other = SQUARE | {"webhook": "https://evil.example/"}
+    problem(api.post("/v1/jobs", json=other), 422, "forbidden-address", "/webhook")
+    job = solved(api, SQUARE | {"webhook": "https://hooks.example/done"})
+    for _ in range(3):
+        url, host, port, body, headers = sent.get(timeout=HANG_S)
+        assert (url, host, port) == ("https://hooks.example/done", "hooks.example", 443)
+        stamp = headers["X-BigSAP-Timestamp"]
+        assert headers["X-BigSAP-Signature"] == signature(HOOK["webhook_secret"], stamp, body)
+    found = json.loads(body)
+    assert (found["id"], found["state"], found["result"]["objective"]) == (job["id"], "succeeded", 5)
+
+
+def test_webhooks_are_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(webhooks, "PAUSES", (0.0,))
+    tried: queue.SimpleQueue[str] = queue.SimpleQueue()
+    store = JobStore(tmp_path / "jobs.sqlite")
+    hooks = Webhooks(lambda: settings_in(tmp_path, **HOOK), lambda *message: tried.put(message[0]) or 500)
+    hooks.start()
+    store.on_change(lambda job_id: hooks.follow(store.recent.job(job_id)))
+    job, _ = store.submit(SQUARE | {"webhook": "https://hooks.example/1"})
+    store.request_cancel(job.id, "now")
+    assert [tried.get(timeout=HANG_S) for _ in range(2)] == ["https://hooks.example/1"] * 2
+    job, _ = store.submit(SQUARE | {"webhook": "https://hooks.example/2"})
+    store.request_cancel(job.id, "now")
+    assert tried.get(timeout=HANG_S) == "https://hooks.example/2"
+    hooks.stop()
+    store.close()
+
+
+def test_the_systemd_unit_is_one() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(DEPLOY / "bigsap.service")
+    service = unit["Service"]
+    assert service["ExecStart"].split()[1] == "serve"
+    assert "-HUP" in service["ExecReload"]
+    assert float(service["TimeoutStopSec"]) > settings_in(Path("unused")).drain_s
