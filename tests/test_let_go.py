@@ -12,8 +12,8 @@ import pytest
 
 import bigsap
 from bigsap.progress import Stopped
-from bigsap.proof.descending import _share_out
 from bigsap.proof.row_pass import stream
+from bigsap.proof.threads import share_out
 from bigsap.run.run import Run
 from bigsap.sources import as_source
 from bigsap.strategies import whole_rows
@@ -104,7 +104,7 @@ def _in_blocks(threads: int) -> None:
 
 
 def _in_shares(threads: int) -> None:
-    _share_out(1000, threads, _fail, lambda start, stop, pause: pause() is None)
+    share_out(1000, 10, threads, _fail, lambda start, stop, pause: pause() is None)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -497,12 +497,6 @@ class TestAsSource:
         assert source.dtype == np.float32
         np.testing.assert_array_equal(read(source, [1]), np.array([[3, 4]], "f4"))
 
-    def test_scipy_sparse(self) -> None:
-        sparse = pytest.importorskip("scipy.sparse")
-        for kind in (sparse.csr_array, sparse.coo_matrix):
-            with pytest.raises(InputError, match="sparse costs are not supported"):
-                as_source(kind(np.eye(3)))
-
     def test_device_arrays(self) -> None:
         class OnDevice:
             shape = (2, 2)

@@ -110,7 +110,7 @@ class Told:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("httpx", reason="extra http")
-    monkeypatch.setattr(job_commands, "_client", lambda args: Told())
+    monkeypatch.setattr(job_commands, "client_of", lambda args: Told())
 
 
 def test_labels_and_all_else_of_a_service(told: None, capsys: Any, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_refusal_of_a_service(monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
     def refuse(args: Any) -> Any:
         raise ServiceError({"type": EVIL, "detail": EVIL, "pointer": "/a\x1bb"}, 500)
 
-    monkeypatch.setattr(job_commands, "_client", refuse)
+    monkeypatch.setattr(job_commands, "client_of", refuse)
     assert run("jobs") == 6
     assert r"a\x1b[2J b\x9b31m" in check(capsys.readouterr().err)
 
@@ -258,7 +258,7 @@ def test_failures_tell_their_code_without_stderr(costs: Path, closed: str) -> No
 def test_labels_need_no_encoding(told: None, costs: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import test_terminal as t;"
-        "t.JOB['label'] = 'Zürich'; t.job_commands._client = lambda args: t.Told();"
+        "t.JOB['label'] = 'Zürich'; t.job_commands.client_of = lambda args: t.Told();"
         "sys.exit(t.run('jobs'))"
     )
     done = subprocess.run(

@@ -83,7 +83,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
         **lists,
         "auction": run.auction,
         "refined": run.refined,
-        "entries": 0 if listed is None else listed.entries().columns.size,
+        **({} if listed is None else {"entries": listed.entries().columns.size}),
         "first_prices": first.first_prices if first is not None else None,
         "cluster": None if run.crew is None else run.crew.told(),
         "phases": run.phases,

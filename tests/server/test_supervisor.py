@@ -244,7 +244,7 @@ def test_attempts_share_the_time_limit(tmp_path, gate, clock, monkeypatch):
     gate.shut()
     with Service(tmp_path / "data") as service:
         gate.wait_for_readers()
-        assert service.store.get(job_id).state == "running"
+        until(lambda: service.store.get(job_id).state == "running")
         gate.open_for(2)
         clock.sleep(1.3)  # 2.05 with what was spent before
         job = service.finished(job_id)
