@@ -164,6 +164,11 @@ class Settings(BaseSettings):
             )
         return self
 
+    @property
+    def has_cluster(self) -> bool:
+        """Whether there are, as far as is known, several workers for a spread job."""
+        return self.executor != "inline" and (self.scheduler is not None or self.default_workers > 1)
+
     def missing_stores(self) -> list[str]:
         """Return the names of stores whose folders do not exist."""
         return [name for name, path in self.stores.items() if not path.is_dir()]

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from bigsap_server.costs.build import Resolver, build_source
-from bigsap_server.costs.estimate import estimate
 from bigsap_server.costs.request import JobRequest
-from bigsap_server.costs.validate import validate
+from bigsap_server.costs.validate import estimate, validate
 from bigsap_server.settings import load
 from checks import normalised
 
@@ -107,7 +106,7 @@ MEASURED = """
 import json, re, sys
 from pathlib import Path
 import bigsap
-from bigsap_server.costs.build import build_source
+from bigsap_server.costs.build import Resolver, build_source
 body, given = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 options = body["options"]
 source = build_source(body, given["data"], given)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from bigsap_server.api.routes_jobs import workers_of
 from bigsap_server.auth import hashed
 from bigsap_server.costs.build import build_source
-from bigsap_server.costs.estimate import estimate, workers_of
-from bigsap_server.costs.validate import Plan
+from bigsap_server.costs.validate import Plan, estimate
 from bigsap_server.settings import load
 from checks import SQUARE, normalised, problem
 from faults import Cluster, job_of, post, runner, same, states

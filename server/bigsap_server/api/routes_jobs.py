@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
@@ -22,13 +22,14 @@ from bigsap_server.api.negotiation import accepted, matches, preferred_wait
 from bigsap_server.api.references import check_resumed, check_submitted, check_warm_start
 from bigsap_server.api.schemas import Event, Job, answer, etag, is_over, job_path
 from bigsap_server.auth import Caller
-from bigsap_server.costs.estimate import check_memory, estimate, workers_asked, workers_of
+from bigsap_server.costs.build import invalid
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.specs import ID_PATTERN
-from bigsap_server.costs.validate import validate
+from bigsap_server.costs.validate import priced
 from bigsap_server.jobs.model import Answer, JobRow, JobState, StoreUnavailable, UnknownJob, canonical
 from bigsap_server.jobs.webhooks import check_webhook
 from bigsap_server.problems import HttpProblem
+from bigsap_server.settings import Settings
 
 router = APIRouter(
     prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute, responses=schemas.PROBLEM_RESPONSES
@@ -82,17 +83,19 @@ async def submit(
         if made is not None:
             return await _replay(service, caller, made, prefer)
     # The models have validated the form; what it means and refers to is validated here.
-    found = await run_in_threadpool(validate, spec, service.resolver(caller), list(settings.devices))
+    spec["spread"] = workers_asked(spec, settings, caller.spread_workers)
+    workers = workers_of(spec["spread"], sum(service.supervisor.workers().values()))
+    if spec["options"]["time_limit_s"] is None:
+        spec["options"]["time_limit_s"] = settings.limits.time_limit_s
+    devices: list[str] = list(settings.devices)
+    resolver = service.resolver(caller)
+    found, effort = await run_in_threadpool(
+        priced, spec, resolver, devices, settings.default_threads, workers
+    )
     check_webhook(body.webhook, settings)
     if body.warm_start is not None and body.warm_start.job is not None:
         await run_in_threadpool(check_warm_start, service, body.warm_start.job, caller.sees, found.shape)
     spec["shape"] = found.shape
-    if spec["options"]["time_limit_s"] is None:
-        spec["options"]["time_limit_s"] = settings.limits.time_limit_s
-    spec["spread"] = workers_asked(spec, settings, caller.spread_workers)
-    there = sum(service.supervisor.workers().values())
-    effort = estimate(spec, found, settings.default_threads, workers_of(spec["spread"], there))
-    check_memory(spec, effort, settings.limits.memory_bytes)
     if dry_run:
         return answer(schemas.DryRun(dry_run=True, spec=spec, dtype=found.dtype, estimate=effort))
     most, wait = caller.active_jobs, preferred_wait(prefer)
@@ -119,6 +122,37 @@ async def submit(
         with suppress(StoreUnavailable):
             await run_in_threadpool(service.store.keep_answer, job.id, first)
     return _response(first)
+
+
+def workers_asked(request: Mapping[str, Any], settings: Settings, most: int | None) -> bool | int:
+    """Return ``spread`` for the job: False, True for all workers, or how many at most.
+
+    most: the limit of the caller's key; None: no limit. Raises HttpProblem with the pointer to the
+    field.
+    """
+    asked: bool | int = request["spread"]
+    if not asked:
+        return False
+    if not settings.has_cluster:
+        has = "runs jobs in its own process" if settings.executor == "inline" else "has one worker"
+        raise invalid(f"there is no cluster to spread a job over: this service {has}", "/spread")
+    if request["options"]["device"] == "cuda":
+        raise invalid("a spread job is solved by the CPUs of its workers", "/spread")
+    if most is None:
+        return asked
+    if most < 2 or (asked is not True and asked > most):
+        allowed = "none" if most < 2 else f"at most {most}"
+        number = "several" if asked is True else asked
+        detail = f"{number} workers for one job; {allowed} are allowed"
+        raise HttpProblem("over-limit", detail, pointer="/spread")
+    return most if asked is True else asked
+
+
+def workers_of(spread: bool | int, there: int) -> int:
+    """Return how many of the existing workers such a job will have."""
+    if not spread:
+        return 1
+    return max(1, there if spread is True else min(spread, there))
 
 
 async def _replay(service: Service, caller: Caller, job: JobRow, prefer: str | None) -> Response:

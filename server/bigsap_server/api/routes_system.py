@@ -16,7 +16,6 @@ from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, TheService
 from bigsap_server.api.schemas import answer
 from bigsap_server.api.service_metrics import MEDIA_TYPE
-from bigsap_server.costs.estimate import has_cluster
 from bigsap_server.costs.request import Options
 from bigsap_server.costs.specs import DTYPES, MEMBERS
 from bigsap_server.problems import HttpProblem
@@ -62,7 +61,7 @@ async def capabilities(service: TheService, caller: Reader) -> Response:
             devices=list(settings.devices),
             workers=None if settings.scheduler else settings.default_workers,
             threads_per_job=settings.default_threads,
-            spread=has_cluster(settings) and caller.spread_workers not in (0, 1),
+            spread=settings.has_cluster and caller.spread_workers not in (0, 1),
             methods=list(Options.model_json_schema()["properties"]["method"]["enum"]),
             costs=members,
             dtypes=list(DTYPES),

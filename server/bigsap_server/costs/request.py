@@ -7,8 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 import bigsap
-from bigsap_server.costs.json_numbers import Positive
-from bigsap_server.costs.specs import ID_PATTERN, Array, Cost, CostOrArray, Model, Shape, example
+from bigsap_server.costs.specs import ID_PATTERN, Array, Cost, CostOrArray, Model, Positive, Shape, example
 
 _SIZE_PATTERN = r"^[0-9]{1,15}(\.[0-9]{1,6})? ?([kKmMgGtT]i?)?[bB]?$"
 

@@ -1,4 +1,4 @@
-"""Validation of a request's meaning, from shapes and small data alone.
+"""Validation of a request's meaning, from shapes and small data alone, and its price.
 
 The models (``request``) have validated its form. No large data are read and nothing is fetched:
 matrices stay on the disk, and providers and remote stores are not contacted. A member is built once,
@@ -71,6 +71,20 @@ class Plan:
         return "float64" if self.costs is None else str(self.costs.dtype)
 
 
+def priced(
+    request: Mapping[str, Any], resolver: Resolver, devices: list[str], threads: int, workers: int
+) -> tuple[Plan, dict[str, Any]]:
+    """Return what ``validate`` and ``estimate`` return. Raises HttpProblem beyond the memory of a job."""
+    plan = validate(request, resolver, devices)
+    found = estimate(request, plan, threads, workers)
+    limit = resolver.settings["limits"]["memory_bytes"]
+    if limit is not None and (found["memory_bytes"] or 0) > limit:
+        pointer = "/options/cache" if request["options"]["cache"] is not None else "/shape"
+        needs = f"the job would need about {found['memory_bytes']} bytes of memory"
+        raise _over(f"{needs}; at most {limit} are allowed", pointer)
+    return plan, found
+
+
 def validate(request: Mapping[str, Any], resolver: Resolver, devices: list[str]) -> Plan:
     """Validate a whole normalised request. Raises HttpProblem with the pointer to the field."""
     options, limits = request["options"], resolver.settings["limits"]
@@ -108,6 +122,56 @@ def validate_costs(cost: Mapping[str, Any], resolver: Resolver, shape: Shape, ma
             if size > limits[name]:
                 raise _over(f"{size} {name}; at most {limits[name]} are allowed", "/shape")
     return Plan(costs, tuple(validator.kinds), validator.infinite)
+
+
+def estimate(request: Mapping[str, Any], plan: Plan, threads: int, workers: int = 1) -> dict[str, Any]:
+    """Return memory and disk in bytes and time in seconds, with their parts.
+
+    workers: number of the cluster's workers that a spread job will probably have.
+    """
+    options, costs = request["options"], plan.costs
+    if costs is None:
+        empty = ("memory_bytes", "seconds", "seconds_low", "seconds_high", "disk_bytes", "spread")
+        notes = ["the shape is known only when the costs are opened"]
+        return dict.fromkeys(empty) | {"memory": {}, "disk": {}, "infinite": plan.infinite, "notes": notes}
+    threads = options["threads"] or threads
+    choices = {name: options[name] for name in ("method", "maximize", "cache")}
+    found = preview.price(costs, threads=threads, workers=workers if request["spread"] else 0, **choices)
+    notes, memory, seconds = [], found.memory, found.seconds
+    if plan.kinds == ("array",):
+        memory["mapped"] = 0
+        notes.append("the matrix is mapped from the disk: the system keeps of it what fits")
+    elif options["cache"] is None and memory["cache"]:
+        notes.append("the row cache takes up to a quarter of the worker's free memory")
+    if plan.infinite is not None and plan.infinite["found"]:
+        count, sampled, why = (plan.infinite[key] for key in ("found", "sampled", "why"))
+        notes.append(f"of {sampled} costs of the expression {count} are infinite{f': {why}' if why else ''}")
+    spread = None
+    if request["spread"]:
+        spread = {
+            "workers": workers, "seconds_alone": round(found.alone, 3), "pays": seconds < found.alone
+        }  # fmt: skip
+        if not costs.by_rows:
+            notes.append("the estimate assumes that these costs are computed where the search runs")
+    if costs.by_rows:
+        notes.append("rows come through Python: the time is that of reading them")
+    if options["time_limit_s"] is not None:
+        seconds = min(seconds, options["time_limit_s"] * 1.1)
+    return {
+        "memory_bytes": sum(memory.values()),
+        "memory": memory,
+        "disk_bytes": sum(found.disk.values()),
+        "disk": found.disk,
+        "infinite": plan.infinite,
+        "seconds": round(seconds, 3),
+        "seconds_low": round(seconds / 3, 3),
+        "seconds_high": round(seconds * 4, 3),
+        "rows": costs.shape[0],
+        "columns": costs.shape[1],
+        "threads": threads,
+        "spread": spread,
+        "notes": notes,
+    }
 
 
 def _depth(cost: Mapping[str, Any]) -> int:
