@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         SourceError,
         StoreError,
     )
+    from bigsap.k_best import Assignments, solve_k_best
     from bigsap.progress import Progress
     from bigsap.proof.certificate import Certificate
     from bigsap.result import Result, Status
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Assignments",
     "BigsapError",
     "CallbackError",
     "Certificate",
@@ -100,6 +102,7 @@ __all__ = [
     "resume",
     "scaled",
     "solve",
+    "solve_k_best",
     "solve_many",
     "sparse",
     "sum_of",
@@ -119,6 +122,7 @@ _HOMES = {
     ),
     "bigsap.scipy_compat": "linear_sum_assignment",
     "bigsap.batch": "solve_many",
+    "bigsap.k_best": "Assignments solve_k_best",
     "bigsap.progress": "Progress",
     "bigsap.result": "Result Status",
     "bigsap.row_cache": "RowCache",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.batch import solve_many
+from bigsap.k_best import solve_k_best
 from bigsap.proof.minima import by_bounds
 from bigsap.proof.row_minima import Prices
 from bigsap.row_cache import RowCache
@@ -163,4 +164,5 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"proof by matrix products, {metric}", partial(_prove, source)
     low = lowrank(rows, columns)
     yield "matrix products, lowrank", partial(solve, low, method="compressed", cache=8 * _BLOCKS)
+    yield "k best assignments", partial(solve_k_best, small.astype(np.float64), 40)
     yield "table", partial(solve, table(small, np.arange(_SIZE), np.arange(_SIZE)))

@@ -1,0 +1,181 @@
+"""Agents whose pair can be changed within a budget: those on cycles of pairs of small slack.
+
+A change of an assignment is an alternating cycle, which costs at least each of its slacks. So only
+agents in a strongly connected component of two or more, of the graph of pairs whose slack is within
+the budget, need a child (components by Tarjan 1972).
+"""
+
+from __future__ import annotations
+
+from bigsap.compile.decorator import kernel
+from bigsap.engine.k_best.numbers import less, minus
+from bigsap.engine.k_best.search import slack
+from bigsap.engine.k_best.state import CLOCK, KEPT, LOADED, NARROW, SPARE, START, TOP, TOP_LOW, Graph, Work
+
+
+@kernel
+def mark_cycles(g: Graph, w: Work, high: int, low: int) -> int:
+    """Mark each free agent on a cycle of slacks of at most this budget; return their number.
+
+    Marks ``w.marked[i]`` are positive, and the same in a component; of other free agents 0.
+    """
+    w.counts[CLOCK] += 1
+    clock = w.counts[CLOCK]
+    count = kept = marks = 0
+    for k in range(w.counts[START], w.order.size):
+        w.marked[w.order[k]] = 0
+    for k in range(w.counts[START], w.order.size):
+        i = w.order[k]
+        if w.seen[i] != clock and not less(high, low, w.bound[i], w.bound_low[i]):
+            count, kept = _component(g, w, i, high, low, count, kept)
+    for k in range(w.counts[START], w.order.size):
+        marks += w.marked[w.order[k]] > 0
+    return marks
+
+
+@kernel
+def _component(g: Graph, w: Work, root: int, high: int, low: int, count: int, kept: int) -> tuple[int, int]:
+    """Visit all that the root reaches. label: order of visits; label_low: the earliest reached.
+
+    done: the path of the visit; source: the next place of a vertex; item: vertices whose component
+    is open, settled while they are there.
+    """
+    clock = w.counts[CLOCK]
+    depth = 0
+    count, kept = _enter(g, w, root, count, kept)
+    w.done[0] = root
+    while depth >= 0:
+        x = w.done[depth]
+        y = _next(g, w, x, high, low)
+        if y >= 0:
+            if w.seen[y] != clock:
+                count, kept = _enter(g, w, y, count, kept)
+                depth += 1
+                w.done[depth] = y
+            elif w.settled[y] == clock and w.label[y] < w.label_low[x]:
+                w.label_low[x] = w.label[y]
+            continue
+        depth -= 1
+        if depth >= 0 and w.label_low[x] < w.label_low[w.done[depth]]:
+            w.label_low[w.done[depth]] = w.label_low[x]
+        if w.label_low[x] == w.label[x]:
+            kept = _close(w, x, kept)
+    return count, kept
+
+
+@kernel(forceinline=True)
+def _enter(g: Graph, w: Work, x: int, count: int, kept: int) -> tuple[int, int]:
+    clock = w.counts[CLOCK]
+    w.seen[x] = w.settled[x] = clock
+    w.label[x] = w.label_low[x] = count
+    w.source[x] = w.counts[START] if x == w.at.size else w.begin[x]
+    w.item[kept] = x
+    return count + 1, kept + 1
+
+
+@kernel(forceinline=True)
+def _close(w: Work, x: int, kept: int) -> int:
+    """Remove the component of x; mark its agents unless x is alone in it."""
+    alone = w.item[kept - 1] == x
+    while True:
+        kept -= 1
+        y = w.item[kept]
+        w.settled[y] = 0
+        if y < w.at.size:
+            w.marked[y] = 0 if alone else x + 1
+        if y == x:
+            break
+    return kept
+
+
+@kernel(forceinline=True)
+def _next(g: Graph, w: Work, x: int, high: int, low: int) -> int:
+    """Return the next agent, or the dummies, that x reaches within the budget; -1 at the end."""
+    dummy = w.at.size
+    if x == dummy:
+        while w.source[x] < dummy:
+            i = w.order[w.source[x]]
+            w.source[x] += 1
+            d, d_low = dummy_slack(g, w, w.at[i])
+            if not less(high, low, d, d_low):
+                return i
+        return -1
+    if less(high, low, w.bound[x], w.bound_low[x]):
+        return -1
+    while w.source[x] < w.end[x]:
+        e = w.near[w.source[x]]
+        w.source[x] += 1
+        j = g.slot[e]
+        if w.owner[j] == KEPT or w.off[e] or w.owner[j] == x:
+            continue
+        d, d_low = slack(g, w, x, e)
+        if not less(high, low, d, d_low):
+            return dummy if w.owner[j] == SPARE else w.owner[j]
+    return -1
+
+
+@kernel(forceinline=True)
+def dummy_slack(g: Graph, w: Work, j: int) -> tuple[int, int]:
+    """Return what it costs, less the duals, that slot j of an agent becomes spare."""
+    price, price_low = minus(w.v[j], w.v_low[j], w.scalar[TOP], w.scalar[TOP_LOW])
+    return minus(g.spare_cost[j], g.spare_cost_low[j], price, price_low)
+
+
+@kernel
+def narrow(g: Graph, w: Work, high: int, low: int) -> None:
+    """Restrict the entries that count to those of slacks of at most this budget.
+
+    An assignment with another entry costs more, in the whole subspace.
+    """
+    count = w.near.size // 2
+    for k in range(w.counts[START], w.order.size):
+        i = w.order[k]
+        first = count
+        if not less(high, low, w.bound[i], w.bound_low[i]):
+            for p in range(w.begin[i], w.end[i]):
+                e = w.near[p]
+                j = g.slot[e]
+                if w.owner[j] == KEPT or w.off[e]:
+                    continue
+                d, d_low = slack(g, w, i, e)
+                if not less(high, low, d, d_low):
+                    w.near[count] = e
+                    count += 1
+        w.begin[i], w.end[i] = first, count
+    w.counts[NARROW] = w.counts[LOADED]
+
+
+@kernel
+def busiest(g: Graph, w: Work, high: int, low: int) -> int:
+    """Choose of each component of marked agents the one with the most pairs within the budget.
+
+    The number counts the agent's own pairs, times those by which others reach its slot. The chosen
+    agents are left in ``w.changed``; returns how many.
+    """
+    start, n = w.counts[START], w.order.size
+    for k in range(start, n):
+        i = w.order[k]
+        w.label[i] = w.label_low[i] = w.settled[i] = 0
+    for k in range(start, n):
+        i = w.order[k]
+        w.source[i] = w.begin[i]
+        while True:
+            other = _next(g, w, i, high, low)
+            if other < 0:
+                break
+            w.label[i] += 1
+            if other < w.at.size:
+                w.label_low[other] += 1
+    count = 0
+    for k in range(start, n):
+        i = w.order[k]
+        w.label[i] *= w.label_low[i] + 1
+        head = w.marked[i] - 1
+        # settled: one more than the place of the component's choice.
+        if w.settled[head] == 0:
+            w.changed[count] = i
+            count += 1
+            w.settled[head] = count
+        elif w.label[i] > w.label[w.changed[w.settled[head] - 1]]:
+            w.changed[w.settled[head] - 1] = i
+    return count

@@ -1,0 +1,324 @@
+"""``solve_k_best``: the k best assignments in exact order."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bigsap.engine.core.team import check_threads
+from bigsap.engine.k_best.enumerate import DONE, FULL, GUESS, enumerate_best
+from bigsap.engine.k_best.numbers import BITS, LIMIT, MASK
+from bigsap.engine.k_best.state import (
+    ANSWERS,
+    CAP,
+    CAP_LOW,
+    GUESSED,
+    NODES,
+    SCANS,
+    SEARCHES,
+    grown,
+    grown_queue,
+    new_nodes,
+    new_queue,
+    new_work,
+)
+from bigsap.errors import OptionError, OverflowRiskError, quiet, whole
+from bigsap.proof.k_best import prove_subspaces
+from bigsap.solve import solve
+from bigsap.sources import as_source
+from bigsap.sources.base import CostSource, intact_throughout
+from bigsap.sources.clipped import ClippedCosts
+from bigsap.strategies.k_best_lists import Listed, Task, listed
+from bigsap.types import Array
+
+# Options of ``solve`` that have no meaning here, and the reason.
+_REFUSED = {
+    "gap": "every assignment is exact",
+    "certify": "every assignment is proved",
+    "time_limit": "a part of the list cannot be told from the whole; cancel= ends the first solve",
+    "checkpoint": "only the first solve could be continued",
+    "objective": "assignments are ordered by their sums",
+    "capacity": "a column takes one row; repeat the column instead",
+    "demand": "solve the transposed problem",
+}
+
+# Pairs listed for each agent at first, and the factor if they do not suffice.
+_PER_ROW, _MORE = 12, 4
+# Factor by which a guessed cap is raised if it was too low.
+_RAISED = 2
+# Assignments beyond the k-th that are compared if costs were rounded.
+_BEYOND = 64
+
+
+class Ranked(NamedTuple):
+    """One assignment: its cost, and the column of each row, -1 = unassigned."""
+
+    cost: Any
+    col4row: Array
+
+    @property
+    def row_ind(self) -> Array:
+        """The assigned rows, in order."""
+        return np.flatnonzero(self.col4row >= 0)
+
+    @property
+    def col_ind(self) -> Array:
+        """Their columns."""
+        return self.col4row[self.row_ind]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Assignments:
+    """The k best assignments, the best first; a sequence of ``Ranked``.
+
+    costs: (k,), in the user's sense, each the double nearest to the exact sum; int64 for integer
+        costs (object if int64 does not hold one). With ``unassigned_cost`` prices are included.
+    col4row: (k, n) intp, the column of each row, -1 = unassigned.
+    maximize, shape: the problem's sense and ``(n, m)``.
+    complete: whether there are no other assignments.
+    stats: ``searches`` and ``scans``, augmenting searches and lists scanned by these; ``subspaces``
+        solved; ``pairs`` listed of ``all_pairs``.
+    """
+
+    costs: Array
+    col4row: Array
+    maximize: bool
+    shape: tuple[int, int]
+    complete: bool
+    stats: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.costs)
+
+    def __getitem__(self, place: int) -> Ranked:
+        return Ranked(self.costs[place], self.col4row[place])
+
+    def __iter__(self) -> Iterator[Ranked]:
+        return (self[place] for place in range(len(self)))
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        ends = f", costs {self.costs[0]!s} to {self.costs[-1]!s}" if len(self) else ""
+        return f"<bigsap.Assignments {len(self)} of {n} x {m}{ends}>"
+
+
+@quiet
+def solve_k_best(
+    cost: Any,
+    k: int,
+    *,
+    shape: Sequence[int] | None = None,
+    args: Sequence[Any] = (),
+    maximize: bool = False,
+    unassigned_cost: npt.ArrayLike | None = None,
+    dtype: npt.DTypeLike | None = None,
+    threads: int | None = None,
+    **options: Any,
+) -> Assignments:
+    """Return the k best assignments in exact order; fewer where there are no more.
+
+    cost, shape, args, maximize, unassigned_cost, dtype: the problem, as for ``solve``. All
+        assignments of min(n, m) pairs count, with ``unassigned_cost`` of any number of pairs, also
+        pairs that cost more than leaving their row out.
+    k: at least 1.
+    threads, options: of ``solve``, for the first assignment and the passes over the costs; the
+        enumeration takes one thread.
+
+    The order is that of the exact sums; of equal ones the columns of the rows decide, from row 0 on,
+    the smaller first and -1 before all. An infeasible problem has none, and ``len`` is 0.
+
+    Method: Murty's partition (1968), each part solved by one augmenting search from the duals of the
+    one that it was taken from, in the order of lower bounds (Miller, Stone and Cox 1997), on lists of
+    the pairs of small slack, with sums in exact integers. What is proved: docs/k_best.md.
+
+    Raises OptionError for k below 1 and options that have no meaning here, errors of ``solve`` for
+    bad costs, and OverflowRiskError where real costs differ by so many orders of magnitude that
+    neither exact integers of 120 bits nor the exact sums of the first assignments decide the order.
+
+    Time: a solve, one or two passes over the costs, and some searches an assignment. Memory: 60 bytes
+    a row and column for each of some k subspaces, and 50 bytes a listed pair.
+    """
+    count = whole(k)
+    if count is None or count < 1:
+        raise OptionError(f"k must be an integer of at least 1, got {k!r}")
+    for name, reason in _REFUSED.items():
+        if name in options:
+            raise OptionError(f"solve_k_best takes no {name}=: {reason}")
+    inspect.signature(solve).bind(None, **options)
+    n_threads = check_threads(threads)
+    source = as_source(cost, shape=shape, args=args, dtype=dtype)
+    n, m = (int(size) for size in source.shape)
+    with intact_throughout(source):
+        result = solve(source, maximize=maximize, unassigned_cost=unassigned_cost, threads=threads, **options)
+        if result.fun is None:
+            return _none(source, bool(maximize))
+        sign = -1 if maximize else 1
+        costs, prices = source, None
+        if unassigned_cost is not None:
+            gated = ClippedCosts(source, unassigned_cost, maximize=maximize)
+            costs, prices = gated.source, gated.prices
+        if n == 0 or (m == 0 and prices is None) or m == 0:
+            return _only(result, bool(maximize))
+        task = Task(costs, sign, result.col4row, sign * result.u, sign * result.v, prices, n_threads)
+        return _enumerated(task, count, bool(maximize))
+
+
+def _none(source: CostSource, maximize: bool) -> Assignments:
+    n, m = (int(size) for size in source.shape)
+    kind = np.int64 if source.dtype.kind in "iu" else np.float64
+    return Assignments(np.empty(0, kind), np.empty((0, n), np.intp), maximize, (n, m), True)
+
+
+def _only(result: Any, maximize: bool) -> Assignments:
+    """Return the one assignment of a problem that has no pairs."""
+    kind = np.int64 if isinstance(result.fun, int) else np.float64
+    return Assignments(np.array([result.fun], kind), result.col4row[None], maximize, result.shape, True)
+
+
+def _enumerated(task: Task, count: int, maximize: bool) -> Assignments:
+    """List pairs and enumerate, with longer lists until the last answer needs no other pair."""
+    n, m = task.source.shape
+    per_row = _PER_ROW
+    while True:
+        lists = listed(task, per_row)
+        found = _found(lists, count)
+        if lists.beyond is None or (len(found.answers) >= count and found.cost_of(-1) < lists.beyond):
+            break
+        per_row *= _MORE
+    costs, col4row = found.ranked(count, task)
+    stats = {**found.stats, "pairs": len(lists.rows), "all_pairs": n * m}
+    complete = lists.beyond is None and found.exhausted
+    return Assignments(costs, col4row, maximize, (int(n), int(m)), complete, stats)
+
+
+def _found(lists: Listed, count: int) -> _Search:
+    """Enumerate ``count`` assignments; with rounded numbers as many more as may change places."""
+    search = _Search(lists, count)
+    more = count
+    while lists.rounded and not search.exhausted:
+        # Each of the numbers may be half a unit off.
+        if search.cost_of(-1) - search.cost_of(count - 1) > 2 * (len(lists.at) + 1):
+            break
+        if more >= 4 * count + _BEYOND:
+            raise OverflowRiskError(
+                "costs differ by too many orders of magnitude for the exact order of ties; round them"
+            )
+        more += _BEYOND
+        search = _Search(lists, more)
+    return search
+
+
+class _Search:
+    """One enumeration on lists.
+
+    answers: nodes of the best assignments, in order. exhausted: whether there are fewer than asked for.
+    """
+
+    def __init__(self, lists: Listed, count: int) -> None:
+        self.lists = lists
+        graph = lists.graph
+        self.work = new_work(graph)
+        self.nodes = new_nodes(64, len(graph.first) - 1)
+        self.answers = np.empty(count, np.int64)
+        cap: int | None = None
+        while (status := self._run(cap)) == GUESS:
+            low, high = self.cost_of(0), self._cap()
+            cap = low + _RAISED * (high - low) + 1
+            self.work = new_work(graph)
+        if status != DONE:
+            raise OverflowRiskError("costs and prices are too far apart for exact sums of this problem")
+        self._prove()
+        n_found = int(self.work.counts[ANSWERS])
+        self.exhausted = n_found < count
+        self.answers = self.answers[:n_found]
+
+    def _prove(self) -> None:
+        """Check every answer, and what was solved besides, by code of its own."""
+        answers = self.answers[: self.work.counts[ANSWERS]]
+        left = np.ones(self.work.counts[NODES], np.bool_)
+        left[answers] = False
+        prove_subspaces(self.lists.graph, self.nodes, answers, np.flatnonzero(left))
+
+    def _run(self, cap: int | None) -> int:
+        """Enumerate, with a guessed cap of the costs if there is one; return the last status."""
+        graph, work = self.lists.graph, self.work
+        work.at[:] = self.lists.at
+        if cap is not None and cap >> BITS < LIMIT:
+            work.counts[GUESSED] = 2
+            work.scalar[[CAP, CAP_LOW]] = cap >> BITS, cap & MASK
+        elif cap is not None:
+            work.counts[GUESSED] = 3
+        queue = new_queue(len(self.nodes.offset), len(self.answers))
+        status = enumerate_best(graph, self.nodes, queue, work, self.answers)
+        while status == FULL:
+            self.nodes = grown(self.nodes, work)
+            queue = grown_queue(queue, len(self.nodes.offset))
+            status = enumerate_best(graph, self.nodes, queue, work, self.answers)
+        return int(status)
+
+    def _cap(self) -> int:
+        high, low = self.work.scalar[[CAP, CAP_LOW]].tolist()
+        return int((high << BITS) + low)
+
+    def cost_of(self, place: int) -> int:
+        """Return the cost of an answer in the graph."""
+        node = self.answers[place]
+        return (int(self.nodes.cost[node]) << BITS) + int(self.nodes.cost_low[node])
+
+    def ranked(self, count: int, task: Task) -> tuple[Array, Array]:
+        """Return costs in the user's sense, and columns of the rows."""
+        lists = self.lists
+        col4row = self._columns(task)
+        if lists.rounded:
+            return self._by_exact_sums(col4row, count, task)
+        sums = [lists.base + self.cost_of(place) for place in range(len(self.answers))]
+        if task.integer:
+            signed: list[Any] = [task.sign * total for total in sums]
+            fits = all(abs(total) < 2**63 for total in signed)
+            return np.array(signed, np.int64 if fits else object), col4row
+        unit = 1 << abs(lists.exponent)
+        if lists.exponent >= 0:
+            signed = [task.sign * total / unit + 0.0 for total in sums]
+        else:
+            signed = [float(task.sign * total * unit) for total in sums]
+        return np.array(signed, np.float64), col4row
+
+    def _columns(self, task: Task) -> Array:
+        """Return the answers as columns of the rows."""
+        slots = self.nodes.slot_of[self.answers]
+        n, m = task.source.shape
+        if not task.by_slots:
+            return np.where(slots < m, slots, -1).astype(np.intp)
+        col4row = np.full((len(slots), n), -1, np.intp)
+        np.put_along_axis(col4row, slots.astype(np.intp), np.arange(m)[None, :], axis=1)
+        return col4row
+
+    def _by_exact_sums(self, col4row: Array, count: int, task: Task) -> tuple[Array, Array]:
+        """Order the answers by exact sums of their costs."""
+        from fractions import Fraction
+
+        lists = self.lists
+        pairs = zip(lists.rows.tolist(), lists.columns.tolist(), strict=True)
+        of_pair = dict(zip(pairs, lists.costs.tolist(), strict=True))
+        m = task.source.shape[1]
+        sums = []
+        for columns in col4row.tolist():
+            places = [(i, j if j >= 0 else m + i) for i, j in enumerate(columns)]
+            sums.append(sum((Fraction(of_pair[place]) for place in places if place in of_pair), Fraction(0)))
+        order = sorted(range(len(sums)), key=lambda place: (sums[place], col4row[place].tolist()))[:count]
+        costs = [task.sign * (sums[place].numerator / sums[place].denominator) + 0.0 for place in order]
+        return np.array(costs), col4row[order]
+
+    @property
+    def stats(self) -> dict[str, int]:
+        counts = self.work.counts
+        return {
+            "searches": int(counts[SEARCHES]),
+            "scans": int(counts[SCANS]),
+            "subspaces": int(counts[NODES]),
+        }

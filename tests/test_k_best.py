@@ -1,0 +1,263 @@
+"""``solve_k_best`` against trying everything, and fast ways against slow ones."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap import k_best
+from bigsap.engine.k_best import state
+from bigsap.errors import CertificateError, InvalidCostError, OptionError, OverflowRiskError
+from bigsap.proof.k_best import prove_subspaces
+from bigsap.strategies.k_best_lists import Task, listed
+
+
+def every(cost, maximize=False, unassigned=None):
+    """All assignments as (exact cost, columns of the rows), in order."""
+    cost = np.asarray(cost)
+    n, m = cost.shape
+    sign, forbidden = (-1, -np.inf) if maximize else (1, np.inf)
+    prices = None if unassigned is None else np.broadcast_to(unassigned, (n,))
+    most_out = n if prices is not None else max(0, n - m)
+    found = []
+    for columns in itertools.product(range(-1, m), repeat=n):
+        used = [j for j in columns if j >= 0]
+        if len(set(used)) < len(used) or n - len(used) > most_out:
+            continue
+        if prices is None and n - len(used) != most_out:
+            continue
+        taken = [cost[i, j] for i, j in enumerate(columns) if j >= 0]
+        if prices is not None:
+            taken += [price for price, j in zip(prices, columns, strict=True) if j < 0]
+        if forbidden not in taken:
+            total = sum((Fraction(c.item()) for c in taken), Fraction(0))
+            found.append((sign * total, columns))
+    return [(sign * total, columns) for total, columns in sorted(found)]
+
+
+def check(cost, k, maximize=False, unassigned=None):
+    expected = every(cost, maximize, unassigned)
+    found = bigsap.solve_k_best(cost, k, maximize=maximize, unassigned_cost=unassigned)
+    assert [tuple(columns) for columns in found.col4row.tolist()] == [columns for _, columns in expected[:k]]
+    kind = int if found.costs.dtype.kind in "iO" else float
+    assert found.costs.tolist() == [kind(c) for c, _ in expected[:k]]
+    assert len(found) == min(k, len(expected))
+    assert found.complete or len(found) == k
+    return found
+
+
+def costs_of(rng, kind, shape, maximize):
+    if kind == "ties":
+        return rng.integers(0, 3, shape).astype(float)
+    if kind == "equal":
+        return np.full(shape, 0.1)
+    if kind == "repeated":
+        return rng.random((1, shape[1])).repeat(shape[0], axis=0)
+    if kind == "integers":
+        return rng.integers(-5, 6, shape)
+    if kind == "large":
+        return rng.integers(-(2**52), 2**52, shape)
+    if kind == "forbidden":
+        cost = rng.integers(0, 4, shape) / 4
+        cost[rng.random(shape) < 0.35] = -np.inf if maximize else np.inf
+        return cost
+    if kind == "float32":
+        return rng.random(shape).astype(np.float32)
+    if kind == "scales":
+        return 10.0 ** rng.integers(-6, 7, shape) * rng.random(shape)
+    return rng.standard_normal(shape)
+
+
+KINDS = ["normal", "ties", "equal", "repeated", "integers", "large", "forbidden", "float32", "scales"]
+SHAPES = [(1, 1), (1, 4), (4, 1), (3, 3), (5, 5), (3, 5), (5, 3), (2, 6)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("maximize", [False, True])
+def test_all_assignments_in_order(kind, maximize):
+    rng = np.random.default_rng([KINDS.index(kind), maximize])
+    for shape in SHAPES:
+        cost = costs_of(rng, kind, shape, maximize)
+        for k in (1, 5, 1000):
+            check(cost, k, maximize)
+
+
+@pytest.mark.parametrize("kind", ["normal", "ties", "equal", "integers", "forbidden"])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_rows_that_may_stay_unassigned(kind, maximize):
+    rng = np.random.default_rng([KINDS.index(kind), maximize, 2])
+    for shape in ((1, 1), (3, 3), (2, 4), (4, 2)):
+        cost = costs_of(rng, kind, shape, maximize)
+        prices = rng.integers(0, 3, shape[0])
+        for price in (1, 0.1, prices if kind == "integers" else prices / 4):
+            if kind != "integers" or np.asarray(price).dtype.kind == "i":
+                check(cost, 40, maximize, price)
+        must = np.full(shape[0], -np.inf if maximize else np.inf)
+        must[0] = 0.5
+        if shape[0] <= shape[1]:
+            check(cost.astype(float), 40, maximize, must)
+
+
+@pytest.mark.parametrize("n", [6, 7])
+def test_permutations_of_six_and_seven(n):
+    cost = np.random.default_rng(n).random((n, n))
+    ranked = sorted(
+        (sum((Fraction(cost[i, j]) for i, j in enumerate(p)), Fraction(0)), p)
+        for p in itertools.permutations(range(n))
+    )
+    found = bigsap.solve_k_best(cost, 3000)
+    assert [tuple(p) for p in found.col4row.tolist()] == [p for _, p in ranked[:3000]]
+    assert found.costs.tolist() == [float(total) for total, _ in ranked[:3000]]
+    assert found.complete == (n == 6)
+
+
+def ranking(cost, k, **options):
+    found = bigsap.solve_k_best(cost, k, **options)
+    return found.costs.tolist(), found.col4row.tolist()
+
+
+@pytest.mark.parametrize("kind", ["normal", "ties", "integers", "points"])
+@pytest.mark.parametrize("shape", [(60, 60), (40, 70), (70, 40)])
+def test_short_lists_and_guessed_caps_change_nothing(kind, shape, monkeypatch):
+    rng = np.random.default_rng(shape[0])
+    if kind == "points":
+        cost = bigsap.points(rng.random((shape[0], 2)), rng.random((shape[1], 2)))
+    else:
+        cost = rng.integers(0, 400, shape) if kind == "integers" else costs_of(rng, kind, shape, False)
+        cost = cost + (rng.integers(0, 50, shape) if kind == "ties" else 0)
+    usual = ranking(cost, 150)
+    monkeypatch.setattr(k_best, "_PER_ROW", 10**6)  # all pairs
+    assert ranking(cost, 150) == usual
+    monkeypatch.setattr(k_best, "_PER_ROW", 1)  # lists that do not suffice
+    assert ranking(cost, 150) == usual
+    monkeypatch.undo()
+    # As many subspaces as ever are needed: no cap, until all answers are there.
+    search = k_best._Search._run
+    monkeypatch.setattr(k_best._Search, "_run", lambda self, cap: search(self, 1 << 200))
+    assert ranking(cost, 150) == usual
+
+
+def test_prefixes_agree():
+    cost = np.random.default_rng(4).random((30, 30))
+    costs, col4row = ranking(cost, 300)
+    assert costs == sorted(costs)
+    assert len({tuple(columns) for columns in col4row}) == 300
+    for k in (1, 2, 17, 100):
+        assert ranking(cost, k) == (costs[:k], col4row[:k])
+    assert costs[0] == bigsap.solve(cost).fun
+
+
+def test_a_cap_that_is_too_low_is_raised(monkeypatch):
+    cost = np.random.default_rng(6).random((12, 12))
+    usual = ranking(cost, 400)
+    runs = []
+    search = k_best._Search._run
+
+    def low(self, cap):
+        runs.append(cap)
+        if cap is not None:
+            return search(self, cap)
+        assert search(self, None) == 0
+        near = self.cost_of(0) + 1000  # as if a guess had been this near the first cost
+        self.work.scalar[[state.CAP, state.CAP_LOW]] = near >> 60, near & ((1 << 60) - 1)
+        return k_best.GUESS
+
+    monkeypatch.setattr(k_best._Search, "_run", low)
+    assert ranking(cost, 400) == usual
+    assert len(runs) > 3
+
+
+def test_attributes_and_iteration():
+    cost = np.array([[4, 1, 3], [2, 0, 5], [3, 2, 2]])
+    found = bigsap.solve_k_best(cost, 3)
+    assert isinstance(found, bigsap.Assignments)
+    assert (found.costs.dtype, found.costs.tolist()) == (np.int64, [5, 6, 6])
+    assert found.col4row.shape == (3, 3)
+    assert [(one.cost, one.col4row.tolist()) for one in found] == [
+        (cost, columns) for cost, columns in zip(found.costs.tolist(), found.col4row.tolist(), strict=True)
+    ]
+    first = found[0]
+    assert cost[first.row_ind, first.col_ind].sum() == first.cost
+    assert (len(found), found.shape, found.maximize, found.complete) == (3, (3, 3), False, False)
+    assert "3 of 3 x 3" in repr(found)
+    assert len(bigsap.solve_k_best(cost, 7)) == 6
+    out = bigsap.solve_k_best(cost, 2, unassigned_cost=0)
+    assert out[0].row_ind.size == out[0].col_ind.size < 3
+
+
+def test_infeasible_and_empty_problems():
+    forbidden = np.full((2, 2), np.inf)
+    found = bigsap.solve_k_best(forbidden, 4)
+    assert (len(found), found.col4row.shape, found.complete) == (0, (0, 2), True)
+    assert list(found) == []
+    for shape in ((0, 0), (0, 3), (3, 0)):
+        found = bigsap.solve_k_best(np.empty(shape), 4)
+        assert (found.costs.tolist(), found.col4row.tolist()) == ([0.0], [[-1] * shape[0]])
+    found = bigsap.solve_k_best(np.empty((3, 0)), 4, unassigned_cost=1.5)
+    assert (found.costs.tolist(), found.complete) == ([4.5], True)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, None, "3", True])
+def test_k_is_refused(k):
+    with pytest.raises(OptionError, match="k must be an integer"):
+        bigsap.solve_k_best(np.eye(2), k)
+
+
+def test_options_are_refused():
+    for name in k_best._REFUSED:
+        with pytest.raises(OptionError, match=name):
+            bigsap.solve_k_best(np.eye(2), 1, **{name: 1})
+    with pytest.raises(TypeError):
+        bigsap.solve_k_best(np.eye(2), 1, treads=1)
+    with pytest.raises(InvalidCostError, match=r"cost\[0, 1\]"):
+        bigsap.solve_k_best(np.array([[0, np.nan], [1, 1]]), 1)
+    with pytest.raises(OverflowRiskError):
+        bigsap.solve_k_best(np.full((3, 3), 2**61), 2)
+    event = threading.Event()
+    assert len(bigsap.solve_k_best(np.eye(3), 9, cancel=event, method="ssp", threads=2)) == 6
+
+
+def test_orders_of_magnitude():
+    # Forbidden by a huge number, as many write it: the order of the others is not touched.
+    cost = np.random.default_rng(8).random((5, 5)) * 100
+    cost[0, 1:] = np.iinfo(np.int64).max
+    check(cost, 24)
+    wide = 10.0 ** np.arange(-60, 60, 5).reshape(4, 6) * 3
+    check(wide, 1)
+
+
+def parts():
+    """A graph and its solved subspaces."""
+    cost = np.random.default_rng(9).random((12, 12))
+    best = bigsap.solve(cost)
+    lists = listed(Task(bigsap.as_source(cost), 1, best.col4row, best.u, best.v, None, 1), 100)
+    search = k_best._Search(lists, 60)
+    n = int(search.work.counts[state.NODES])
+    left = np.setdiff1d(np.arange(n), search.answers)
+    return lists.graph, search.nodes, search.answers, left
+
+
+def test_the_proof_refuses_wrong_subspaces():
+    graph, nodes, answers, left = parts()
+    prove_subspaces(graph, nodes, answers, left)
+    for column in (state.U_LOW, state.V_LOW):
+        for change in (-1, 1):
+            nodes.rows[nodes.offset[answers[3]], column] += change
+            with pytest.raises(CertificateError, match=f"duals of subspace {answers[3]}"):
+                prove_subspaces(graph, nodes, answers, left)
+            nodes.rows[nodes.offset[answers[3]], column] -= change
+    nodes.cost_low[answers[5]] += 1
+    with pytest.raises(CertificateError, match=f"subspace {answers[5]}"):
+        prove_subspaces(graph, nodes, answers, left)
+    nodes.cost_low[answers[5]] -= 1
+    with pytest.raises(CertificateError, match="assignment 2 costs less"):
+        prove_subspaces(graph, nodes, answers[[0, 2, 1, *range(3, 60)]], left)
+    if left.size:
+        with pytest.raises(CertificateError, match="left out"):
+            prove_subspaces(graph, nodes, answers[:-1], np.append(left, answers[3]) * 0 + answers[3])
+    prove_subspaces(graph, nodes, answers, left)
