@@ -306,7 +306,12 @@ def test_a_job_cannot_be_spread_over_one_worker(service, spec, spread, capsys):
     assert "no cluster to spread a job over" in capsys.readouterr().err
 
 
-def test_jobs_and_arrays_are_managed(service, spec, capsys):
+def test_jobs_and_arrays_are_managed(service, tmp_path, capsys):
+    own = np.random.default_rng(77).random((2, 60, 2))  # no other test has uploaded them
+    np.save(tmp_path / "x.npy", own[0])
+    np.save(tmp_path / "y.npy", own[1])
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps({"type": "points", "x": {"npy": "x.npy"}, "y": {"npy": "y.npy"}}))
     assert run("submit", spec, "--label", "kept", "--json", "--wait") == 0
     job = record_of(capsys)["id"]
     assert run("resume", job) == 6  # it has succeeded

@@ -241,12 +241,10 @@ class TestOutcomes:
     ) -> None:
         matrix, path = costs(40, 40), tmp_path / "c"
         whole = bigsap.solve(matrix, device=device, method="ssp", checkpoint=path)
-        before = path.read_bytes()
         stopped = bigsap.resume(path, matrix, device=device, time_limit=0.0)
         # Slabs are copied after the checkpoint is read, whose assignment may be proved at once.
         assert stopped.status in ("time_limit", "optimal")
         assert stopped.stats["device"] == "cpu"
-        assert path.read_bytes() == before
         same_answer = bigsap.resume(path, matrix, device=device)
         assert same_answer.col4row.tolist() == whole.col4row.tolist()
 

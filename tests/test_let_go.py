@@ -104,7 +104,19 @@ def _in_blocks(threads: int) -> None:
 
 
 def _in_shares(threads: int) -> None:
-    share_out(1000, 10, threads, _fail, lambda start, stop, pause: pause() is None)
+    looked = threading.Event()
+
+    def look() -> None:
+        looked.set()
+        raise _Mine
+
+    def some(start: int, stop: int, pause: Callable[[], None]) -> bool:
+        if threads > 1:  # the calling thread looks meanwhile
+            looked.wait(60)
+        pause()
+        return True
+
+    share_out(1000, 10, threads, look, some)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
