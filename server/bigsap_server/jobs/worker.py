@@ -12,15 +12,18 @@ import os
 import resource
 import shutil
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 import bigsap
 from bigsap.summary import arrays_of, jsonable, summary_of
+from bigsap.system import replace
 from bigsap_server import logs
 from bigsap_server.jobs.control import START_ARRAYS, Command, Folder
 from bigsap_server.jobs.eta import Pace
@@ -51,7 +54,10 @@ def dask_setup(worker: Any) -> None:
     Ctrl-C reaches every process of a terminal, but the server alone decides when and how workers stop.
     """
     logs.configure("info")
-    os.nice(5)
+    if sys.platform == "win32":
+        psutil.Process().nice(psutil.BELOW_NORMAL_PRIORITY_CLASS)
+    else:
+        psutil.Process().nice(5)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -265,7 +271,7 @@ class Attempt:
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-        os.rename(temporary, target)
+        replace(temporary, target)
 
     def _failure(self, error: BaseException) -> dict[str, Any]:
         if is_disk_full(error):
@@ -310,7 +316,7 @@ class Attempt:
         with _present_lock:
             alone = len(_present) == 1
         if command == "now" and self.settings.get("own_process") and alone:
-            os.kill(os.getpid(), signal.SIGKILL)
+            psutil.Process().kill()
 
     def _note(self, message: str) -> None:
         self._log.append(message)
