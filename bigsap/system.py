@@ -1,4 +1,4 @@
-"""What operating systems do differently: cores, processes, files that are open elsewhere.
+"""Differences between operating systems: cores, processes, files that are open elsewhere.
 
 Linux tells in ``/proc`` what a solve asks for, faster than any package does. On other systems psutil,
 a dependency there, tells it.
