@@ -126,9 +126,10 @@ def test_prices_to_start_from_come_under_their_name_by_a_portable_move(tmp_path,
 
 def test_checks_without_limits(monkeypatch):
     monkeypatch.setitem(sys.modules, "resource", None)
-    sandbox._limit(5)
-    monkeypatch.setattr(sandbox.sys, "platform", "win32")
-    sandbox._limit(5)
+    for platform in ("linux", "win32"):
+        monkeypatch.setattr(sandbox.sys, "platform", platform)
+        sandbox._limit(5)
+        worker._limit_memory(1 << 30)
 
 
 def test_blocks_where_no_space_can_be_reserved(tmp_path, monkeypatch):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextvars
 import logging
 import os
-import resource
 import shutil
 import signal
 import sys
@@ -96,12 +95,20 @@ def run_job(
 
 
 def _limit_memory(most: int | None) -> None:
-    """Limit this process's memory, mapped files aside: what exceeds it fails its job, not the machine."""
-    most = most or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    if hard != resource.RLIM_INFINITY:
-        most = min(most, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    """Limit this process's memory, mapped files aside: what exceeds it fails its job, not the machine.
+
+    Windows has no such limit: there the machine's memory is the limit.
+    """
+    if sys.platform != "win32":
+        try:
+            import resource
+        except ImportError:  # a Python built without it
+            return
+        most = most or psutil.virtual_memory().total
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        if hard != resource.RLIM_INFINITY:
+            most = min(most, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 def _run_job(
