@@ -31,10 +31,15 @@ KILLS ?= 24
 
 FROZEN ?= .build/frozen.json
 
-.PHONY: help demo test test-all test-image frozen browser lint format bench results docs clean distclean
+# Levels of processors of make wheel-kernels; what is built of them, for trials ("points, euclidean").
+LEVELS ?= all
+KINDS ?=
+
+.PHONY: help demo test test-all test-image frozen browser lint format bench results docs clean distclean \
+	wheel wheel-kernels
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed-demo ## match two photographs pixel by pixel; writes demo-out/
 	@echo "==> bigsap demo"
@@ -92,7 +97,9 @@ browser: ## Debian's chromium, installed when absent and permitted
 lint: $(VENV)/.installed-dev ## ruff, mypy, import-linter, codespell, rules of English
 	@echo "==> ruff check";  $(BIN)/ruff check .
 	@echo "==> ruff format --check"; $(BIN)/ruff format --check .
-	@echo "==> mypy"; $(BIN)/mypy
+	@for system in linux darwin win32; do \
+		echo "==> mypy --platform $$system"; \
+		$(BIN)/mypy --platform $$system --cache-dir .mypy_cache/$$system || exit 1; done
 	@echo "==> lint-imports"; $(BIN)/lint-imports --no-cache
 	@echo "==> codespell"; $(BIN)/codespell
 	@echo "==> plain English"; $(BIN)/python tests/plain_english.py
@@ -110,6 +117,15 @@ results: $(VENV)/.installed-dev ## all tables of tests/bench/RESULTS.md (about a
 	$(PIP) install -r tests/bench/peers.txt
 	$(BIN)/bigsap warmup
 	$(BIN)/python -m benchmarks --out .build/results --to tests/bench --stamp $(BENCH_ARGS)
+
+wheel: $(VENV)/bin/python ## a pure wheel in dist/: any system, kernels compile at the first solve
+	$(PIP) wheel --no-deps --wheel-dir dist .
+
+wheel-kernels: $(VENV)/.installed-dev ## a wheel with kernels in dist/, for this Python, numba and x86-64 Linux
+	@rm -rf .build/wheel
+	BIGSAP_WHEEL_KERNELS=$(LEVELS) BIGSAP_WHEEL_KINDS="$(KINDS)" \
+		$(PIP) wheel --no-deps --wheel-dir .build/wheel .
+	$(BIN)/python .ci/tag_wheel.py .build/wheel/*.whl --to dist
 
 docs: $(VENV)/.installed-dev ## the site, in .build/site (open index.html); warnings are errors
 	@echo "==> docs"

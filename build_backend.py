@@ -1,8 +1,8 @@
 """How pip builds BigSAP: setuptools, and numba where a wheel is to carry compiled kernels.
 
-``BIGSAP_WHEEL_KERNELS`` chooses the levels of processors: ``all`` (the default), ``none``, or a
-list such as ``v3`` or ``v2,v3,v4``. Only wheels have kernels: an editable installation and a
-source distribution have none, and compile on first use.
+A wheel is pure unless ``BIGSAP_WHEEL_KERNELS`` chooses levels of processors: ``all``, or a list such
+as ``v3`` or ``v2,v3,v4`` (default: ``none``). Only wheels have kernels: an editable installation and
+a source distribution have none, and compile on first use, as a pure wheel does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 def chosen_levels() -> str:
     """What ``python -m bigsap.building`` takes; empty for a wheel without kernels."""
-    chosen = os.environ.get("BIGSAP_WHEEL_KERNELS", "") or "all"
+    chosen = os.environ.get("BIGSAP_WHEEL_KERNELS", "") or "none"
     if chosen == "none":
         return ""
     if platform.machine().lower() not in ("x86_64", "amd64"):
@@ -56,6 +56,6 @@ def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
     """Those of setuptools; with kernels, what the package itself needs to run."""
     found: list[str] = build_meta.get_requires_for_build_wheel(config_settings)
     if chosen_levels():
-        project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+        project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
         found += project["dependencies"]
     return found

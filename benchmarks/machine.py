@@ -56,8 +56,10 @@ def probe(log: Log) -> None:
 
 def load() -> float | None:
     """Processes that wanted a core during the last minute, on average."""
+    if not hasattr(os, "getloadavg"):
+        return None
     try:
-        return round(os.getloadavg()[0], 2)
+        return round(float(os.getloadavg()[0]), 2)
     except OSError:
         return None
 

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bigsap.errors import CheckpointError
+from bigsap.system import replace
 
 MAGIC = b"BIGSAPCK"
 VERSION = 3
@@ -103,7 +104,7 @@ def write(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapp
             file.write(digest.digest())
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
+        replace(temporary, target)
         _sync_folder(target.parent)
     except OSError as error:
         _discard(temporary)

@@ -11,7 +11,7 @@ from typing import Any
 
 from bigsap.compile import kernel_files
 from bigsap.engine.core.team import available_threads
-from bigsap.memory import memory_bytes, memory_limit_bytes
+from bigsap.memory import available_memory, memory_limit_bytes, total_memory
 
 
 def collect() -> dict[str, Any]:
@@ -26,8 +26,8 @@ def collect() -> dict[str, Any]:
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "threads": available_threads(),
-        "memory_bytes": memory_bytes("MemTotal"),
-        "memory_available_bytes": memory_bytes("MemAvailable"),
+        "memory_bytes": total_memory(),
+        "memory_available_bytes": available_memory(),
         "memory_limit_bytes": memory_limit_bytes(),
         "kernel_cache": None if kept is None else str(kept),
         "built_kernels": kernel_files.built(),
@@ -47,7 +47,7 @@ def cpu_model() -> str:
     """Return the processor's name as the system reports it."""
     try:
         found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
-    except OSError:
+    except OSError:  # no Linux, or no /proc
         found = None
     return found.group(1) if found else platform.processor() or platform.machine()
 

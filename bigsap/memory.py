@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 
+from bigsap.system import psutil_or_none, system_file
 
-def system_file(path: str) -> str:
-    """Return the text of a small system file; OSError if there is none.
-
-    Takes half the time of ``Path.read_text``; every solve reads a dozen such files.
-    """
-    file = os.open(path, os.O_RDONLY)
-    try:
-        return os.read(file, 1 << 16).decode()
-    finally:
-        os.close(file)
+#: Free memory of a machine that does not say how much it has.
+_ASSUMED_FREE = 4 << 30
 
 
-def memory_bytes(field: str) -> int | None:
-    """Return a field of /proc/meminfo in bytes; None if there is none."""
+def total_memory() -> int | None:
+    """Return the bytes of memory that the machine has; None if unknown."""
+    return _machine_bytes("MemTotal", "total")
+
+
+def available_memory() -> int | None:
+    """Return the bytes that programs can still take without swapping; None if unknown."""
+    return _machine_bytes("MemAvailable", "available")
+
+
+def _machine_bytes(field: str, attribute: str) -> int | None:
+    """Return a field of /proc/meminfo, or the attribute by which psutil names it elsewhere."""
     try:
         found = re.search(rf"^{field}:\s+(\d+) kB$", system_file("/proc/meminfo"), re.M)
     except OSError:
+        found = None
+    if found:
+        return int(found.group(1)) * 1024
+    psutil = psutil_or_none()
+    try:
+        return None if psutil is None else int(getattr(psutil.virtual_memory(), attribute))
+    except OSError:  # Linux without /proc
         return None
-    return int(found.group(1)) * 1024 if found else None
 
 
 def memory_limit_bytes() -> int | None:
@@ -35,12 +43,8 @@ def memory_limit_bytes() -> int | None:
 
 def free_memory() -> int:
     """Return the bytes that this process may still take: free memory, or less under a cgroup limit."""
-    free = memory_bytes("MemAvailable")
-    if free is None:
-        try:
-            free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (OSError, ValueError, AttributeError):
-            free = 4 << 30
+    known = available_memory()
+    free = _ASSUMED_FREE if known is None else known
     limit = memory_limit_bytes()
     used = _cgroup("memory.current", "memory/memory.usage_in_bytes")
     if limit is not None and used is not None:
@@ -57,12 +61,24 @@ def peak_bytes() -> int:
                 return int(line.split()[1]) * 1024
     except (OSError, ValueError):
         pass
-    try:
-        import resource
-    except ImportError:
-        return 0
-    scale = 1 if sys.platform == "darwin" else 1024
-    return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * scale
+    return _peak_by_system()
+
+
+if sys.platform == "win32":
+
+    def _peak_by_system() -> int:
+        psutil = psutil_or_none()
+        return 0 if psutil is None else int(psutil.Process().memory_info().peak_wset)
+
+else:
+
+    def _peak_by_system() -> int:
+        try:
+            import resource
+        except ImportError:  # a Python built without it
+            return 0
+        scale = 1 if sys.platform == "darwin" else 1024
+        return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * scale
 
 
 def _cgroup(*names: str) -> int | None:

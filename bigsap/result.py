@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import StoreError, quiet
+from bigsap.system import replace
 from bigsap.types import Array
 
 if TYPE_CHECKING:  # its kernels need numba, results do not
@@ -357,7 +358,7 @@ class Result:
                 )
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, target)
+            replace(temporary, target)
         except OSError as error:
             if error.filename == os.fspath(temporary):
                 error.filename, error.filename2 = os.fspath(target), None

@@ -38,6 +38,8 @@ def same(a, b):
     )
 
 
+KILLED = -signal.SIGKILL if hasattr(signal, "SIGKILL") else 1  # of Windows
+
 # --- killed by SIGKILL ----------------------------------------------------------------
 
 VICTIM = """
@@ -155,7 +157,7 @@ def test_killed_at_random_moments(name, tmp_path):
                 time.sleep(moment.random() * 0.01)
                 child.kill()
             _, errors = child.communicate(timeout=200)
-            if child.returncode == -signal.SIGKILL:
+            if child.returncode == KILLED:
                 kills += 1
                 if path.exists():
                     saved = checkpoint.read(path)  # whole, whenever the kill came

@@ -192,3 +192,16 @@ def test_numba_announces_what_it_compiles():
         [sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["1"]
+
+
+def test_a_notebook_is_told_though_it_is_no_terminal(monkeypatch):
+    def stream(module):
+        return type("OutStream", (io.StringIO,), {"__module__": module})()
+
+    monkeypatch.delenv("BIGSAP_QUIET", raising=False)
+    for module, told in {"ipykernel.iostream": True, "logging": False}.items():
+        monkeypatch.setattr(compilation.sys, "stderr", stream(module))
+        assert compilation._may_write() is told
+    monkeypatch.setenv("BIGSAP_QUIET", "1")
+    monkeypatch.setattr(compilation.sys, "stderr", stream("ipykernel.iostream"))
+    assert not compilation._may_write()

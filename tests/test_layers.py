@@ -9,6 +9,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 import bigsap
 
 ROOT = Path(__file__).parent.parent
@@ -108,5 +110,9 @@ def test_what_is_packaged_is_what_is_imported():
 
 
 def test_core_needs_little():
-    names = [item.split(">")[0] for item in PROJECT["project"]["dependencies"]]
-    assert names == ["numpy", "numba", "threadpoolctl"]
+    """On Linux; elsewhere psutil tells memory and cores."""
+    needed = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
+    core = ["numpy", "numba", "threadpoolctl"]
+    for system, names in {"linux": core, "darwin": [*core, "psutil"], "win32": [*core, "psutil"]}.items():
+        where = {"sys_platform": system}
+        assert [r.name for r in needed if r.marker is None or r.marker.evaluate(where)] == names

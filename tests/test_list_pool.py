@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -118,6 +117,7 @@ def test_growing_copies_nothing():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc")
 def test_what_is_reserved_takes_no_memory():
     def resident():
+        resource = pytest.importorskip("resource")
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
     n, k = 20_000, 100

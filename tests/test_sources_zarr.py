@@ -593,6 +593,7 @@ class TestDecoding:
         )
         assert int(done.stdout) >= 2
 
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows does not fork")
     @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
     def test_after_a_fork_it_says_so_instead_of_hanging(self, tmp_path: Path) -> None:
         write(tmp_path / "c", COSTS, compressors="auto")

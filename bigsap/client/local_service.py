@@ -10,11 +10,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import IO, Any
 
 from bigsap.errors import BigsapError
+from bigsap.system import psutil_or_none, system_file
 
 # Packages that the service needs beyond the library; if one is missing, so is the extra.
 _PACKAGES = ("bigsap_server", "fastapi", "uvicorn", "distributed", "pydantic_settings")
@@ -66,8 +68,7 @@ class LocalService:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            # Ctrl-C must reach this process only, which then stops the service.
-            start_new_session=True,
+            **_apart(),
         )
         try:
             self.url = self._address(self._process)
@@ -114,7 +115,7 @@ class LocalService:
         process, self._process = self._process, None
         if process is not None:
             if process.poll() is None:
-                process.terminate()
+                _end(process)
                 try:
                     process.wait(_STOP_S)
                 except subprocess.TimeoutExpired:
@@ -134,17 +135,37 @@ def _leave(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
+def _apart() -> dict[str, Any]:
+    """Return options of Popen for a process that Ctrl-C does not reach: this one then stops it."""
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    else:  # noqa: RET505 - type checkers know platforms by whole branches
+        return {"start_new_session": True}
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ask a process to end; on Windows ``terminate`` would kill it, and no checkpoint be written."""
+    if sys.platform == "win32":
+        process.send_signal(signal.CTRL_BREAK_EVENT)
+    else:
+        process.terminate()
+
+
 def _peaks(pid: int) -> list[int]:
-    """Return the peak resident bytes of a process and all its descendants (Linux; else none)."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-        children = [
-            int(child)
-            for file in Path(f"/proc/{pid}/task").glob("*/children")
-            for child in file.read_text().split()
-        ]
-    except OSError:
+    """Return the peak resident bytes of a process and all its descendants, where the system tells."""
+    psutil = psutil_or_none()
+    if psutil is None:
         return []
-    peak = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.M)
-    own = [int(peak.group(1)) * 1024] if peak else []
-    return own + [value for child in children for value in _peaks(child)]
+    with suppress(psutil.Error):
+        root = psutil.Process(pid)
+        return [_peak(process) for process in (root, *root.children(recursive=True))]
+    return []
+
+
+def _peak(process: Any) -> int:
+    """Return the largest resident size so far: of /proc, or of Windows; 0 on other systems."""
+    with suppress(OSError):
+        status = system_file(f"/proc/{process.pid}/status")
+        found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.M)
+        return int(found.group(1)) * 1024 if found else 0
+    return int(getattr(process.memory_info(), "peak_wset", 0))

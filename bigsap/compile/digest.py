@@ -135,7 +135,7 @@ def _known() -> dict[str, list[str]]:
         if folder is None:
             continue
         try:
-            kept = json.loads((folder / _SUMMARIES).read_text())
+            kept = json.loads((folder / _SUMMARIES).read_text(encoding="utf-8"))
             if kept["version"] == _VERSION:
                 found |= kept["modules"]
         except (OSError, ValueError, KeyError, TypeError):

@@ -82,7 +82,10 @@ def write(folder: Path, name: str, content: bytes) -> None:
 
 
 def write_file(path: Path, data: bytes) -> bool:
-    """Replace a file atomically; return whether that succeeded."""
+    """Replace a file atomically; return whether that succeeded.
+
+    On Windows it fails while another process reads the file, whose content is then the same.
+    """
     temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -90,8 +90,11 @@ def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> in
         # uvicorn raises a signal again when it has stopped, which must then have no effect. Before uvicorn
         # handles signals, a signal must stop the start.
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, lambda sig, frame: server.handle_exit(sig, frame))
-            signal.signal(signal.SIGHUP, lambda sig, frame: _reload(app, again or Settings))
+            for name in ("SIGTERM", "SIGBREAK"):  # the latter on Windows, by which a parent asks
+                if hasattr(signal, name):
+                    signal.signal(getattr(signal, name), lambda sig, frame: server.handle_exit(sig, frame))
+            if hasattr(signal, "SIGHUP"):  # Windows has none: restart the service there
+                signal.signal(signal.SIGHUP, lambda sig, frame: _reload(app, again or Settings))
         server.run(sockets=[listener])
         return 0 if server.started else 1
     except KeyboardInterrupt:
@@ -137,7 +140,8 @@ def _listen(host: str, port: int) -> socket.socket:
     # TCP, and with it every answer would wait 40 ms for an acknowledgement.
     listener = socket.socket(family, kind, protocol)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform != "win32":  # where it would let another program take the port as well
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(1024)
     except BaseException:

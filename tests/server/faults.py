@@ -1,6 +1,5 @@
 """What the fault tests share: watching jobs from outside, and a Dask cluster of an operator's."""
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+from bigsap_server.jobs.files import is_locked
 
 from gate import PLUGINS
 from live_server import free_port
@@ -45,11 +45,10 @@ def same(client, job_id, expected):
 
 def runner(server, job_id):
     """The process that runs the job, by the lock it holds; ProcessLookupError where none does."""
-    with (server.data / "jobs" / job_id / "run.lock").open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return int(file.read())
+    folder = server.data / "jobs" / job_id
+    held_by = folder / "run.pid"
+    if is_locked(folder / "run.lock") and held_by.exists():
+        return int(held_by.read_text())
     # What it names has ended, and its number may be another process's by now.
     raise ProcessLookupError(job_id)
 

@@ -1,7 +1,6 @@
 """What the supervisor makes of jobs and of what happens to them, with workers on threads."""
 
 import errno
-import fcntl
 import os
 import shutil
 import threading
@@ -422,17 +421,22 @@ def test_a_look_at_a_lock_changes_nothing(tmp_path):
     folder = Folder(tmp_path)
     assert not folder.locked()
     assert not folder.lock.exists()
-    folder.lock.write_text("12345\n")
-    with folder.lock.open() as other:
-        fcntl.flock(other, fcntl.LOCK_SH)  # another look, at the same moment
-        assert not folder.locked()
-    assert folder.lock.read_text() == "12345\n"
+    held_by = folder.lock.with_suffix(".pid")
+    folder.lock.touch()
+    held_by.write_text("12345\n")
+    assert not folder.locked()
+    assert held_by.read_text() == "12345\n"
     lock = FileLock(folder.lock)
     assert lock.take()
     assert folder.locked()
-    assert folder.lock.read_text() == f"{os.getpid()}\n"
-    lock.release()
+    assert folder.locked()
+    assert held_by.read_text() == f"{os.getpid()}\n"
+    other = threading.Thread(target=lock.release)  # not the one that has taken it
+    other.start()
+    other.join()
     assert not folder.locked()
+    assert lock.take()
+    lock.release()
 
 
 def test_two_runs_of_one_attempt_do_not_both_run(tmp_path):

@@ -119,9 +119,14 @@ def _may_write() -> bool:
     if os.environ.get("BIGSAP_QUIET", "") not in ("", "0"):
         return False
     try:
-        return sys.stderr is not None and sys.stderr.isatty()
+        # A notebook is not a terminal, but its reader waits too.
+        return sys.stderr is not None and (sys.stderr.isatty() or _in_notebook(sys.stderr))
     except (AttributeError, ValueError):  # closed, or not a file
         return False
+
+
+def _in_notebook(stream: object) -> bool:
+    return type(stream).__module__.partition(".")[0] == "ipykernel"
 
 
 def _write(text: str) -> None:

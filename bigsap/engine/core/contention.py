@@ -80,6 +80,8 @@ class Waits:
 
     def read(self, width: int) -> list[float]:
         """Return the seconds each of the first ``width`` threads has waited; empty if unavailable."""
+        if not hasattr(os, "pread"):  # Windows, which has no such files
+            return []
         try:
             told = [os.pread(file, 96, 0).split() for file in self._files[:width]]
             return [1e-9 * int(waited) for _, waited, _ in told]

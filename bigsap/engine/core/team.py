@@ -7,22 +7,18 @@ fraction of a second. The calling thread alone then handles signals, limits and 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from bigsap.engine.core.contention import Contention, Waits
 from bigsap.errors import OptionError, whole
-from bigsap.memory import system_file
+from bigsap.system import system_file, usable_cores
 
 
 def available_threads() -> int:
     """Return the number of usable cores: affinity and cgroup quota, at least 1."""
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # not Linux
-        cores = os.cpu_count() or 1
+    cores = usable_cores()
     quota = _cgroup_quota()
     return max(1, min(cores, quota) if quota else cores)
 

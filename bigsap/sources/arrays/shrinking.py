@@ -7,7 +7,8 @@ they read. A fault at any other address goes to the previous handler.
 
 The fault is sent to the accessing thread, at that instruction: in numpy's copying or in a kernel,
 which hold no locks of the interpreter, so the handler may be Python. On Linux, for 64-bit
-processors; elsewhere nothing is watched.
+processors. Elsewhere nothing is watched: Windows does not let a mapped file shrink, and on macOS only
+the check of the size before each access finds it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,15 @@ import numpy as np
 
 _PAGE = mmap.PAGESIZE
 _SIGINFO = 4  # SA_SIGINFO
-_FIXED = 0x10  # MAP_FIXED
 _FAILED = ctypes.c_void_p(-1).value
 # Offset of the address in struct siginfo_t, 64-bit Linux.
 _ADDRESS = 16
+if sys.platform == "linux":
+    _SIGBUS = int(signal.SIGBUS)
+    _READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
+    _ZEROS_HERE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x10  # MAP_FIXED
+else:
+    _SIGBUS = _READ_WRITE = _ZEROS_HERE = 0
 _WATCHABLE = sys.platform == "linux" and ctypes.sizeof(ctypes.c_void_p) == 8
 
 _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -91,14 +97,14 @@ class _Watcher:
             self._libc = libc
             self._handler = _Handler(self._fault)
         wanted = _Action(ctypes.cast(self._handler, ctypes.c_void_p).value, flags=_SIGINFO)
-        self._libc.sigaction(signal.SIGBUS, ctypes.byref(wanted), ctypes.byref(self._before))
+        self._libc.sigaction(_SIGBUS, ctypes.byref(wanted), ctypes.byref(self._before))
 
     def _uninstall(self) -> None:
         now = _Action()
-        self._libc.sigaction(signal.SIGBUS, None, ctypes.byref(now))
+        self._libc.sigaction(_SIGBUS, None, ctypes.byref(now))
         # Keep a handler that other code has installed since.
         if now.handler == ctypes.cast(self._handler, ctypes.c_void_p).value:
-            self._libc.sigaction(signal.SIGBUS, ctypes.byref(self._before), None)
+            self._libc.sigaction(_SIGBUS, ctypes.byref(self._before), None)
 
     def _fault(self, number: int, info: int, context: int) -> None:
         address = ctypes.c_size_t.from_address(info + _ADDRESS).value
@@ -107,14 +113,12 @@ class _Watcher:
             for watch in hit:
                 watch.lost = True
             page = address - address % _PAGE
-            allowed = mmap.PROT_READ | mmap.PROT_WRITE
-            zeros = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED
             # To the end: all pages behind a missing one are missing too.
             size = max(w.stop for w in hit) - page
-            if self._libc.mmap(page, size, allowed, zeros, -1, 0) != _FAILED:
+            if self._libc.mmap(page, size, _READ_WRITE, _ZEROS_HERE, -1, 0) != _FAILED:
                 return
         # Not a watched map: on return the instruction runs again, under the former handler.
-        self._libc.sigaction(signal.SIGBUS, ctypes.byref(self._before), None)
+        self._libc.sigaction(_SIGBUS, ctypes.byref(self._before), None)
 
 
 _watcher = _Watcher()

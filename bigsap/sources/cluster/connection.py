@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import os
 import secrets
 import time
 from contextlib import suppress
@@ -23,6 +22,7 @@ from bigsap.errors import ClusterError, OptionError
 from bigsap.sources.base import Task
 from bigsap.sources.cluster import on_worker
 from bigsap.sources.cluster.sharing import Line, Shared
+from bigsap.system import usable_cores
 from bigsap.types import Array
 
 #: Seconds between refreshes of the list of workers.
@@ -293,4 +293,4 @@ def _distributed() -> Any:
 
 def cores_here() -> int:
     """Return the number of processes of a local cluster."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return usable_cores()

@@ -20,6 +20,7 @@ from bigsap.sources.packed import unpacked
 from bigsap.sources.zarr.chunk_layout import Layout, describe, import_zarr, open_array
 from bigsap.sources.zarr.decoded import DecodedZarrSource
 from bigsap.sources.zarr.raw import RawZarrSource
+from bigsap.system import replace as replace_file
 
 #: ``rechunk`` makes chunks of about this size: zarr advises 1 MB or more.
 CHUNK_BYTES = 4 << 20
@@ -136,7 +137,7 @@ def rechunk(
         _copy(zarr, source, partial, rows, compress, progress)
         if os.path.lexists(target):
             raise OptionError(f"{os.fspath(target)!r} has appeared meanwhile")
-        partial.rename(target)
+        replace_file(partial, target)
     except BigsapError:
         raise
     except Exception as error:

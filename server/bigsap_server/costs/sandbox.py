@@ -144,13 +144,16 @@ def main() -> int:
 
 
 def _limit(seconds: int) -> None:
-    """Limit processor time, memory and files to what a check needs."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    # Not RLIMIT_AS: mapped matrices may be larger than memory.
-    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    """Limit processor time, memory and files to what a check needs, where the system can."""
+    if sys.platform != "win32":  # there the parent's time limit remains
+        try:
+            import resource
+        except ImportError:  # a Python built without it
+            return
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        # Not RLIMIT_AS: mapped matrices may be larger than memory.
+        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 if __name__ == "__main__":

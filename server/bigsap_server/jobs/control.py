@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from bigsap.system import replace
 from bigsap_server.jobs.files import is_locked, read_json, write_json
 
 #: run; stop and keep the answer so far; exit; stop to be continued; superseded by another attempt.
@@ -75,7 +76,7 @@ class Folder:
                     raise
                 except OSError:  # a file system without hard links
                     shutil.copyfile(result / file, temporary / file)
-            os.rename(temporary, self.start)
+            replace(temporary, self.start)
         return self.start
 
     def nothing_left(self) -> None:
@@ -174,6 +175,6 @@ def sweep(jobs: Path, known: set[str]) -> None:
     for folder in jobs.glob(".deleted-*"):
         job_id = folder.name.removeprefix(".deleted-")
         if job_id in known:
-            os.replace(folder, jobs / job_id)
+            replace(folder, jobs / job_id)
         else:
             shutil.rmtree(folder, ignore_errors=True)

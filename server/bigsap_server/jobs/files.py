@@ -2,64 +2,60 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
+
+import filelock
+
+from bigsap.system import patiently, replace
 
 
 class FileLock:
-    """An exclusive lock that the kernel releases when its holder dies.
+    """An exclusive lock that the system releases when its holder dies: filelock's, and who holds it.
 
-    On a network file system it works across machines if the mount supports flock.
+    On a network file system it works across machines if the mount supports flock. The process id is
+    in a file beside the lock, ``run.pid`` of ``run.lock``: on Windows a locked file cannot be read by others.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: TextIO | None = None
+        # Taken by one thread, it may be released by another.
+        self._lock = filelock.FileLock(path, thread_local=False)
 
     def take(self) -> bool:
         """Try to take the lock without waiting; return whether this process holds it."""
-        file = self.path.open("a+")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
+            self._lock.acquire(blocking=False)
+        except filelock.Timeout:
             return False
-        except BaseException:
-            file.close()
-            raise
-        self._file = file
-        # The process id is only information for operators, so a full disk must not prevent locking.
+        # Information for operators only, so a full disk must not prevent locking.
         with suppress(OSError):
-            file.truncate(0)
-            file.write(f"{os.getpid()}\n")
-            file.flush()
+            self.path.with_suffix(".pid").write_text(f"{os.getpid()}\n", encoding="ascii")
         return True
 
     def release(self) -> None:
         """Release the lock. Harmless when not held."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._lock.release()
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock at ``path``.
+    """Return whether a process holds the lock at ``path``, or looks at it at this moment.
 
-    Uses a shared lock, so that the check does not block other checks or overwrite the holder's process
-    id with its own: a tool that kills the process named in the file would kill the server.
+    The look takes the lock for microseconds; who takes it in earnest tries again.
     """
-    try:
-        with path.open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    if not path.exists():
         return False
-    except BlockingIOError:
+    look = filelock.FileLock(path)
+    try:
+        look.acquire(blocking=False)
+    except filelock.Timeout:
         return True
+    look.release()
     return False
 
 
@@ -72,7 +68,7 @@ def write_json(path: Path, value: Any, durable: bool = True) -> None:
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        os.replace(temporary, path)
+        replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
@@ -82,6 +78,6 @@ def write_json(path: Path, value: Any, durable: bool = True) -> None:
 def read_json(path: Path) -> Any:
     """Return the value written by ``write_json``; None if the file does not exist."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(patiently(partial(path.read_text, encoding="utf-8")))
     except FileNotFoundError:
         return None

@@ -91,7 +91,7 @@ class ArrayInUse(JobStoreError):
 
 
 class JobInUse(JobStoreError):
-    """An active job starts from the job that was to be deleted."""
+    """An active job starts from the job that was to be deleted, or a file of it is being read."""
 
 
 class BadPageToken(JobStoreError):

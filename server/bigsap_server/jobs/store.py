@@ -1,6 +1,6 @@
 """Job table: SQLite in WAL mode in the data directory, the authoritative state of every job.
 
-One server process owns the directory (``lock`` is held by flock, which the kernel releases
+One server process owns the directory (``lock`` is held, which the system releases
 when the process dies; WAL requires a local file system anyway). Within
 it any thread may call a ``JobStore``; writes are serialised, reads use a separate connection
 and never wait for a write.
@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
+from bigsap.system import replace as replace_file
 from bigsap_server.jobs import control, sql
 from bigsap_server.jobs.events import Changes, Recent
 from bigsap_server.jobs.files import FileLock
@@ -248,7 +249,10 @@ class JobStore:
             # Move the folder before the commit, so that a crash leaves either everything or a folder whose
             # name shows the deletion to ``sweep``.
             with suppress(FileNotFoundError):
-                os.replace(self.folder(job_id), control.aside(self.folder(job_id)))
+                try:
+                    replace_file(self.folder(job_id), control.aside(self.folder(job_id)))
+                except PermissionError as error:  # on Windows, while its result is being read
+                    raise JobInUse(f"a file of {job_id} is being read; try again") from error
         shutil.rmtree(control.aside(self.folder(job_id)), ignore_errors=True)
 
     @contextmanager

@@ -9,18 +9,20 @@ from __future__ import annotations
 import contextvars
 import logging
 import os
-import resource
 import shutil
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 import bigsap
 from bigsap.summary import arrays_of, jsonable, summary_of
+from bigsap.system import replace
 from bigsap_server import logs
 from bigsap_server.jobs.control import START_ARRAYS, Command, Folder
 from bigsap_server.jobs.eta import Pace
@@ -51,7 +53,10 @@ def dask_setup(worker: Any) -> None:
     Ctrl-C reaches every process of a terminal, but the server alone decides when and how workers stop.
     """
     logs.configure("info")
-    os.nice(5)
+    if sys.platform == "win32":
+        psutil.Process().nice(psutil.BELOW_NORMAL_PRIORITY_CLASS)
+    else:
+        psutil.Process().nice(5)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -90,12 +95,20 @@ def run_job(
 
 
 def _limit_memory(most: int | None) -> None:
-    """Limit this process's memory, mapped files aside: what exceeds it fails its job, not the machine."""
-    most = most or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    if hard != resource.RLIM_INFINITY:
-        most = min(most, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    """Limit this process's memory, mapped files aside: what exceeds it fails its job, not the machine.
+
+    Windows has no such limit: there the machine's memory is the limit.
+    """
+    if sys.platform != "win32":
+        try:
+            import resource
+        except ImportError:  # a Python built without it
+            return
+        most = most or psutil.virtual_memory().total
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        if hard != resource.RLIM_INFINITY:
+            most = min(most, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 def _run_job(
@@ -265,7 +278,7 @@ class Attempt:
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-        os.rename(temporary, target)
+        replace(temporary, target)
 
     def _failure(self, error: BaseException) -> dict[str, Any]:
         if is_disk_full(error):
@@ -310,7 +323,7 @@ class Attempt:
         with _present_lock:
             alone = len(_present) == 1
         if command == "now" and self.settings.get("own_process") and alone:
-            os.kill(os.getpid(), signal.SIGKILL)
+            psutil.Process().kill()
 
     def _note(self, message: str) -> None:
         self._log.append(message)

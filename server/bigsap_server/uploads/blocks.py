@@ -89,10 +89,10 @@ class Block:
     def claim(self) -> None:
         """Reserve disk space for what ``move`` copies. Raises HttpProblem if there is too little."""
         with disk(), self._target.open("r+b", buffering=0) as target:
+            if not hasattr(os, "posix_fallocate"):  # macOS, Windows: the copy itself finds out
+                return
             try:
                 os.posix_fallocate(target.fileno(), self._begin, self._size)
-            except AttributeError:  # not on every system
-                return
             except OSError as error:  # nor on every file system
                 if is_disk_full(error):
                     raise

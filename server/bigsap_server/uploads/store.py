@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bigsap.system import replace as replace_file
 from bigsap_server.problems import HttpProblem
 from bigsap_server.uploads.blocks import Block, disk, superseded, whole_rows
 
@@ -296,7 +297,10 @@ class ArrayStore:
                 raise HttpProblem("array-in-use", "a block is still being received")
             with unused(array_id), disk():
                 # A rename is fast, while removing many bytes takes time.
-                os.replace(place, gone)
+                try:
+                    replace_file(place, gone)
+                except PermissionError:  # on Windows, while a job reads it
+                    raise HttpProblem("array-in-use", "the array is being read; try again") from None
                 del self._known[array_id]
             del self._open[array_id]
         shutil.rmtree(gone, ignore_errors=True)
@@ -327,7 +331,7 @@ class ArrayStore:
                 json.dump(asdict(meta), file)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, target)
+            replace_file(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
         self._known[meta.id] = meta

@@ -1,0 +1,83 @@
+"""Differences between operating systems: cores, processes, files that are open elsewhere.
+
+Linux tells in ``/proc`` what a solve asks for, faster than any package does. On other systems psutil,
+a dependency there, tells it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+#: Seconds for which a file that is open elsewhere is waited for.
+PATIENCE_S = 2.0
+_PAUSE_S = 0.02
+# ERROR_ACCESS_DENIED, which also means an open file in a folder, and ERROR_SHARING_VIOLATION.
+_IN_USE = (5, 32)
+
+
+def system_file(path: str) -> str:
+    """Return the text of a small system file; OSError if there is none.
+
+    Takes half the time of ``Path.read_text``; every solve reads a dozen such files.
+    """
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, 1 << 16).decode()
+    finally:
+        os.close(file)
+
+
+def psutil_or_none() -> Any:
+    """Return the module psutil; None if it is not installed."""
+    try:
+        import psutil
+    except ImportError:
+        return None
+    return psutil
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use, by its affinity; at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    # Windows has affinities too; macOS has none.
+    affinity = getattr(getattr(psutil_or_none(), "Process", None), "cpu_affinity", None)
+    if affinity is not None:
+        return len(psutil_or_none().Process().cpu_affinity()) or 1
+    return os.cpu_count() or 1
+
+
+def patiently(action: Callable[[], T]) -> T:
+    """Return ``action()``, repeated while Windows refuses since another program has the file open.
+
+    Other systems replace, move and delete open files, so nothing is repeated there. Raises the last
+    PermissionError after ``PATIENCE_S`` seconds.
+    """
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return action()
+        except PermissionError as error:
+            if getattr(error, "winerror", None) not in _IN_USE or time.monotonic() > until:
+                raise
+        time.sleep(_PAUSE_S)
+
+
+def replace(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Rename a file over ``target``, or a folder to a name that is free.
+
+    Raises PermissionError naming both if another program keeps one of them open.
+    """
+    try:
+        patiently(partial(os.replace, source, target))
+    except PermissionError as error:
+        if getattr(error, "winerror", None) not in _IN_USE:
+            raise
+        error.strerror = "it, or a file in it, is open in another program: close it there"
+        raise
