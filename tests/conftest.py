@@ -35,5 +35,5 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How long the searches take whose every minute may find something."""
     group = parser.getgroup("bigsap")
-    group.addoption("--api-minutes", type=float, default=0.5, help="of random requests")
-    group.addoption("--kills", type=int, default=12, help="of workers, servers and solvers")
+    group.addoption("--api-minutes", type=float, default=0.25, help="of random requests")
+    group.addoption("--kills", type=int, default=4, help="of workers, servers and solvers")
