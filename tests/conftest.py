@@ -10,13 +10,11 @@ import pytest
 
 from clock import clock
 from gate import gate
-from live_server import live_server, start_server
 from stand_in import cupy
 
-pytest_plugins = ["beside", "depth"]
+pytest_plugins = ["beside", "depth", "live_server"]
 
-# One server for all modules that need one: imported by each, each would start its own.
-__all__ = ["clock", "cupy", "gate", "live_server", "start_server"]
+__all__ = ["clock", "cupy", "gate"]
 
 # The same examples in every run, and no deadline: the first example pays for compilation.
 hypothesis.settings.register_profile(

@@ -68,6 +68,7 @@ def test_over_a_cluster(tmp_path):
         assert found_by("cluster", range(10), tmp_path, where) == []
 
 
+@pytest.mark.slow
 def test_by_the_service(live_server, tmp_path):
     pytest.importorskip("httpx")
     from bigsap.client import Client

@@ -74,6 +74,8 @@ def test_all_lines_of_a_server_are_json(start_server: Callable[..., LiveServer],
         "bigsap_server.supervisor",
         "uvicorn.error",
     }
-    assert any(line.get("job") == job["id"] and "cancelled" in line["message"] for line in lines)
+    about = [line for line in lines if line.get("job") == job["id"]]
+    assert any("cancelled" in line["message"] for line in about)
+    assert any(line["logger"] == "bigsap_server.access" and line["status"] == 200 for line in about)
     assert "\x1b" not in text
     assert "color_message" not in text
