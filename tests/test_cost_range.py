@@ -135,6 +135,7 @@ def stopped_at_once(source, **options):
     return bigsap.solve(source, callback=stop, callback_every=0, **options)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
 def test_a_stopped_solve_has_a_bound(method, maximize):
