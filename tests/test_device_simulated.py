@@ -57,7 +57,7 @@ def same(several: bigsap.Result, one: bigsap.Result) -> None:
     assert several.v.tobytes() == one.v.tobytes()
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("shape", "devices"),
     [

@@ -208,6 +208,7 @@ def test_tracking_video():
     assert number("# of the pairs are the same ship", out.replace("%", "")) > 60
 
 
+@pytest.mark.slow
 def test_walkthrough(tmp_path):
     from PIL import Image
 

@@ -52,7 +52,7 @@ def test_hard_instances(kind: str) -> None:
         solved(cost, maximize=True, variant="auto")
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("dtype", ["u1", "u2", "i4", "i8"])
 def test_dtypes(dtype: str) -> None:
     for n, m in ((48, 48), (20, 50), (50, 20)):
@@ -63,7 +63,7 @@ def facts(result: bigsap.Result) -> tuple[list[int], dict[str, int], list[float]
     return result.col4row.tolist(), result.stats["trees"], result.v.tolist()
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", ["n", "10n", "few cheap", "0.1n", "twins"])
 def test_the_hosts_twin(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same stars, trees and counts as the host's where lists are the same; whatever the
@@ -80,7 +80,7 @@ def test_the_hosts_twin(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert facts(solved(cost)) == first
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", ["product", "sanity", "1000n", "few cheap"])
 def test_what_the_device_leaves_the_host_goes_on_with(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
@@ -256,7 +256,7 @@ def test_classical_is_the_hosts(kind: str) -> None:
         assert classical(cost / 7, maximize=True).status == "optimal"
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", ["n", "10n", "few cheap", "twins"])
 def test_classical_whatever_the_grid(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many blocks, whichever steps they share, and however short launches are."""
