@@ -25,6 +25,7 @@ PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(5, 1 + (os.cpu_count(
 SHARED = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=
 # How long the searches of test-all last: random expressions, minutes of random requests, kills.
+# Those of test-deep are short; tests/conftest.py says how short.
 TEXTS ?= 1000000
 API_MINUTES ?= 2
 KILLS ?= 24
@@ -35,7 +36,7 @@ FROZEN ?= .build/frozen.json
 LEVELS ?= all
 KINDS ?=
 
-.PHONY: help demo test test-all test-image frozen browser lint format bench results docs clean distclean \
+.PHONY: help demo test test-deep test-all test-image frozen browser lint format bench results docs clean distclean \
 	wheel wheel-kernels
 
 help: ## show this list
@@ -45,7 +46,7 @@ demo: $(VENV)/.installed-demo ## match two photographs pixel by pixel; writes de
 	@echo "==> bigsap demo"
 	$(BIN)/bigsap demo --out demo-out
 
-test: $(VENV)/.installed-dev browser ## lint, types, layers, tests: what CI runs
+test: $(VENV)/.installed-dev browser ## lint, types, layers, all tests that are not slow
 	@echo "==> compiling the kernels, beside the linters (a minute or two the first time, then nothing)"
 	@mkdir -p .build; $(BIN)/bigsap warmup >.build/warmup.log 2>&1 & warmup=$$!; \
 	$(MAKE) --no-print-directory lint || { kill $$warmup; exit 1; }; \
@@ -58,7 +59,12 @@ else
 	$(BIN)/python -m pytest -q $(SHARED) -m "not slow"
 endif
 
-test-all: lint browser ## test, the slow tests, other random examples in each run, mutations
+test-deep: $(VENV)/.installed-dev browser ## the slow tests: more cases, kills, loads; CI runs test and this
+	@echo "==> slow tests, side by side"
+	$(BIN)/bigsap warmup
+	$(BIN)/python -m pytest -q $(SHARED) -m slow
+
+test-all: lint browser ## all tests with other random examples in each run, long searches, mutations (hours)
 	$(BIN)/bigsap warmup
 	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q --api-minutes=$(API_MINUTES) --kills=$(KILLS) \
 		$(SHARED)

@@ -1,8 +1,9 @@
-"""Which tests share a process where several run: those of a file, and all of the page.
+"""Which tests share a process where several run: those of a file, of the page, of a server.
 
-What a file's tests share (an image, a server, a solved reference) is then built once, and the
-page has one browser. Marks (``xdist_group``) do not do it: xdist 3.8 writes the group into names
-that pytest 9.2 no longer takes from there, and deals out single tests without a word.
+What a file's tests share (an image, a solved reference) is then built once; the page has one
+browser, and the tests of clients one server (``live_server``). Marks (``xdist_group``) do not do
+it: xdist 3.8 writes the group into names that pytest 9.2 no longer takes from there, and deals out
+single tests without a word.
 """
 
 from __future__ import annotations
@@ -11,10 +12,16 @@ from typing import Any
 
 import pytest
 
+_OF_A_SERVER = {
+    f"tests/test_{name}.py" for name in ("cli_service", "client", "client_costs", "docs", "examples")
+}
+
 
 def shared_by(nodeid: str) -> str:
     """What the tests of a process have in common."""
     file = nodeid.split("::", 1)[0]
+    if file in _OF_A_SERVER:
+        return "tests of a server"
     return "tests/page" if file.startswith("tests/page/") else file
 
 

@@ -10,13 +10,11 @@ import pytest
 
 from clock import clock
 from gate import gate
-from live_server import live_server, start_server
 from stand_in import cupy
 
-pytest_plugins = ["beside", "depth"]
+pytest_plugins = ["beside", "depth", "live_server"]
 
-# One server for all modules that need one: imported by each, each would start its own.
-__all__ = ["clock", "cupy", "gate", "live_server", "start_server"]
+__all__ = ["clock", "cupy", "gate"]
 
 # The same examples in every run, and no deadline: the first example pays for compilation.
 hypothesis.settings.register_profile(
@@ -35,5 +33,5 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How long the searches take whose every minute may find something."""
     group = parser.getgroup("bigsap")
-    group.addoption("--api-minutes", type=float, default=0.5, help="of random requests")
-    group.addoption("--kills", type=int, default=12, help="of workers, servers and solvers")
+    group.addoption("--api-minutes", type=float, default=0.25, help="of random requests")
+    group.addoption("--kills", type=int, default=4, help="of workers, servers and solvers")

@@ -7,11 +7,11 @@ import os
 import hypothesis
 
 #: ``make test`` takes the same examples in every run, so that many would repeat what few have
-#: shown; ``make test-deep`` takes others in every run, and all of them.
+#: shown; ``make test-all`` takes others in every run, and all of them.
 RANDOM = os.environ.get("BIGSAP_TEST_PROFILE") == "random"
 SHARE = 5
 
 
 def examples(count: int) -> hypothesis.settings:
-    """``count`` random examples in ``make test-deep``, a fifth of them in ``make test``."""
+    """``count`` random examples in ``make test-all``, a fifth of them in ``make test``."""
     return hypothesis.settings(max_examples=count if RANDOM else -(-count // SHARE))

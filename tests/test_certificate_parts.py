@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import numpy as np
@@ -16,6 +17,7 @@ from bigsap.proof.certificate import certify, certify_infeasible
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Fill
 from examples_of import examples
+from gate import HANG_S
 from test_certificate import complete, costs_of
 
 
@@ -111,36 +113,45 @@ def test_an_invalid_cost_is_named_in_any_part(threads, monkeypatch):
         certify_infeasible(InParts(cost), [3], threads=threads)
 
 
-class Slow(InParts):
-    widths: list
+class Watched(InParts):
+    """Tells how wide its parts are; each takes what ``pause`` does."""
+
+    def __init__(self, cost, pause):
+        super().__init__(cost)
+        self.widths, self.pause = [], pause
 
     def read(self, rows, columns, out):
         super().read(rows, columns, out)
         self.widths.append(out.shape[1])
-        time.sleep(0.02)
+        self.pause()
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_pass_is_left_between_the_parts_of_a_row(threads, monkeypatch):
     """A row may be long, and its pairs slow."""
     monkeypatch.setattr(streaming, "_PART", 8)
+    looked = threading.Event()
 
     def stop(done):
+        looked.set()
         raise KeyboardInterrupt
 
-    source = Slow(np.ones((4, 8000)))
-    source.widths = []
+    def pause():
+        if threading.current_thread() is not threading.main_thread():
+            assert looked.wait(HANG_S)
+            time.sleep(0.001)
+
+    source = Watched(np.ones((4, 8000)), pause)
     with pytest.raises(KeyboardInterrupt):
         certify(source, None, np.zeros(8000), tick=stop, threads=threads)
-    assert len(source.widths) < 50
+    assert len(source.widths) < 2000  # of 4,000
 
 
-def test_parts_after_a_slow_one_are_narrower(monkeypatch):
+def test_parts_after_a_slow_one_are_narrower(monkeypatch, clock):
     monkeypatch.setattr(streaming, "_PART", 64)
     monkeypatch.setattr(streaming, "_LEAST_PART", 4)
     monkeypatch.setattr(streaming, "_LONG_SECONDS", 0.01)
-    source = Slow(np.random.default_rng(0).random((1, 150)))
-    source.widths = []
+    source = Watched(np.random.default_rng(0).random((1, 150)), lambda: clock.sleep(0.02))
     proof = certify(source, None, np.zeros(150))
     assert source.widths[:4] == [64, 16, 4, 4]
     assert sum(source.widths) == 150

@@ -276,6 +276,7 @@ def test_serve_listens_and_stops(tmp_path, capsys):
         child.communicate()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("argv", "code", "text"),
     [

@@ -60,7 +60,7 @@ SENT: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.some(8)
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", SENT)
 def test_the_same_costs_arrive(client: Client, name: str) -> None:
     cost = SENT[name]()

@@ -138,7 +138,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("kept", ["all", "few"])
 @pytest.mark.parametrize("which", FUNCTIONS)
 def test_functions_of_rows(client, which, kept):
@@ -593,6 +593,7 @@ def test_workers_die_and_others_join(client, tmp_path):
     assert len(killed) == 2
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_with_what_all_need(cluster, client, tmp_path, monkeypatch):
     """A scheduler that allows no failures, as the service's, gives such a task up at once."""
     cost = called("row", 120)
@@ -663,6 +664,7 @@ def test_twenty_kills(cluster, client):
     assert killed == 20
 
 
+@pytest.mark.slow
 def test_a_lost_scheduler_ends_with_a_checkpoint(client, tmp_path):
     file = tmp_path / "solve.ckpt"
     gated = Gated(tmp_path, 300, 250, seed=8)

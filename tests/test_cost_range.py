@@ -135,12 +135,13 @@ def stopped_at_once(source, **options):
     return bigsap.solve(source, callback=stop, callback_every=0, **options)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
 def test_a_stopped_solve_has_a_bound(method, maximize):
     """Costs so slow that nothing but the floor is affordable."""
     code = "sum(abs(x[i, 0] - y[j, 0]) % (k + 1) for k in range(4096)) + 2"
-    n = 3000
+    n = 1000
     rng = np.random.default_rng(1)
     source = bigsap.expression(code, (n, n), x=rng.random((n, 1)), y=rng.random((n, 1)))
     res = stopped_at_once(source, method=method, maximize=maximize, time_limit=0.05)

@@ -108,7 +108,7 @@ def by_model(waves: list[np.ndarray], policy: str, n_slots: int) -> tuple[int, i
     return hits, misses, model.rows()
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @each(policy=["slru", "lfu"], n_slots=[1, 2, 9, 40, 90])
 def test_a_solve_counts_what_the_policy_would(
     cupy: Any, evaluated: list[np.ndarray], policy: str, n_slots: int

@@ -57,6 +57,7 @@ def same(several: bigsap.Result, one: bigsap.Result) -> None:
     assert several.v.tobytes() == one.v.tobytes()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("shape", "devices"),
     [
@@ -86,6 +87,7 @@ def test_groups_of_several_blocks(cupy: Any, monkeypatch: pytest.MonkeyPatch) ->
     same(bigsap.solve(matrix, device="cuda:0,1"), one)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("dtype", ["i4", "i8", "u1"])
 def test_integers(cupy: Any, dtype: str) -> None:
     matrix = (np.random.default_rng(3).random((40, 48)) * 25).astype(dtype)

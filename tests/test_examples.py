@@ -1,15 +1,18 @@
-"""Every example, run as a user runs it, at small size.
+"""Every example, at small size, run as a user runs it.
 
 Each main line holds what the example is about; what is checked here is that claim.
 """
 
 from __future__ import annotations
 
+import io
 import re
+import runpy
 import shutil
 import signal
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -22,9 +25,21 @@ pytest.importorskip("fastapi", reason="extra server")
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def run(name: str, *arguments: object, timeout: float = HANG_S, log: str = "") -> str:
-    """stdout of an example that ended well and complained of nothing, but for what a library that
-    it uses logs there: entries of the logger named."""
+def run(name: str, *arguments: object) -> str:
+    """stdout of an example that is run in this process, ended well and complained of nothing."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", [str(EXAMPLES / name), *map(str, arguments)])
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    assert err.getvalue() == ""
+    return out.getvalue()
+
+
+def run_alone(name: str, *arguments: object, timeout: float = HANG_S, log: str = "") -> str:
+    """``run`` in a process of its own, for examples whose subject are processes or their end.
+
+    log: the logger of a library, whose entries are no complaint.
+    """
     done = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLES / name), *map(str, arguments)],
         capture_output=True,
@@ -59,7 +74,7 @@ def test_cluster():
     pytest.importorskip("zarr", reason="extra zarr")
     # A worker that is just telling that it is well when its cluster ends complains.
     log = "distributed.worker"
-    out = run("cluster.py", "--n", 120, "--micro", 5, "--workers", 1, 2, log=log)
+    out = run_alone("cluster.py", "--n", 120, "--micro", 5, "--workers", 1, 2, log=log)
     assert out.count("the same bits") == 4
     assert out.count("2 workers") == 2
     assert "120 rows evaluated" in out
@@ -125,9 +140,10 @@ def test_zarr_larger_than_memory(tmp_path):
     assert (store / "zarr.json").is_file()
 
 
+@pytest.mark.slow
 def test_zarr_leaves_no_temporary_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    run("zarr_larger_than_memory.py", "--n", 300)
+    run_alone("zarr_larger_than_memory.py", "--n", 300)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -192,6 +208,7 @@ def test_tracking_video():
     assert number("# of the pairs are the same ship", out.replace("%", "")) > 60
 
 
+@pytest.mark.slow
 def test_walkthrough(tmp_path):
     from PIL import Image
 
@@ -205,8 +222,9 @@ def test_walkthrough(tmp_path):
             assert len(picture.convert("L").getcolors()) > 50, "an empty picture"
 
 
+@pytest.mark.slow
 def test_service_client():
-    out = run("service_client.py", "--n", 250)
+    out = run_alone("service_client.py", "--n", 250)
     states = re.findall(r"^job_\w+ is (\w+)$", out, re.M)
     assert states == ["queued", "starting", "running", "succeeded"]
     assert "n = 250, optimal" in out

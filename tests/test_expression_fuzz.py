@@ -1,4 +1,4 @@
-"""Some hundreds of the million random texts of ``make test-deep``, and that errors are noticed."""
+"""Some hundreds of the million random texts of ``make test-all``, and that errors are noticed."""
 
 from __future__ import annotations
 

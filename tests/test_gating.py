@@ -445,6 +445,7 @@ def test_a_clipped_cost_may_not_be_invalid():
 # --- the source -------------------------------------------------------------------------
 
 
+@pytest.mark.some(16)
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("shape", [(5, 9), (9, 5)])
 @pytest.mark.parametrize(

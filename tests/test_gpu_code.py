@@ -141,6 +141,7 @@ def test_kernels_compile(file: str, code: DeviceCode, settings: dict[str, int], 
     compile_text(full(file, code, **settings), arch, tmp_path)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     "name",
     [
@@ -162,6 +163,7 @@ def test_costs_compile(name: str, tmp_path) -> None:
     compile_text(full("rows", code), "sm_80", tmp_path)
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("name", list(sources()))
 def test_device_formulas_are_the_hosts(name: str, tmp_path) -> None:
     source = sources()[name]

@@ -83,6 +83,7 @@ def check(cost, *, maximize=False, **options):
     return result
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_hard_instances(kind, variant):
@@ -92,6 +93,7 @@ def test_hard_instances(kind, variant):
         check(cost, variant=variant, maximize=True)
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dtypes_shapes_and_senses(dtype, variant):
@@ -134,6 +136,7 @@ def test_multiples_of_a_power_of_two_are_solved_as_whole_numbers_are(dtype, vari
                 assert (real.u == np.ldexp(integer.u, exponent)).all()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_large_integers(variant):
     g = np.random.default_rng(0)
@@ -299,6 +302,7 @@ def test_warm_starts(variant):
         check(changed, variant=variant, warm_start=wild)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("variant", ["tree", "auto"])
 @pytest.mark.parametrize("limit", [20_400, 40_000, 80_000])
 def test_trees_with_short_lists_are_left_to_searches(variant, limit):

@@ -43,6 +43,7 @@ def solved(cost: np.ndarray, **options: object) -> bigsap.Result:
     return result
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_hard_instances(kind: str) -> None:
     for n, m in ((1, 1), (2, 2), (31, 31), (33, 33), (40, 40), (32, 65)):
@@ -51,6 +52,7 @@ def test_hard_instances(kind: str) -> None:
         solved(cost, maximize=True, variant="auto")
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("dtype", ["u1", "u2", "i4", "i8"])
 def test_dtypes(dtype: str) -> None:
     for n, m in ((48, 48), (20, 50), (50, 20)):
@@ -61,6 +63,7 @@ def facts(result: bigsap.Result) -> tuple[list[int], dict[str, int], list[float]
     return result.col4row.tolist(), result.stats["trees"], result.v.tolist()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", ["n", "10n", "few cheap", "0.1n", "twins"])
 def test_the_hosts_twin(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same stars, trees and counts as the host's where lists are the same; whatever the
@@ -77,6 +80,7 @@ def test_the_hosts_twin(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert facts(solved(cost)) == first
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", ["product", "sanity", "1000n", "few cheap"])
 def test_what_the_device_leaves_the_host_goes_on_with(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
@@ -161,6 +165,7 @@ def test_what_is_hard_for_trees_is_left_to_lists() -> None:
     assert result.stats["trees"]["levels"] < tree.stats["trees"]["levels"]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 def test_reals_that_are_multiples_of_a_power_of_two(dtype: str) -> None:
     """As many units of it are solved as of integers: the same trees, no gap at all."""
@@ -190,6 +195,7 @@ def test_other_reals_are_left_to_the_host() -> None:
         bigsap.solve(forbidden, method="hungarian", device="cuda")
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("kind", ["n", "10n", "few cheap", "0.1n", "product", "equal"])
 def test_rows_on_several_devices(kind: str) -> None:
     """The bits of one device, whatever the number of devices."""
@@ -240,6 +246,7 @@ def classical(cost: np.ndarray, **options: object) -> bigsap.Result:
     return there
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_classical_is_the_hosts(kind: str) -> None:
     deep = kind == "product"
@@ -249,6 +256,7 @@ def test_classical_is_the_hosts(kind: str) -> None:
         assert classical(cost / 7, maximize=True).status == "optimal"
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", ["n", "10n", "few cheap", "twins"])
 def test_classical_whatever_the_grid(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many blocks, whichever steps they share, and however short launches are."""
@@ -269,6 +277,7 @@ def test_classical_warm_starts() -> None:
         classical(cost, warm_start=np.random.default_rng(0).integers(-900, 900, m).astype(float))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("first", "then"), [("cuda", "cuda"), ("cuda", "cpu"), ("cpu", "cuda")])
 def test_classical_continues_from_a_checkpoint(
     first: str, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

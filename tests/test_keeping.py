@@ -112,6 +112,7 @@ def total(cost, method, **options):
     return source.pairs
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("share", [1, 4, 16])
 @pytest.mark.parametrize(
     ("cls", "n"), [(cls, 150) for cls in CLASSES] + [("disjoint", 720), ("sanity", 64), ("sanity", 720)]
@@ -136,6 +137,7 @@ def pairs_by_method(cls, n):
     return found
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("cls", ["disjoint", "random", "sanity", "rank2", "rank8"])
 @pytest.mark.parametrize("n", [150, 720, 1600])
 def test_few_cheap_compiled_costs_are_computed_once(cls, n):

@@ -179,6 +179,7 @@ CASES = {
 SWAPPED = ["a division by zero", "a guarded sum", "numpy's zero divisor"]
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize(
     ("name", "swapped"), [*((name, False) for name in CASES), *((name, True) for name in SWAPPED)]
 )

@@ -37,6 +37,7 @@ def test_nothing_of_a_solve_waits_for_the_collector(tmp_path: Path, method: str)
     assert result.status == "optimal"
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("method", ["ssp", "compressed", "hungarian"])
 def test_nothing_of_a_stopped_solve_waits_for_the_collector(tmp_path: Path, method: str) -> None:
     """What stops a solve carries all frames on the way: none of them may hold it in turn."""
@@ -119,6 +120,7 @@ def _in_shares(threads: int) -> None:
     share_out(1000, 10, threads, look, some)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("call", [_in_blocks, _in_shares])
 def test_errors_from_other_threads_do_not_wait_for_the_collector(

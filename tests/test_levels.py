@@ -213,6 +213,7 @@ def test_the_decision_from_few_rows(name, wanted):
     assert counts.rows <= 256 + 8
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("shape", [(1800, 2400), (2400, 1800), (1500, 9000)])
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
 def test_rows_that_can_choose_need_no_levels(shape, method):
@@ -252,6 +253,7 @@ def test_nuggets():
 SHAPES = [(400, 400), (300, 400), (150, 400), (400, 300), (400, 150)]
 
 
+@pytest.mark.some(8)
 @each(maximize=[False, True], shape=SHAPES, name=["disjoint", "random", "int1n", "rank2"])
 def test_levels_end_at_the_optimum(name, shape, maximize, monkeypatch):
     monkeypatch.setattr(policy, "COARSEST_LEVEL", 20)
@@ -274,6 +276,7 @@ def kinds(n, seed):
     return generator.random((9, 9))[np.ix_(*kinds)]
 
 
+@pytest.mark.some(4)
 @each(
     shape=SHAPES,
     make=[kinds, lattice, CLASSES["rank1"], CLASSES["disjoint"]],
@@ -510,6 +513,7 @@ def test_exhausted_lists_hand_over():
 # --- bounds ---------------------------------------------------------------------------
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("shape", [(8000, 8000), (7000, 7700)])
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
 def test_listeners_hear_a_bound_at_the_end_of_each_level(method, shape, monkeypatch):
@@ -552,6 +556,7 @@ def test_bounds_of_levels_change_nothing(monkeypatch):
 # --- checkpoints ----------------------------------------------------------------------
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
 @pytest.mark.parametrize("name", ["points", "rows"])
 def test_a_solve_continues_at_its_level(name, method, tmp_path, monkeypatch):

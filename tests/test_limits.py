@@ -154,6 +154,7 @@ KINDS = {
 }
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_searches_on_lists(kind, looks, monkeypatch):
     """Lists that are doubled again and again, rows that are evaluated in mid-search, searches that
@@ -204,6 +205,7 @@ def test_searches_that_are_given_up_change_nothing(monkeypatch, seed):
     check_thresholds(found.engine, cost[np.ix_(rows, found.columns)])
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, "limit"])
 @pytest.mark.parametrize("after", [1, 4, 20])
 def test_a_stop_in_the_midst_of_a_search(raised, after, tmp_path, monkeypatch):

@@ -297,6 +297,7 @@ def test_nearest_groups_first_keep_the_promises(seed):
     assert engine.pairs_evaluated < 8 * 10 * engine.blocks.n_blocks
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("n_shown", [0, 1, 20, 33, 5_000])
 def test_nearest_groups_where_nearly_all_columns_are_settled(n_shown):
     """The nearest groups hold nothing that matters: the search goes on to the farthest."""

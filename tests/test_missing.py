@@ -94,6 +94,7 @@ GIVEN = {
 }
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("name", GIVEN)
 def test_costs(name):
     cost = GIVEN[name]()

@@ -35,6 +35,7 @@ def without():
     }
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
 @pytest.mark.parametrize("kind", ["rows", "columns", "pairs"])
 @pytest.mark.parametrize(("distance", "count"), [(1e2, 1), (1e4, 1), (1e6, 10), (1e9, 1)])

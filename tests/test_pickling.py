@@ -157,7 +157,7 @@ def same(source, other):
         assert other.evaluated_by == source.evaluated_by
 
 
-@pytest.mark.some(30)
+@pytest.mark.some(15)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", SOURCES)
 def test_before_and_after_use(name, way, tmp_path):
@@ -175,6 +175,7 @@ def test_before_and_after_use(name, way, tmp_path):
     assert np.array_equal(costs_of(again), expected)
 
 
+@pytest.mark.some(15)
 @pytest.mark.parametrize("name", [n for n in SOURCES if n not in ("changed map",)])
 def test_with_cloudpickle(name, tmp_path):
     cloudpickle = pytest.importorskip("cloudpickle")

@@ -460,6 +460,7 @@ def test_given_up_where_bounds_exclude_nothing(monkeypatch):
     assert (again.bound, again.u.tolist()) == (found.bound, found.u.tolist())
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_adversarial_points_cost_no_more_than_the_pass(monkeypatch, family):
     monkeypatch.setattr(policy, "PROOF_BOUNDS_SHARE", 0.5)

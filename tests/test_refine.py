@@ -49,6 +49,7 @@ def sentinel():
     return cost, bigsap.solve(cost)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("size", [1e13, 1e14, 1e16, 1e18, float(sys.maxsize), 1e300])
 def test_forced_pairs(size):
     cost, best = forced(1100, 1100, size)

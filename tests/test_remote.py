@@ -481,6 +481,7 @@ def test_fault_that_is_an_error(provider, name):
     assert provider.n_posts() == 1
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize("name", LASTING)
 def test_faults_during_a_solve_never_give_an_answer(provider, name):
     fault, _ = LASTING[name]

@@ -122,6 +122,7 @@ def firsts_of(slab):
     return first, (own.free_label, int(own.free_column))
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("m", [40, 64, 200, 1000, 3000])
 @pytest.mark.parametrize("kind", ["random", "large", "ties", "forbidden"])
 def test_same_choices_as_relaxing_everything(kind, m):
@@ -331,6 +332,7 @@ KINDS = {
 }
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_long_searches_are_optimal_with_any_number_of_threads(kind):
     generator = np.random.default_rng(5)

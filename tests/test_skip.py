@@ -145,6 +145,7 @@ COSTS = {
 }
 
 
+@pytest.mark.some(2)
 @each(kind=COSTS, maximize=[False, True])
 def test_leaving_stretches_out_changes_nothing(kind, maximize, monkeypatch):
     n = 800

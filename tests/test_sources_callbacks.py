@@ -279,6 +279,7 @@ def test_inferred_dtypes(f, dtype):
     assert np.isfinite(whole(source)).all()
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "i4", "u1", "u2"])
 def test_declared_dtypes(dtype, compiled):
@@ -540,6 +541,7 @@ def strided(array):
     return np.repeat(array, 2)[::2]
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("f", "args"),
     [

@@ -118,6 +118,7 @@ def looked_up_by_row(i, table):
     return table[i]
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_costs_that_go_bad_under_a_search(bad, threads, monkeypatch):
@@ -144,6 +145,7 @@ def test_costs_that_go_bad_under_a_search(bad, threads, monkeypatch):
             )
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_bad_cost_in_a_row_that_threads_compute_in_parts(bad, threads):

@@ -10,6 +10,7 @@ from bigsap.sources.wrappers import Counted
 from instances import points_of
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["geometric", "disjoint"])
 def test_one_percent_of_the_rows_changed_behind_a_small_cache(name):
     """Counted by the source as well, which both methods' figures must agree with."""

@@ -141,6 +141,7 @@ def same_as_python(function, args=()):
     return costs
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("function", PLAIN)
 def test_pythons_integers(function):
     same_as_python(function)
@@ -194,6 +195,7 @@ def with_a_number(i, j, x):
     return x[i] * 2 if rare(i, j) else x[j] * 1
 
 
+@pytest.mark.some(6)
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "i4", "u4", "i8", "u8"])
 @pytest.mark.parametrize("function", [added, multiplied])
@@ -201,6 +203,7 @@ def test_numpys_integers(function, dtype):
     same_as_python(function, (numbers(dtype, 3),))
 
 
+@pytest.mark.some(4)
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 @pytest.mark.parametrize("dtype", ["i1", "u2", "i4"])
 @pytest.mark.parametrize("function", [subtracted, chained, with_a_number])

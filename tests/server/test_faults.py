@@ -50,6 +50,7 @@ def server(tmp_path_factory):
         server.kill()
 
 
+@pytest.mark.slow
 def test_killed_workers_are_replaced_and_the_answer_is_the_same(server, gate, gated, expected):
     with server.client() as client:
         job_id = post(client, gated)

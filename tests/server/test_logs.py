@@ -64,6 +64,8 @@ def test_all_lines_of_a_server_are_json(start_server: Callable[..., LiveServer],
         client.post(job["links"]["cancel"], json={"mode": "now"})
     assert server.finished(job["id"])["state"] == "cancelled"
     with server.client() as client:  # the next worker has come
+        refused = client.get(job["links"]["self"] + "/result").status_code
+        assert refused >= 400
         until(lambda: client.get("/readyz").status_code == 200)
     server.stop()
     text = (server.data.parent / f"{server.data.name}.log").read_text()
@@ -74,6 +76,8 @@ def test_all_lines_of_a_server_are_json(start_server: Callable[..., LiveServer],
         "bigsap_server.supervisor",
         "uvicorn.error",
     }
-    assert any(line.get("job") == job["id"] and "cancelled" in line["message"] for line in lines)
+    about = [line for line in lines if line.get("job") == job["id"]]
+    assert any("cancelled" in line["message"] for line in about)
+    assert any(line["logger"] == "bigsap_server.access" and line["status"] == refused for line in about)
     assert "\x1b" not in text
     assert "color_message" not in text

@@ -23,8 +23,7 @@ from bigsap_server.jobs.model import FINISHED, RUNNING, STATES, JobState
 from bigsap_server.problems import PROBLEMS, HttpProblem, from_error, pointer_to
 
 import bigsap
-from gate import HANG_S, until
-from live_server import LiveServer
+from gate import HANG_S
 
 SERVER = Path(bigsap_server.__file__).parent
 #: Modules of the library for programs that solve elsewhere.
@@ -199,23 +198,6 @@ def test_logs_are_json_with_ids(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["level"] == "info"
     assert found["time"].endswith("Z")
     assert "\n" not in formatter.format(record)
-
-
-def test_access_lines_carry_job_ids(live_server: LiveServer) -> None:
-    """In the log of a real server."""
-    body = {"cost": {"type": "array", "values": [[1, 2], [3, 4]]}}
-    with live_server.client() as client:
-        job = client.post("/v1/jobs", json=body).json()
-        assert live_server.finished(job["id"])["state"] == "succeeded"
-        assert client.post(f"/v1/jobs/{job['id']}/cancel").status_code == 409
-    log = live_server.data.parent / f"{live_server.data.name}.log"
-    # The line is written once the answer is sent.
-
-    def written() -> bool:
-        lines = [json.loads(line) for line in log.read_text().splitlines() if line[-1:] == "}"]
-        return any(line.get("job") == job["id"] and line.get("status") == 409 for line in lines)
-
-    until(written)
 
 
 def test_waking_from_other_threads() -> None:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import http.client
 import socket
-import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from bigsap_server.serve import KEEP_ALIVE_S
+from apps import settings_in
+from bigsap_server import serve
 from bigsap_server.settings import cores
 from checks import SQUARE, problem, solved, upload
 
 from bigsap.client.http import IDLE_S
 from gate import HANG_S, until
-from live_server import LiveServer
+from live_server import free_port
 
 JSON = {"Content-Type": "application/json"}
 
@@ -235,17 +235,21 @@ def test_a_second_host_is_refused(api: Any) -> None:
     problem(answer, 400, "malformed-request")
 
 
-def test_idle_connections_are_kept_longer_than_clients_keep_them(live_server: LiveServer) -> None:
+def test_idle_connections_are_kept_longer_than_clients_keep_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who closes first is the client: httpx does after 5 s, our own before."""
-    assert IDLE_S * 5 < KEEP_ALIVE_S
-    host, port = live_server.url.removeprefix("http://").split(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=200)
-    connection.auto_open = False
-    connection.connect()
-    for rest in (6.0, 0.0):
-        connection.request("GET", "/healthz")
-        answer = connection.getresponse()
-        answer.read()
-        assert answer.status == 200
-        time.sleep(rest)
-    connection.close()
+    given: dict[str, Any] = {}
+
+    class Told(Exception):
+        pass
+
+    def config(app: object, **settings: Any) -> None:
+        given.update(settings)
+        raise Told
+
+    monkeypatch.setattr(serve.logs, "configure", lambda level: None)
+    monkeypatch.setattr(serve.uvicorn, "Config", config)
+    with pytest.raises(Told):
+        serve.serve(settings_in(tmp_path / "data", port=free_port()))
+    assert given["timeout_keep_alive"] > max(5 * IDLE_S, 6)

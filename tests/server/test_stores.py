@@ -317,6 +317,7 @@ def remote(uri: str) -> dict[str, Any]:
     return {"shape": [3, 3], "cost": {"type": "zarr", "uri": uri}}
 
 
+@pytest.mark.slow
 def test_allowed_address_is_solved(start_server: Callable[..., LiveServer], files: str) -> None:
     """In a process of its own: fsspec keeps a thread and connections for good."""
     server = start_server(zarr_uris=json.dumps([files]), attempts=2)
