@@ -40,9 +40,14 @@ START, BID, TIGHT, REDUCE, SEARCH, DONE = range(6)
 _FIRST, _DIVIDE, _AUCTIONS = 1.0, 6.0, 3
 #: Rounds of the reduction, and scans a row of each.
 _ROUNDS, _ROUND_SCANS = 2, 4
-#: Scans a row of the first auction after which it takes too long; how much larger epsilon then becomes,
-#: and the limit with it.
-_LONG_AUCTION, _RAISE, _LONGER = 12, 32.0, 4
+#: Scans a row of the first auction after which it is looked at: it takes too long if more than this
+#: share of the columns is free, or if it takes this many times as long. Epsilon then becomes so much
+#: larger, and the limit too.
+_LOOK, _FREE_SHARE, _LONG_AUCTION = 4, 1 / 64, 6
+_RAISE, _LONGER = 32.0, 4
+#: Layers of paths by which the first look decides whether a complete assignment exists; four times as
+#: many the next time. In layered graphs hundreds are needed, and a larger epsilon is faster.
+_FIRST_LAYERS = 6
 #: Scans a row of shortest paths after which another auction comes first; the limit doubles each time.
 _LONG_SEARCH = 8
 #: Epsilons below this share of the range of costs end the auctions of real costs.
@@ -121,7 +126,8 @@ class Course:
 
     epsilon: of the current auction. left: auctions still to come before the exact part. limit: scans
     at which the current stage takes too long. patience: scans a row that a search may take. raised:
-    how often an auction took too long. feasible: whether a complete assignment is known to exist.
+    how often an auction took too long. looked: whether the current one was looked at. feasible: whether
+    a complete assignment is known to exist.
     """
 
     stage: int = START
@@ -130,6 +136,7 @@ class Course:
     limit: int = 0
     patience: int = _LONG_SEARCH
     raised: int = 0
+    looked: bool = False
     feasible: bool = False
     rounds: int = 0
     least: float = 0.0
@@ -253,8 +260,8 @@ class SparseSearch:
             return
         auction.unmatch(self.state)
         course.stage = BID
-        course.limit = self.scans + self._long(_LONG_AUCTION * _LONGER**course.raised)
-        course.scanned = self.scans
+        course.limit = self.scans + self._long(_LOOK * _LONGER**course.raised)
+        course.scanned, course.looked = self.scans, False
 
     def _long(self, scans_a_row: int) -> int:
         return scans_a_row * max(64, self._problem.shape[0])
@@ -268,12 +275,8 @@ class SparseSearch:
         while not over:
             over = bool(self._slice(auction.bid, self.pairs, state, epsilon))
             if not over and self.scans > course.limit:
-                if not course.feasible and not self._is_feasible():
+                if not self._raise():
                     return
-                course.raised += 1
-                course.limit = self.scans + self._long(_LONG_AUCTION * _LONGER**course.raised)
-                course.epsilon *= _RAISE
-                course.left = max(course.left, _AUCTIONS)
                 epsilon = price.type(course.epsilon)
         course.feasible = True
         self._record(course.epsilon, clock)
@@ -286,6 +289,22 @@ class SparseSearch:
         else:
             course.stage = TIGHT
         self._monitor.save_phase()
+
+    def _raise(self) -> bool:
+        """Raise epsilon if the auction takes too long; return False if there is no assignment."""
+        course = self.course
+        free = int((self.state.row_of_column == S.FREE).sum())
+        look = self._long(_LOOK * _LONGER**course.raised)
+        if not course.looked and free < _FREE_SHARE * self._problem.shape[1]:
+            course.looked, course.limit = True, self.scans + (_LONG_AUCTION - 1) * look
+            return True
+        if not course.feasible and not self._is_feasible(_FIRST_LAYERS * _LONGER**course.raised):
+            return False
+        course.raised += 1
+        course.limit, course.looked = self.scans + _LONGER * look, False
+        course.epsilon *= _RAISE
+        course.left = max(course.left, _AUCTIONS)
+        return True
 
     def _tight(self) -> None:
         auction.take_tight(self.pairs, self.state)
@@ -352,16 +371,22 @@ class SparseSearch:
             return False
         used = np.zeros(m, bool)
         used[self.pairs.ids] = True
-        return not used.all() and not self._is_feasible()
+        return not used.all() and not self._is_feasible(n)
 
-    def _is_feasible(self) -> bool:
-        """Return whether a complete assignment exists; set ``violator`` if none does."""
+    def _is_feasible(self, most: int) -> bool:
+        """Return False and set ``violator`` if no complete assignment exists.
+
+        ``course.feasible`` says whether one is known to exist: not if ``most`` layers do not decide.
+        """
         n = self._problem.shape[0]
         column_of_row, row_of_column = self.state.column_of_row.copy(), self.state.row_of_column.copy()
         depth, queue = np.empty(n, np.int32), np.empty(n, S.ID)
         place, stack = np.empty(n, np.int64), np.empty(n + 1, S.ID)
         pairs = column_of_row, row_of_column
-        while (column_of_row < 0).any():
+        for _ in range(most):
+            if (column_of_row >= 0).all():
+                self.course.feasible = True
+                break
             reached = cardinality.layers(self.pairs, self._infinite, *pairs, depth, queue)
             self._monitor.tick()
             if reached >= 0:
@@ -369,7 +394,6 @@ class SparseSearch:
                 return False
             cardinality.augment_layers(self.pairs, self._infinite, *pairs, depth, place, stack)
             self._monitor.tick()
-        self.course.feasible = True
         return True
 
     def _smallest(self, column_of_row: Array, row_of_column: Array, reached: Array) -> Array:
