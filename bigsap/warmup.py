@@ -137,8 +137,8 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
         pairs = *np.nonzero(small > -1), small.ravel().astype(dtype)
         for kind, factor in ("float64", 1), ("int64", 1 << 44):
             if kind == "float64" or dtype == np.int64:
-                costs = sparse((pairs[0], pairs[1], pairs[2] * dtype.type(factor)))
-                yield f"sparse {dtype} costs, {kind} prices", partial(solve, costs)
+                graph = sparse((pairs[0], pairs[1], pairs[2] * dtype.type(factor)))
+                yield f"sparse {dtype} costs, {kind} prices", partial(solve, graph)
     # Large enough for the probe, and of a kind that uses first prices of levels.
     wide = generator.integers(0, 15, (_PROBED, 2))
     yield "first prices of levels", partial(solve, (wide @ wide.T).astype(np.float64))

@@ -400,7 +400,7 @@ class SparseSearch:
         """Return the rows reached from one unmatched row, which suffice."""
         others = column_of_row.copy()
         free = reached[column_of_row[reached] == S.FREE]
-        # Rows that are not roots look matched: to a column of their own that nobody lists.
+        # Rows that are not roots look matched: to a column of their own that no row lists.
         others[free[1:]] = P.PRIVATE
         n = column_of_row.size
         depth, queue = np.empty(n, np.int32), np.empty(n, S.ID)
