@@ -313,6 +313,28 @@ def test_huge_and_tiny_costs() -> None:
     )
 
 
+@pytest.mark.parametrize("size", [1e14, 1e18])
+def test_a_forced_pair_of_huge_cost_hides_no_digits(size: float) -> None:
+    rng = np.random.default_rng(16)
+    n = 400
+    rows, columns = planted(n, 6, rng)
+    costs = rng.random(rows.size) * 100
+    best = bigsap.solve(sparse((rows, columns, costs)))
+    others = np.arange(1, n + 1)
+    none = np.zeros(n, np.int64)
+    given = sparse(
+        (
+            np.concatenate((rows + 1, none, others, [0])),
+            np.concatenate((columns + 1, others, none, [0])),
+            np.concatenate((costs, np.full(2 * n, size), [1.0])),
+        )
+    )
+    found = bigsap.solve(given)
+    assert found.status == "optimal"
+    assert found.fun == pytest.approx(best.fun + 1.0, rel=1e-14)
+    found.verify(given)
+
+
 def test_a_solve_that_begins_from_its_answer_searches_little() -> None:
     rng = np.random.default_rng(9)
     n = 2000

@@ -36,8 +36,9 @@ from bigsap.types import Array
 
 #: Stages: first prices, an auction, tight pairs, rounds of the reduction, shortest paths, the end.
 START, BID, TIGHT, REDUCE, SEARCH, DONE = range(6)
-#: The first epsilon in mean regrets, its divisor, and the number of auctions before the exact part.
-_FIRST, _DIVIDE, _AUCTIONS = 1.0, 6.0, 3
+#: The first epsilon in mean regrets, its divisor, and the number of auctions before the exact part; with
+#: many rows one more, since shortest paths then go farther.
+_FIRST, _DIVIDE, _AUCTIONS, _MANY_ROWS = 1.0, 8.0, 3, 1 << 18
 #: Rounds of the reduction, and scans a row of each.
 _ROUNDS, _ROUND_SCANS = 2, 4
 #: Scans a row of the first auction after which it is looked at: it takes too long if more than this
@@ -132,7 +133,7 @@ class Course:
 
     stage: int = START
     epsilon: float = 0.0
-    left: int = _AUCTIONS
+    left: int = 1
     limit: int = 0
     patience: int = _LONG_SEARCH
     raised: int = 0
@@ -157,7 +158,7 @@ class SparseSearch:
         *,
         plain: bool = False,
         warm: Warm | None = None,
-        enough: Callable[[], bool] | None = None,
+        enough: Callable[[SparseSearch], bool] | None = None,
     ) -> None:
         self._problem, self._arithmetic, self._monitor = problem, arithmetic, monitor
         self._enough = enough
@@ -237,6 +238,7 @@ class SparseSearch:
         regret = float(auction.mean_regret(self.pairs, state))
         self._monitor.tick()
         course.least = max(self._arithmetic.grid, _LEAST * spread)
+        course.left = _AUCTIONS + (self._problem.shape[0] >= _MANY_ROWS)
         self._open(_FIRST * regret)
 
     def _take_warm(self, warm: Warm) -> None:
@@ -280,7 +282,7 @@ class SparseSearch:
                 epsilon = price.type(course.epsilon)
         course.feasible = True
         self._record(course.epsilon, clock)
-        if self._enough is not None and self._enough():
+        if self._enough is not None and self._enough(self):
             course.stage = DONE
             return
         course.left -= 1
