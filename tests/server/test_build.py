@@ -96,7 +96,7 @@ def test_faults_of_sparse_costs_are_named_before_a_job_runs(api: Any) -> None:
     for fault, slug, pointer in (
         ({"columns": [1, 2]}, "invalid-spec", "/cost"),
         ({"columns": [1.5, 0]}, "invalid-spec", "/cost/columns"),
-        ({"costs": [1]}, "invalid-spec", "/cost/rows"),
+        ({"costs": [1]}, "invalid-spec", "/cost/columns"),
         ({"rows": [0, 0], "columns": [1, 1]}, "invalid-cost", "/cost"),
         ({"start": [0, 1, 2]}, "invalid-spec", None),
     ):
