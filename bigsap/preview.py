@@ -25,6 +25,7 @@ from bigsap.sources.clipped import unassigned_prices
 from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.lowrank import LowRankSource, TableSource
 from bigsap.sources.metrics import PointSource
+from bigsap.sources.sparse.sparse_costs import SparseCosts
 from bigsap.strategies.list_sizes import usual_list_size
 from bigsap.types import Array, Ids
 
@@ -33,6 +34,7 @@ _KEPT_BYTES, _KEPT_VECTORS = 14, 6
 _VECTORS = 24  # of 8 bytes, per row and column, certificate included
 _BASE_BYTES = 220 << 20  # interpreter, numpy, numba and the kernels
 _START_S = 0.2  # opening, kernels from their cache
+_LISTED_S = 1e-6  # to search and to prove a listed pair
 _SEARCH_LIST = 128  # entries that a search looks at, at most
 #: Bytes a second that a cluster's workers send together, an assumption; bytes of a row sent as a list.
 BYTES_A_SECOND, LIST_BYTES = 5e8, 1600
@@ -47,7 +49,7 @@ class Costs:
 
     nbytes: memory beside mapped files. pair_ns: time of a cost, nanoseconds on one thread. by_rows:
     Python evaluates whole rows. source: of these costs, perhaps with fewer rows and columns; None
-    if it is not open.
+    if it is not open. entries: the listed pairs, of sparse costs.
     """
 
     shape: tuple[int, int]
@@ -56,6 +58,7 @@ class Costs:
     pair_ns: float = 1.0
     by_rows: bool = True
     source: CostSource | None = None
+    entries: int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,9 @@ def costs_of(source: CostSource, shape: tuple[int, int], nbytes: int = 0) -> Cos
             pair_ns = 0.6
         case ArraySource():
             pair_ns = 0.3
+        case SparseCosts():
+            listed = source.entries().columns.size
+            return Costs(shape, source.dtype, nbytes, by_rows=False, source=source, entries=listed)
         case ExpressionSource():
             pair_ns = 2.0 + 0.2 * len(source.code)
         case _:
@@ -100,7 +106,8 @@ def price(
     n, m = sorted(costs.shape)
     pairs = n * m
     dense = method in ("ssp", "auction")
-    entries = 0 if dense else n * min(_list_size(costs, method, maximize), m)
+    listed = costs.entries if method == "auto" else None
+    entries = 0 if dense or listed is not None else n * min(_list_size(costs, method, maximize), m)
     asked = None if cache is None else parse_bytes(cache)
     memory = {
         "base": _BASE_BYTES,
@@ -120,6 +127,9 @@ def price(
     threads = 1 if costs.by_rows else threads
     effective = max(1.0, 0.7 * threads)
     searching = 1e-8 * n**1.25 * m**0.9 if dense else 6e-8 * n**1.36 * min(_SEARCH_LIST, m) ** 0.9
+    if listed is not None:
+        seconds = _START_S + _LISTED_S * listed
+        return Price(memory, disk, seconds, seconds)
     seconds = alone = _START_S + (pairs * costs.pair_ns * passes * 1e-9 + searching) / effective
     if workers and costs.by_rows:
         whole = asked is None or asked >= pairs * 8

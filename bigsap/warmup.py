@@ -17,6 +17,7 @@ from bigsap.solve import solve
 from bigsap.sources.base import SCANNABLE, CostSource
 from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import METRICS, points
+from bigsap.sources.sparse.sparse_costs import sparse
 from bigsap.strategies import METHODS
 
 _SIZE = 40
@@ -132,6 +133,12 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"int64 costs, int64 prices, {method}", partial(solve, small << 40, method=method)
     yield "int64 costs, int64 prices, wide", partial(solve, (small << 40)[:-1], method="ssp")
     yield "int64 costs, int64 prices, tight pairs", partial(solve, ties << 34)
+    for dtype in SCANNABLE:
+        pairs = *np.nonzero(small > -1), small.ravel().astype(dtype)
+        for kind, factor in ("float64", 1), ("int64", 1 << 44):
+            if kind == "float64" or dtype == np.int64:
+                graph = sparse((pairs[0], pairs[1], pairs[2] * dtype.type(factor)))
+                yield f"sparse {dtype} costs, {kind} prices", partial(solve, graph)
     # Large enough for the probe, and of a kind that uses first prices of levels.
     wide = generator.integers(0, 15, (_PROBED, 2))
     yield "first prices of levels", partial(solve, (wide @ wide.T).astype(np.float64))

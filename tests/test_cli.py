@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import bigsap
 from bigsap.cli import commands as cli
@@ -107,6 +108,14 @@ def test_spec_is_solved(tmp_path, capsys):
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     assert run("solve", tmp_path / "spec.json", "--json") == 0
     assert json.loads(capsys.readouterr().out)["fun"] == 0.75
+
+
+def test_sparse_costs_of_a_file_are_solved(tmp_path, capsys):
+    graph = scipy.sparse.csr_array(([0.0, 5.0, 5.0, 0.0], ([0, 0, 1, 1], [0, 1, 0, 1])), shape=(2, 2))
+    scipy.sparse.save_npz(tmp_path / "graph.npz", graph)
+    assert run("solve", tmp_path / "graph.npz", "--json", "-o", tmp_path / "r.npz") == 0
+    assert json.loads(capsys.readouterr().out)["fun"] == 0.0
+    assert run("verify", tmp_path / "graph.npz", tmp_path / "r.npz") == 0
 
 
 def test_infeasible_is_exit_3_and_verifiable(tmp_path, capsys):

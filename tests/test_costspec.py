@@ -102,6 +102,21 @@ def test_expression(tmp_path):
     np.testing.assert_array_equal(matrix(open_costs(write(tmp_path, spec))), expected)
 
 
+def test_sparse(tmp_path):
+    np.save(tmp_path / "costs.npy", np.array([4, 0, 2]))
+    spec = {"type": "sparse", "rows": [1, 0, 0], "columns": [1, 0, 1], "costs": {"npy": "costs.npy"}}
+    source = open_costs(write(tmp_path, spec))
+    np.testing.assert_array_equal(matrix(source), [[0, 2], [np.inf, 4]])
+    assert source.entries().costs.dtype == np.int64
+    by_start = {"type": "sparse", "start": [0, 1, 2], "columns": [1, 0], "costs": [1.5, 2], "shape": [2, 2]}
+    np.testing.assert_array_equal(matrix(from_spec(by_start, tmp_path)), [[np.inf, 1.5], [2, np.inf]])
+    del by_start["shape"]
+    with pytest.raises(InputError, match="need the shape"):
+        from_spec(by_start, tmp_path)
+    with pytest.raises(InputError, match="either rows, or start"):
+        from_spec({"type": "sparse", "columns": [0], "costs": [1]}, tmp_path)
+
+
 def test_npy_type(tmp_path):
     np.save(tmp_path / "c.npy", X)
     source = open_costs(write(tmp_path, {"type": "npy", "path": "c.npy"}))

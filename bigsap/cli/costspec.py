@@ -1,4 +1,4 @@
-"""Costs named on the command line: a ``.npy`` file, a zarr store or a JSON cost spec.
+"""Costs named on the command line: a ``.npy`` or ``.npz`` file, a zarr store or a JSON cost spec.
 
 A cost spec is a JSON object with a ``type``; every other key belongs to that type::
 
@@ -10,6 +10,7 @@ type       required                                            optional
 points     x, y                                                metric, p, w, radius
 lowrank    a, b                                                row_terms, column_terms
 table      values, row_class, column_class
+sparse     columns, costs, and rows or start                   shape (with start: required)
 array      values
 zarr       path
 npy        path
@@ -51,7 +52,8 @@ Array: TypeAlias = npt.NDArray[Any]
 def open_costs(path: str | os.PathLike[str]) -> CostSource:
     """Return the source named by a command-line argument.
 
-    A name ending in ``.json`` is a cost spec, anything else a ``.npy`` file or a zarr store. Raises
+    A name ending in ``.json`` is a cost spec, ``.npz`` sparse costs, anything else a ``.npy`` file or a
+    zarr store. Raises
     InputError if the file does not exist, StoreError if it is damaged or of another kind.
     """
     name = os.fspath(path)

@@ -21,6 +21,7 @@ from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.http.http_rows import HttpSource
 from bigsap.sources.lowrank import LowRankSource, TableSource
 from bigsap.sources.metrics import PointSource
+from bigsap.sources.sparse.sparse_costs import SparseCosts
 from bigsap.sources.spec_files import load_npy, read_json
 from bigsap.sources.zarr.decoded import DecodedZarrSource
 from bigsap.sources.zarr.raw import RawZarrSource
@@ -121,6 +122,10 @@ def _of_source(source: CostSource, maximize: bool) -> Record:
         case TableSource():
             classes = {"row_class": source.row_class, "column_class": source.column_class}
             return {"type": "table", "values": source.values, **classes}
+        case SparseCosts():
+            entries = source.entries()
+            arrays = {"start": entries.start, "columns": entries.columns, "costs": entries.costs}
+            return {"type": "sparse", **arrays, "shape": list(source.shape)}
         case ExpressionSource():
             return _of_expression(source)
         case HttpSource():

@@ -17,6 +17,8 @@ from bigsap.types import Array
 
 #: An optimal result's gap, as a share of the magnitudes of its costs.
 SHARE = 2.0**-50
+#: Rows examined at a time, so that temporaries take no memory a row.
+_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +81,7 @@ def conclude(
         raise CertificateError("an assigned row has no allowed pair")
     assigned = matching >= 0
     costs = minima.matched[assigned]
-    worst, violation = _worst(matching, sign * costs.astype(np.float64), parts, prices)
+    worst, violation = _worst(matching, minima.matched, sign, parts, prices)
     deviation = 0.0
     if integer:
         fun: Any = exact_sum(costs)
@@ -161,18 +163,22 @@ def _row_duals(parts: Any, more_rows: bool, shift: tuple[float, float, float]) -
     return high, low if low.any() else None
 
 
-def _worst(matching: Array, signed: Array, parts: Any, prices: Prices) -> tuple[int, float]:
+def _worst(matching: Array, matched: Array, sign: int, parts: Any, prices: Prices) -> tuple[int, float]:
     """Return the assigned row farthest from tight, and its distance."""
-    (rows,) = np.nonzero(matching >= 0)
-    if not rows.size:
-        return -1, 0.0
-    columns = matching[rows]
-    high, rest = two_sum(signed, -prices.high[columns])
-    low = np.zeros(rows.size) if prices.low is None else prices.low[columns]
-    high, mid, least = three_sum(high, rest, -low)
-    violation = (high - parts.high[rows]) + ((mid - parts.mid[rows]) + (least - parts.low[rows]))
-    at = int(np.argmax(violation))
-    return int(rows[at]), float(violation[at])
+    worst, farthest = -1, 0.0
+    for first in range(0, matching.size, _AT_ONCE):
+        rows = first + np.flatnonzero(matching[first : first + _AT_ONCE] >= 0)
+        if not rows.size:
+            continue
+        columns = matching[rows]
+        high, rest = two_sum(sign * matched[rows].astype(np.float64), -prices.high[columns])
+        low = np.zeros(rows.size) if prices.low is None else prices.low[columns]
+        high, mid, least = three_sum(high, rest, -low)
+        violation = (high - parts.high[rows]) + ((mid - parts.mid[rows]) + (least - parts.low[rows]))
+        at = int(np.argmax(violation))
+        if worst < 0 or violation[at] > farthest:
+            worst, farthest = int(rows[at]), float(violation[at])
+    return worst, farthest
 
 
 def _signed(low: Array | None, sign: int) -> Array | None:

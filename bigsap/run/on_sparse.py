@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from bigsap.progress import Stopped
 from bigsap.proof.exact import exact_sum
@@ -29,7 +30,7 @@ class SparseRows:
             run.monitor,
             plain=not run.options.epsilon,
             warm=run.warm(),
-            enough=lambda: _enough(run, search),
+            enough=partial(_enough, run),
         )
         try:
             search.run(run.snapshot)

@@ -30,10 +30,12 @@ from bigsap.proof.row_minima import Prices
 from bigsap.row_cache import parse_bytes
 from bigsap.run.run import Run
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import CostSource
+from bigsap.sources.base import CostSource, Sparse
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.residual import Residual
+from bigsap.sources.sparse.sparse_costs import from_csr
 from bigsap.strategies import Outcome
+from bigsap.strategies.sparse import sparse_part
 from bigsap.types import Array
 
 #: Maximum number of rounds; each at least halves the gap.
@@ -126,6 +128,10 @@ def _next(
     gap = certificate.gap or 0.0
     # The gap exceeds rounding, so another assignment is optimal.
     far = gap > policy.ROUNDING_GAP * certificate.size
+    if isinstance(source, Sparse):
+        return _next_of_entries(run, source, column_of_row, certificate, solve)
+    if sparse_part(source) is not None:
+        return None
     if far and not run.refined and n <= m and (n < m or boundable(source) is not None):
         clipped = clipped_costs(run, certificate)
         outcome = None if clipped is None else solve(clipped, None)
@@ -140,6 +146,23 @@ def _next(
     if outcome is None or outcome.column_of_row is None or outcome.violator.size:
         return None
     return unpadded(outcome.column_of_row, n, m), *raised(run, certificate, outcome.v / residual.scale)
+
+
+def _next_of_entries(
+    run: Run, source: Sparse, column_of_row: Array, certificate: Certificate, solve: Solve
+) -> tuple[Array, Array, Array | None] | None:
+    """Return the next assignment and prices of square sparse costs: their residual is sparse, too."""
+    n, m = run.problem.shape
+    if n != m:
+        return None
+    duals = signed_duals(run, certificate)
+    residual = Residual(run.reading.source, duals, certificate.gap or 0.0, maximize=run.problem.maximize)
+    entries = source.entries()
+    costs = residual.of_entries(entries)
+    outcome = solve(Problem(from_csr(entries.start, entries.columns, costs, (n, m))), column_of_row)
+    if outcome is None or outcome.column_of_row is None or outcome.violator.size:
+        return None
+    return outcome.column_of_row, *raised(run, certificate, outcome.v / residual.scale)
 
 
 def clipped_costs(run: Run, certificate: Certificate) -> Problem | None:

@@ -16,7 +16,9 @@ from bigsap.sources.convert import convert, cost_dtype, cost_shape
 from bigsap.sources.missing import CHOICES, mask_of, parted, refuse
 from bigsap.sources.packed import unpacked, without_missing
 from bigsap.sources.packing import labelled, packing_told
-from bigsap.sources.sparse.sparse_costs import looks_sparse, sparse
+from bigsap.sources.sparse.sparse_costs import looks_sparse
+from bigsap.sources.sparse.sparse_costs import sparse as listed_pairs
+from bigsap.sources.sparse.stored import from_npz, from_zarr_group, is_zarr_group, open_zarr_group
 from bigsap.sources.wrappers import Counted, converted
 from bigsap.sources.zarr.zarr_store import from_zarr, open_zarr
 
@@ -52,7 +54,8 @@ def as_source(
     """Convert any object that represents a cost matrix to a ``CostSource``.
 
     cost: array, memmap, matrix or nested list; zarr array; path of a ``.npy`` file or
-        zarr store; xarray (its ``.data``); small dask array; DLPack array in host or
+        zarr store; ``scipy.sparse`` array, its ``.npz`` file, or a zarr group of CSR arrays (only
+        listed pairs are allowed); xarray (its ``.data``); small dask array; DLPack array in host or
         device memory, CuPy array; anything with ``shape``, ``dtype`` and ``__getitem__``; a
         callable (with ``shape``); a ready ``CostSource``.
     shape: needed by a callable, otherwise checked against the object's own.
@@ -167,10 +170,12 @@ def _recognise(cost: Any, forbid: bool) -> CostSource:
     if isinstance(cost, (str, os.PathLike)):
         return _from_path(Path(cost) if isinstance(cost, os.PathLike) else cost, forbid)
     root = type(cost).__module__.partition(".")[0]
+    if root == "zarr" and not hasattr(cost, "shape"):
+        return from_zarr_group(cost, f"the {_name(cost)}")
     if root == "zarr":
         return open_zarr(cost, forbid=forbid)
     if looks_sparse(cost):
-        return sparse(cost)
+        return listed_pairs(cost)
     if root == "sparse":
         raise InputError(
             f"{_name(cost)} of the package sparse is not supported: an absent entry may mean any number;"
@@ -237,6 +242,10 @@ def _from_sliceable(cost: Any, forbid: bool) -> CostSource:
 def _from_path(path: Path | str, forbid: bool) -> CostSource:
     """Return the source of a path: a ``.npy`` file by name or first bytes, else a zarr store."""
     file = Path(path)
+    if is_zarr_group(file):
+        return open_zarr_group(file)
+    if file.suffix == ".npz" and not file.is_dir():
+        return from_npz(file)
     if file.suffix == ".npy" and not file.is_dir():
         return from_npy(file)
     if file.is_file():

@@ -47,6 +47,18 @@ def _table(**values: Any) -> CostSource:
     return table(**values)
 
 
+def _sparse(
+    columns: Array,
+    costs: Array,
+    rows: Array | None = None,
+    start: Array | None = None,
+    shape: tuple[int, int] | None = None,
+) -> CostSource:
+    from bigsap.sources.sparse.sparse_costs import sparse_of_spec
+
+    return sparse_of_spec(columns, costs, rows, start, shape)
+
+
 def _array(values: Array) -> CostSource:
     from bigsap.sources import as_source
 
@@ -92,6 +104,11 @@ KINDS: Mapping[str, Kind] = {
         _table,
         {"values": "array", "row_class": "array", "column_class": "array"},
         ("values", "row_class", "column_class"),
+    ),
+    "sparse": Kind(
+        _sparse,
+        {"rows": "array", "start": "array", "columns": "array", "costs": "array", "shape": "shape"},
+        ("columns", "costs"),
     ),
     "array": Kind(_array, {"values": "array"}, ("values",)),
     "zarr": Kind(_zarr, {"path": "path"}, ("path",)),

@@ -17,9 +17,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bigsap.sources.base import CostSource, Fill, Fillable, Interruptible
+from bigsap.sources.base import CostSource, Entries, Fill, Fillable, Interruptible
 from bigsap.sources.convert import check_rows
 from bigsap.types import Array, Ids
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return ``a + b`` rounded, and the rounding error."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
 
 
 class Residual:
@@ -75,6 +82,19 @@ class Residual:
             ids = np.asarray(rows)
             more: Array = np.clip(-(u[ids] + u_low[ids]), 0.0, cap) * scale
             out[:, max(0, m - start) :] = more[:, None]
+
+    def of_entries(self, entries: Entries) -> Array:
+        """Return the residual costs of a sparse source's entries; forbidden ones stay forbidden."""
+        u, u_low, v, v_low = self._duals
+        cap, scale = self._limits.tolist()
+        rows, columns = entries.rows(), entries.columns
+        given = self.sign * entries.costs.astype(np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            high, low = _two_sum(given, -u[rows])
+            high, rest = _two_sum(high, -v[columns])
+            left = high + (rest + (low - u_low[rows] - v_low[columns]))
+        found: Array = np.where(np.isinf(given), np.inf, np.clip(left, 0.0, cap) * scale)
+        return found
 
     def fill(self) -> Fill | None:
         """Return a compiled filler around the source's own; None unless the problem is square."""

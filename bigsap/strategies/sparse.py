@@ -36,13 +36,19 @@ from bigsap.types import Array
 
 #: Stages: first prices, an auction, tight pairs, rounds of the reduction, shortest paths, the end.
 START, BID, TIGHT, REDUCE, SEARCH, DONE = range(6)
-#: The first epsilon in mean regrets, its divisor, and the number of auctions before the exact part.
-_FIRST, _DIVIDE, _AUCTIONS = 1.0, 6.0, 3
+#: The first epsilon in mean regrets, its divisor, and the number of auctions before the exact part; with
+#: many rows one more, since shortest paths then go farther.
+_FIRST, _DIVIDE, _AUCTIONS, _MANY_ROWS = 1.0, 8.0, 3, 1 << 18
 #: Rounds of the reduction, and scans a row of each.
 _ROUNDS, _ROUND_SCANS = 2, 4
-#: Scans a row of the first auction after which it takes too long; how much larger epsilon then becomes,
-#: and the limit with it.
-_LONG_AUCTION, _RAISE, _LONGER = 12, 32.0, 4
+#: Scans a row of the first auction after which it is looked at: it takes too long if more than this
+#: share of the columns is free, or if it takes this many times as long. Epsilon then becomes so much
+#: larger, and the limit too.
+_LOOK, _FREE_SHARE, _LONG_AUCTION = 4, 1 / 64, 6
+_RAISE, _LONGER = 32.0, 4
+#: Layers of paths by which the first look decides whether a complete assignment exists; four times as
+#: many the next time. In layered graphs hundreds are needed, and a larger epsilon is faster.
+_FIRST_LAYERS = 6
 #: Scans a row of shortest paths after which another auction comes first; the limit doubles each time.
 _LONG_SEARCH = 8
 #: Epsilons below this share of the range of costs end the auctions of real costs.
@@ -121,15 +127,17 @@ class Course:
 
     epsilon: of the current auction. left: auctions still to come before the exact part. limit: scans
     at which the current stage takes too long. patience: scans a row that a search may take. raised:
-    how often an auction took too long. feasible: whether a complete assignment is known to exist.
+    how often an auction took too long. looked: whether the current one was looked at. feasible: whether
+    a complete assignment is known to exist.
     """
 
     stage: int = START
     epsilon: float = 0.0
-    left: int = _AUCTIONS
+    left: int = 1
     limit: int = 0
     patience: int = _LONG_SEARCH
     raised: int = 0
+    looked: bool = False
     feasible: bool = False
     rounds: int = 0
     least: float = 0.0
@@ -150,7 +158,7 @@ class SparseSearch:
         *,
         plain: bool = False,
         warm: Warm | None = None,
-        enough: Callable[[], bool] | None = None,
+        enough: Callable[[SparseSearch], bool] | None = None,
     ) -> None:
         self._problem, self._arithmetic, self._monitor = problem, arithmetic, monitor
         self._enough = enough
@@ -230,6 +238,7 @@ class SparseSearch:
         regret = float(auction.mean_regret(self.pairs, state))
         self._monitor.tick()
         course.least = max(self._arithmetic.grid, _LEAST * spread)
+        course.left = _AUCTIONS + (self._problem.shape[0] >= _MANY_ROWS)
         self._open(_FIRST * regret)
 
     def _take_warm(self, warm: Warm) -> None:
@@ -253,8 +262,8 @@ class SparseSearch:
             return
         auction.unmatch(self.state)
         course.stage = BID
-        course.limit = self.scans + self._long(_LONG_AUCTION * _LONGER**course.raised)
-        course.scanned = self.scans
+        course.limit = self.scans + self._long(_LOOK * _LONGER**course.raised)
+        course.scanned, course.looked = self.scans, False
 
     def _long(self, scans_a_row: int) -> int:
         return scans_a_row * max(64, self._problem.shape[0])
@@ -268,16 +277,12 @@ class SparseSearch:
         while not over:
             over = bool(self._slice(auction.bid, self.pairs, state, epsilon))
             if not over and self.scans > course.limit:
-                if not course.feasible and not self._is_feasible():
+                if not self._raise():
                     return
-                course.raised += 1
-                course.limit = self.scans + self._long(_LONG_AUCTION * _LONGER**course.raised)
-                course.epsilon *= _RAISE
-                course.left = max(course.left, _AUCTIONS)
                 epsilon = price.type(course.epsilon)
         course.feasible = True
         self._record(course.epsilon, clock)
-        if self._enough is not None and self._enough():
+        if self._enough is not None and self._enough(self):
             course.stage = DONE
             return
         course.left -= 1
@@ -286,6 +291,22 @@ class SparseSearch:
         else:
             course.stage = TIGHT
         self._monitor.save_phase()
+
+    def _raise(self) -> bool:
+        """Raise epsilon if the auction takes too long; return False if there is no assignment."""
+        course = self.course
+        free = int((self.state.row_of_column == S.FREE).sum())
+        look = self._long(_LOOK * _LONGER**course.raised)
+        if not course.looked and free < _FREE_SHARE * self._problem.shape[1]:
+            course.looked, course.limit = True, self.scans + (_LONG_AUCTION - 1) * look
+            return True
+        if not course.feasible and not self._is_feasible(_FIRST_LAYERS * _LONGER**course.raised):
+            return False
+        course.raised += 1
+        course.limit, course.looked = self.scans + _LONGER * look, False
+        course.epsilon *= _RAISE
+        course.left = max(course.left, _AUCTIONS)
+        return True
 
     def _tight(self) -> None:
         auction.take_tight(self.pairs, self.state)
@@ -352,16 +373,22 @@ class SparseSearch:
             return False
         used = np.zeros(m, bool)
         used[self.pairs.ids] = True
-        return not used.all() and not self._is_feasible()
+        return not used.all() and not self._is_feasible(n)
 
-    def _is_feasible(self) -> bool:
-        """Return whether a complete assignment exists; set ``violator`` if none does."""
+    def _is_feasible(self, most: int) -> bool:
+        """Return False and set ``violator`` if no complete assignment exists.
+
+        ``course.feasible`` says whether one is known to exist: not if ``most`` layers do not decide.
+        """
         n = self._problem.shape[0]
         column_of_row, row_of_column = self.state.column_of_row.copy(), self.state.row_of_column.copy()
         depth, queue = np.empty(n, np.int32), np.empty(n, S.ID)
         place, stack = np.empty(n, np.int64), np.empty(n + 1, S.ID)
         pairs = column_of_row, row_of_column
-        while (column_of_row < 0).any():
+        for _ in range(most):
+            if (column_of_row >= 0).all():
+                self.course.feasible = True
+                break
             reached = cardinality.layers(self.pairs, self._infinite, *pairs, depth, queue)
             self._monitor.tick()
             if reached >= 0:
@@ -369,14 +396,13 @@ class SparseSearch:
                 return False
             cardinality.augment_layers(self.pairs, self._infinite, *pairs, depth, place, stack)
             self._monitor.tick()
-        self.course.feasible = True
         return True
 
     def _smallest(self, column_of_row: Array, row_of_column: Array, reached: Array) -> Array:
         """Return the rows reached from one unmatched row, which suffice."""
         others = column_of_row.copy()
         free = reached[column_of_row[reached] == S.FREE]
-        # Rows that are not roots look matched: to a column of their own that nobody lists.
+        # Rows that are not roots look matched: to a column of their own that no row lists.
         others[free[1:]] = P.PRIVATE
         n = column_of_row.size
         depth, queue = np.empty(n, np.int32), np.empty(n, S.ID)

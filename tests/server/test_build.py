@@ -66,6 +66,14 @@ EXPECTED: list[tuple[dict[str, Any], Any]] = [
         },
         [[10.5, 11.5], [20.5, 21.5]],
     ),
+    (
+        {"type": "sparse", "shape": [2, 3], "rows": [1, 0, 0], "columns": [2, 0, 1], "costs": [4, 0, 2]},
+        [[0, 2, INF], [INF, INF, 4]],
+    ),
+    (
+        {"type": "sparse", "shape": [2, 3], "start": [0, 2, 3], "columns": [1, 0, 2], "costs": [2, 0, 4]},
+        [[0, 2, INF], [INF, INF, 4]],
+    ),
     ({"type": "sum", "terms": [{"type": "array", "values": A}] * 2}, 2 * np.array(A)),
     ({"type": "scale", "factor": 0.5, "cost": {"type": "array", "values": A}}, np.array(A) / 2),
     ({"type": "mask", "cost": {"type": "array", "values": [[1, 2]]}, "forbidden": [[0, 1]]}, [[1, INF]]),
@@ -82,6 +90,22 @@ def test_members(spec: dict[str, Any], expected: Any, tmp_path: Path) -> None:
     np.testing.assert_allclose(costs(spec, tmp_path), np.array(expected, float), rtol=1e-14)
 
 
+def test_faults_of_sparse_costs_are_named_before_a_job_runs(api: Any) -> None:
+    good = {"type": "sparse", "shape": [2, 2], "rows": [0, 1], "columns": [1, 0], "costs": [1, 2]}
+    assert solved(api, {"cost": good})["outcome"]["objective"] == 3
+    for fault, slug, pointer in (
+        ({"columns": [1, 2]}, "invalid-spec", "/cost"),
+        ({"columns": [1.5, 0]}, "invalid-spec", "/cost/columns"),
+        ({"costs": [1]}, "invalid-spec", "/cost/columns"),
+        ({"rows": [0, 0], "columns": [1, 1]}, "invalid-cost", "/cost"),
+        ({"start": [0, 1, 2]}, "invalid-spec", None),
+    ):
+        problem(api.post("/v1/jobs", json={"cost": good | fault}), 422, slug, pointer)
+    dry = api.post("/v1/jobs?dry_run=true", json={"cost": good | {"shape": [10**6, 10**6]}}).json()
+    assert dry["estimate"]["seconds"] < 5
+    assert dry["estimate"]["memory"]["lists"] == 0
+
+
 def test_integers_stay_integers(tmp_path: Path) -> None:
     assert costs({"type": "array", "values": A}, tmp_path).dtype == np.int64
     assert costs({"type": "array", "values": [[1.0]]}, tmp_path).dtype == np.float64
@@ -95,7 +119,7 @@ def test_maximize_decides_what_forbids(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "spec",
     [spec for spec, _ in EXPECTED if spec["type"] in KINDS and "values" in str(spec)]
-    + [spec for spec, _ in EXPECTED if spec["type"] in ("points", "lowrank", "expression")],
+    + [spec for spec, _ in EXPECTED if spec["type"] in ("points", "lowrank", "expression", "sparse")],
 )
 def test_the_command_line_reads_the_same_documents(spec: dict[str, Any], tmp_path: Path) -> None:
     if "array" in spec or "Infinity" in str(spec):

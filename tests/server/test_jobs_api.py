@@ -486,8 +486,10 @@ def test_costs_check_that_takes_too_much_memory(tmp_path: Path) -> None:
 
 
 def test_catalogue_and_capabilities(api: Any) -> None:
-    kernels = {entry["type"]: entry for entry in api.get("/v1/kernels").json()["kernels"]}
-    assert len(kernels) == 12
+    found = api.get("/v1/cost-types").json()
+    assert found == api.get("/v1/kernels").json()
+    kernels = {entry["type"]: entry for entry in found["kernels"]}
+    assert len(kernels) == 13
     for entry in kernels.values():
         assert entry["schema"]["properties"]["type"]["const"] == entry["type"]
         assert entry["example"]["type"] == entry["type"]

@@ -188,6 +188,7 @@ def test_the_union_is_discriminated() -> None:
         "points",
         "lowrank",
         "table",
+        "sparse",
         "array",
         "zarr",
         "expression",

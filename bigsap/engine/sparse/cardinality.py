@@ -1,4 +1,4 @@
-"""As many pairs as possible, whatever they cost: whether a complete assignment exists.
+"""Matching of largest size, whatever the pairs cost: whether a complete assignment exists.
 
 Breadth-first layers from all unmatched rows, then disjoint paths through them, depth first
 (Hopcroft and Karp 1973).

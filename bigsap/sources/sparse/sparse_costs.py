@@ -191,6 +191,23 @@ def from_csr(
     return SparseCosts(shape, found)
 
 
+def sparse_of_spec(
+    columns: Any, costs: Any, rows: Any, start: Any, shape: tuple[int, int] | None
+) -> SparseCosts:
+    """Return the sparse costs of a cost spec, which has either ``rows`` or ``start``.
+
+    rows: the row of each listed pair. start: int (n_rows + 1,), where each row's pairs begin, and the
+    end; then ``shape`` is needed. Raises as ``sparse``.
+    """
+    if (rows is None) == (start is None):
+        raise InputError("sparse costs need either rows, or start: where each row's pairs begin")
+    if start is None:
+        return sparse((rows, columns, costs), shape=shape)
+    if shape is None:
+        raise ShapeError("sparse costs by start need the shape [n_rows, n_columns]")
+    return from_csr(start, columns, costs, cost_shape(shape, "shape"))
+
+
 def _from_coordinates(given: Any, size: tuple[int, int]) -> SparseCosts:
     """Return sparse costs of another format. Conversions to CSR would add duplicates up."""
     coo = given.tocoo() if callable(getattr(given, "tocoo", None)) else given.tocsr().tocoo()

@@ -167,6 +167,9 @@ class _Builder:
                 return KINDS[kind].build(
                     **{name: self.array(name) if holds == "array" else spec[name] for name, holds in fields}
                 )
+            case "sparse":
+                arrays = {name: self.array(name) for name in ("rows", "start", "columns", "costs")}
+                return KINDS[kind].build(**arrays, shape=shape_of(spec, self.shape, self.pointer))
             case "array":
                 return self.matrix("values")
             case "zarr":

@@ -243,6 +243,29 @@ class Table(Model):
     column_class: Array = Field(description="(m,) integers from 0 to L - 1")
 
 
+class Sparse(Model):
+    """Costs of which only the listed pairs are allowed; each pair is listed once."""
+
+    model_config = example(
+        {"type": "sparse", "shape": [2, 2], "rows": [0, 0, 1], "columns": [0, 1, 0], "costs": [4, 1, 2]}
+    )
+
+    type: Literal["sparse"]
+    columns: Array = Field(description="(k,) integers: the column of each listed pair")
+    costs: Array = Field(description="(k,) costs; zero is a cost, infinity forbids a pair")
+    rows: Array | None = Field(None, description="(k,) integers: the row of each listed pair")
+    start: Array | None = Field(
+        None, description="(n + 1,) integers, in place of rows: where each row's pairs begin, and the end"
+    )
+    shape: Shape | None = Field(None, description="needed unless the request has it")
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Sparse:
+        if (self.rows is None) == (self.start is None):
+            raise ValueError("give either rows or start")
+        return self
+
+
 class Matrix(Model):
     """A whole cost matrix. ``"array": "arr_01"`` is short for the ``values`` of that upload."""
 
@@ -398,6 +421,7 @@ Cost: TypeAlias = Annotated[
     Points
     | LowRank
     | Table
+    | Sparse
     | Matrix
     | Zarr
     | Expression

@@ -202,6 +202,8 @@ class _Validator:
                 return preview.Costs((n, m), np.dtype(kind))
             case "expression":
                 return self.expression(spec, pointer)
+            case "sparse":
+                return self.sparse(spec, pointer)
             case "http_rows":
                 check_http_rows(spec, settings, pointer)
                 return preview.Costs(shape_of(spec, self.shape, pointer), np.dtype(spec["dtype"]))
@@ -271,6 +273,23 @@ class _Validator:
         few = None if nbytes <= SMALL_BYTES else {"n": 2, "m": 2 if n == m else 3}
         source = build(spec, self.resolver, shape, self.maximize, pointer, few)
         return preview.costs_of(source, shape, nbytes)
+
+    def sparse(self, spec: Mapping[str, Any], pointer: str) -> preview.Costs:
+        n, m = shape = shape_of(spec, self.shape, pointer)
+        costs = self.resolver.facts(spec["costs"], below(pointer, "costs"))
+        expected = {"costs": costs.shape[:1], "columns": costs.shape[:1]}
+        expected |= {"rows": costs.shape[:1]} if spec["start"] is None else {"start": (n + 1,)}
+        nbytes = 0
+        for name, size in expected.items():
+            facts, place = self.resolver.facts(spec[name], below(pointer, name)), below(pointer, name)
+            if facts.shape != size or not size:
+                raise invalid(f"needs shape {list(size) or ['k']}, got {list(facts.shape)}", place)
+            if name != "costs" and facts.dtype.kind not in "biu" and 0 not in facts.shape:
+                raise invalid("needs integers", place)
+            nbytes += facts.nbytes
+        if nbytes <= SMALL_BYTES:
+            build(spec, self.resolver, shape, self.maximize, pointer)
+        return preview.Costs((n, m), costs.dtype, nbytes, by_rows=False, entries=costs.shape[0])
 
     def check_inline(self, values: Any, place: str) -> None:
         """Raise for an inline cost that does not forbid a pair here."""
@@ -399,7 +418,7 @@ def _check_sizes(request: Mapping[str, Any], plan: Plan, resolver: Resolver) -> 
     options, costs = request["options"], plan.costs
     assert costs is not None
     n, m = costs.shape
-    if not n or not m:
+    if not n or not m or (costs.entries is not None and options["method"] == "auto"):
         return
     gated = options["unassigned_cost"] is not None
     row_bytes = (max(n, m) if gated or _TURNED.issuperset(plan.kinds) else m) * costs.dtype.itemsize
