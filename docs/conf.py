@@ -31,7 +31,8 @@ myst_heading_anchors = 4
 # JSON of the command line may hold Infinity, which the lexer refuses.
 suppress_warnings = ["misc.highlighting_failure"]
 
-autodoc_typehints = "signature"
+# The docstrings say what may be given, in words.
+autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 88

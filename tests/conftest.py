@@ -8,6 +8,7 @@ import signal
 import hypothesis
 import pytest
 
+from built_site import site
 from clock import clock
 from gate import gate
 from live_server import live_server, start_server
@@ -15,8 +16,8 @@ from stand_in import cupy
 
 pytest_plugins = ["beside", "depth"]
 
-# One server for all modules that need one: imported by each, each would start its own.
-__all__ = ["clock", "cupy", "gate", "live_server", "start_server"]
+# One server, and one site, for all modules that need one: imported by each, each would start its own.
+__all__ = ["clock", "cupy", "gate", "live_server", "site", "start_server"]
 
 # The same examples in every run, and no deadline: the first example pays for compilation.
 hypothesis.settings.register_profile(

@@ -12,7 +12,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import threading
 import tomllib
 from contextlib import closing
 from pathlib import Path
@@ -60,6 +59,7 @@ def of(language: str, pages: list[Path] = PAGES) -> list:
     ]
 
 
+<<<<<<< HEAD
 # -- Python ---------------------------------------------------------------------------
 
 
@@ -89,6 +89,11 @@ class Names(dict):
             cost_matrix=rng.random((n, n)),
             list_of_small_matrices=[rng.random((5, 5)) for _ in range(3)],
         )
+=======
+def test_the_architecture_is_read_at_one_sitting():
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 150
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d-[\w-]+", page.stem) for page in NOTES)
+>>>>>>> b58db7e (The site has its pages: start, guide, cookbook, coming from, guarantees, troubleshooting; README in a stranger's order)
 
 
 @pytest.fixture
@@ -106,6 +111,7 @@ def prepared(tmp_path, monkeypatch):
     return tmp_path
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize("text", of("python"))
 def test_snippet_runs(text, prepared, request):
     """As it stands, but for addresses of services and the number of points."""
@@ -128,6 +134,20 @@ def test_snippet_runs(text, prepared, request):
     found = [value for value in names.values() if isinstance(value, bigsap.Result)]
     assert all(result.status == "optimal" for result in found)
     assert found or "linear_sum_assignment" in text
+=======
+def test_readme_is_short():
+    assert len(of("python", [ROOT / "README.md"])) >= 2
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_prose_has_short_lines():
+    for page in [*PAGES, *OTHERS]:
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            # Tables, links and code may be longer.
+            prose = not re.match(r"\s*(\||\[|!|\$|bigsap |pip |<)", line) and "](" not in line
+            prose = prose and not re.match(r"\w+Error: |The cost matrix is infeasible", line)
+            assert len(line) <= 100 or not prose, f"{page.name}:{number}"
+>>>>>>> b58db7e (The site has its pages: start, guide, cookbook, coming from, guarantees, troubleshooting; README in a stranger's order)
 
 
 # -- JSON, TOML -----------------------------------------------------------------------
@@ -416,13 +436,60 @@ def test_compared_figures_are_measured_ones():
             assert {"Algorithm 1015": "A1015 C++"}.get(solver, solver.replace("`", "")) == best
 
 
-def test_settings_table_is_that_of_the_server():
-    pytest.importorskip("fastapi", reason="extra server")
-    spec = importlib.util.spec_from_file_location("settings_table", ROOT / "docs" / "settings_table.py")
+<<<<<<< HEAD
+=======
+def script(name: str):
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_the_picture_of_the_readme_shows_what_was_measured(tmp_path):
+    """Its points are the figures of the measured table; it can be drawn again."""
+    pytest.importorskip("matplotlib")
+    module = script("draw_benchmark")
+    ended, stopped = module.measured()
+    results = (ROOT / "tests" / "bench" / "RESULTS.md").read_text()
+    table = table_of(results[results.index("### n = 4,000, 1 thread") :], "class")[module.CLASS]
+    for name in ["bigsap auto", *module.OTHERS]:
+        shown = [seconds for n, seconds in ended[name] if n == 4000]
+        assert [f"{seconds:#.3g}" for seconds in shown] == [table[name]], name
+        assert not {n for n, _ in ended[name]} & {n for n, _ in stopped[name]}, name
+    assert {n for n, _ in ended["curve"]} == {16_000, 64_000, 256_000, 1_024_000}
+    readme = (ROOT / "README.md").read_text()
+    assert f"1,024,000 take {dict(ended['curve'])[1_024_000]:.0f} s" in readme
+    module.draw(tmp_path / "seconds.svg")
+    drawn, kept = (tmp_path / "seconds.svg").read_text(), (module.PICTURE).read_text()
+    assert drawn.count("<path") == kept.count("<path")
+
+
+def test_memory_suffices_for_what_was_measured():
+    """The operator's sizes: the parts, and more than the largest that a run of this size took."""
+    text = (ROOT / "docs" / "operator.md").read_text()
+    rows = re.findall(r"^\| ([\d,]+) \| ([\d.]+) GB", text, re.M)
+    sizes = {int(n.replace(",", "")): float(gb) * 1e9 for n, gb in rows}
+    assert set(sizes) == {100_000, 250_000, 1_000_000}
+    for n, given in sizes.items():
+        parts = 220 * 2**20 + n * (16 * 2 * 2 + 192 * 2 + 64 * 12 * 9 / 8)
+        assert given >= parts + 0.28e9
+    example = (ROOT / "examples" / "points_100k.py").read_text()
+    results = (ROOT / "tests" / "bench" / "RESULTS.md").read_text()
+    hundred = re.search(r"(\d+) MiB", example)
+    # Class, n, five times of stages and counts ..., the peak in MiB, gap, status.
+    quarter = re.search(r"^\| disjoint \| 256,000 (?:\|[^|]*){7}\| ([\d,]+) \|", results, re.M)
+    assert hundred and quarter  # noqa: PT018
+    assert sizes[100_000] >= 1.2 * int(hundred[1]) * 2**20
+    assert sizes[250_000] >= 1.2 * int(quarter[1].replace(",", "")) * 2**20
+
+
+>>>>>>> b58db7e (The site has its pages: start, guide, cookbook, coming from, guarantees, troubleshooting; README in a stranger's order)
+def test_settings_table_is_that_of_the_server():
+    pytest.importorskip("fastapi", reason="extra server")
+    module = script("settings_table")
     page = module.PAGE.read_text()
     assert module.written(page) == page, "run python docs/settings_table.py"
     assert "`BIGSAP_LIMITS__PAGE_SIZE`" in page
