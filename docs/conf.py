@@ -39,6 +39,10 @@ python_maximum_signature_line_length = 88
 add_module_names = False
 
 html_theme = "furo"
+html_theme_options = {
+    "light_css_variables": {"color-code-background": "#f3f5f7"},
+    "dark_css_variables": {"color-code-background": "#23262a"},
+}
 html_title = f"BigSAP {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
