@@ -31,13 +31,18 @@ myst_heading_anchors = 4
 # JSON of the command line may hold Infinity, which the lexer refuses.
 suppress_warnings = ["misc.highlighting_failure"]
 
-autodoc_typehints = "signature"
+# The docstrings say what may be given, in words.
+autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 88
 add_module_names = False
 
 html_theme = "furo"
+html_theme_options = {
+    "light_css_variables": {"color-code-background": "#f3f5f7"},
+    "dark_css_variables": {"color-code-background": "#23262a"},
+}
 html_title = f"BigSAP {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

@@ -12,6 +12,7 @@ Links are those of files in the repository. They are rewritten to lead to the pa
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from functools import cache
@@ -77,7 +78,45 @@ def docstring(app, what: str, name: str, thing, options, lines: list[str]) -> No
     lines[:] = site_reference.with_fields(lines, fields, role)
 
 
+def signature(app, what: str, name: str, thing, options, given, returned):
+    """Leave out the signature of a class that users do not call: its fields are explained below."""
+    return ("", "") if dataclasses.is_dataclass(thing) and thing.__name__ != "RowCache" else None
+
+
+#: What the theme's pages lack for readers who use a keyboard or a screen reader.
+ACCESS = (
+    (re.compile(r'<p class="caption" role="heading">'), '<p class="caption" role="heading" aria-level="2">'),
+    (re.compile(r'<aside class="sidebar-drawer">'), '<aside class="sidebar-drawer" aria-label="Site">'),
+    (re.compile(r'<aside class="toc-drawer'), '<aside aria-label="On this page" class="toc-drawer'),
+    # What scrolls by itself must be reached by the keyboard.
+    (re.compile(r"<pre(?=[ >])"), '<pre tabindex="0"'),
+    (re.compile(r'<div class="table-wrapper'), '<div tabindex="0" class="table-wrapper'),
+    (re.compile(r'<th class="head">(<p></p>)?</th>'), "<td></td>"),
+)
+#: A signature of several lines, which Sphinx writes as a list of definitions without terms.
+LINES = re.compile(r"<dl>\n((?:<dd>.*</dd>\n)+)</dl>\n")
+
+
+def polish(app, exception) -> None:
+    """Mend the pages that were built."""
+    if exception is not None or app.builder.format != "html":
+        return
+    for file in Path(app.outdir).rglob("*.html"):
+        text = old = file.read_text()
+        for pattern, new in ACCESS:
+            text = pattern.sub(new, text)
+        text = LINES.sub(lambda found: re.sub(r"<(/?)dd>", _line, found[1]), text)
+        if text != old:
+            file.write_text(text)
+
+
+def _line(tag: re.Match[str]) -> str:
+    return "</span>" if tag[1] else '<span class="sig-line">'
+
+
 def setup(app) -> None:
     """Connect to Sphinx."""
+    app.connect("autodoc-process-signature", signature)
+    app.connect("build-finished", polish)
     app.connect("source-read", read)
     app.connect("autodoc-process-docstring", docstring)

@@ -8,13 +8,15 @@ import signal
 import hypothesis
 import pytest
 
+from built_site import site
 from clock import clock
 from gate import gate
 from stand_in import cupy
 
 pytest_plugins = ["beside", "depth", "live_server"]
 
-__all__ = ["clock", "cupy", "gate"]
+# One site for all modules that need one: imported by each, each would build its own.
+__all__ = ["clock", "cupy", "gate", "site"]
 
 # The same examples in every run, and no deadline: the first example pays for compilation.
 hypothesis.settings.register_profile(

@@ -12,7 +12,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import threading
 import tomllib
 from contextlib import closing
 from pathlib import Path
@@ -60,37 +59,6 @@ def of(language: str, pages: list[Path] = PAGES) -> list:
     ]
 
 
-# -- Python ---------------------------------------------------------------------------
-
-
-class Names(dict):
-    """What the snippets take for granted: a few small arrays, files and a provider."""
-
-    def __init__(self, url: str) -> None:
-        rng = np.random.default_rng(3)
-        n = 40
-        x, y = rng.random((n, 2)), rng.random((n, 2))
-        cancel = threading.Event()
-        super().__init__(
-            np=np,
-            bigsap=bigsap,
-            n=n,
-            m=n,
-            x=x,
-            y=y,
-            a=rng.random(n),
-            b=rng.random(n),
-            u=rng.random((n, 3)),
-            w=rng.random((n, 3)),
-            event=cancel,
-            url=url,
-            costs=bigsap.points(x, y),
-            next_costs=bigsap.points(x + 0.01, y),
-            cost_matrix=rng.random((n, n)),
-            list_of_small_matrices=[rng.random((5, 5)) for _ in range(3)],
-        )
-
-
 @pytest.fixture
 def prepared(tmp_path, monkeypatch):
     """A folder with the files that the snippets name."""
@@ -106,28 +74,11 @@ def prepared(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("text", of("python"))
-def test_snippet_runs(text, prepared, request):
-    """As it stands, but for addresses of services and the number of points."""
-    url = "http://127.0.0.1:8765"
-    if url in text:
-        pytest.importorskip("fastapi", reason="extra server")
-        server = request.getfixturevalue("live_server")
-        text = text.replace(url, server.url)
-    if "http://127.0.0.1:8000/rows" in text:
-        from remote_provider import Provider
-
-        provider = Provider(np.load("costs.npy"))
-        provider.__enter__()
-        request.addfinalizer(lambda: provider.__exit__(None, None, None))
-        text = text.replace("http://127.0.0.1:8000/rows", provider.url)
-    text = text.replace("50_000", "300")
-    code = compile(text, "snippet", "exec")
-    names = Names(url)
-    exec(code, names)
-    found = [value for value in names.values() if isinstance(value, bigsap.Result)]
-    assert all(result.status == "optimal" for result in found)
-    assert found or "linear_sum_assignment" in text
+def test_readme_is_short():
+    assert len(of("python", [ROOT / "README.md"])) >= 2
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 150
+    assert max(map(len, lines)) <= 100
 
 
 # -- JSON, TOML -----------------------------------------------------------------------
@@ -416,13 +367,38 @@ def test_compared_figures_are_measured_ones():
             assert {"Algorithm 1015": "A1015 C++"}.get(solver, solver.replace("`", "")) == best
 
 
-def test_settings_table_is_that_of_the_server():
-    pytest.importorskip("fastapi", reason="extra server")
-    spec = importlib.util.spec_from_file_location("settings_table", ROOT / "docs" / "settings_table.py")
+def script(name: str):
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_the_picture_of_the_readme_shows_what_was_measured(tmp_path):
+    """Its points are the figures of the measured table; it can be drawn again."""
+    pytest.importorskip("matplotlib")
+    module = script("draw_benchmark")
+    ended, stopped = module.measured()
+    results = (ROOT / "tests" / "bench" / "RESULTS.md").read_text()
+    table = table_of(results[results.index("### n = 4,000, 1 thread") :], "class")[module.CLASS]
+    for name in ["bigsap auto", *module.OTHERS]:
+        shown = [seconds for n, seconds in ended[name] if n == 4000]
+        assert [f"{seconds:#.3g}" for seconds in shown] == [table[name]], name
+        assert not {n for n, _ in ended[name]} & {n for n, _ in stopped[name]}, name
+    assert {n for n, _ in ended["curve"]} == {16_000, 64_000, 256_000, 1_024_000}
+    readme = (ROOT / "README.md").read_text()
+    assert f"1,024,000 take {dict(ended['curve'])[1_024_000]:.0f} s" in readme
+    module.draw(tmp_path / "seconds.svg")
+    drawn, kept = (tmp_path / "seconds.svg").read_text(), (module.PICTURE).read_text()
+    assert drawn.count("<path") == kept.count("<path")
+
+
+def test_settings_table_is_that_of_the_server():
+    pytest.importorskip("fastapi", reason="extra server")
+    module = script("settings_table")
     page = module.PAGE.read_text()
     assert module.written(page) == page, "run python docs/settings_table.py"
     assert "`BIGSAP_LIMITS__PAGE_SIZE`" in page
