@@ -40,8 +40,8 @@ MUTATIONS = [
     # The certificate and what verifies a result.
     Mutation(
         _CERTIFICATE,
-        "if len(rows) - n_allowed <= max(",
-        "if len(rows) - n_allowed < max(",
+        "if n_rows - n_allowed <= max(",
+        "if n_rows - n_allowed < max(",
         "tests/test_certificate.py",
     ),
     Mutation(
@@ -334,8 +334,8 @@ MUTATIONS = [
     # The service.
     Mutation(
         "server/bigsap_server/costs/build.py",
-        'name: array(name) if holds == "array" else getattr(spec, name)',
-        'name: array(name) if holds == "text" else getattr(spec, name)',
+        'name: self.array(name) if holds == "array" else spec[name]',
+        'name: self.array(name) if holds == "text" else spec[name]',
         "tests/server/test_build.py",
     ),
     Mutation(
@@ -352,14 +352,14 @@ MUTATIONS = [
     ),
     Mutation(
         "server/bigsap_server/costs/stores.py",
-        "if stat.S_ISLNK(os.lstat(place).st_mode):",
-        "if stat.S_ISCHR(os.lstat(place).st_mode):",
+        "if not file.is_file() or file.is_symlink():",
+        "if not file.is_file():",
         "tests/server/test_stores.py",
     ),
     Mutation(
         "server/bigsap_server/jobs/sql.py",
-        "ORDER BY number LIMIT 1)",
-        "ORDER BY number DESC LIMIT 1)",
+        "owner, priority DESC, number LIMIT 1)",
+        "owner, priority DESC, number DESC LIMIT 1)",
         "tests/server/test_jobs.py",
     ),
     Mutation(
