@@ -351,6 +351,12 @@ MUTATIONS = [
         "tests/server/test_auth.py",
     ),
     Mutation(
+        "server/bigsap_server/costs/stores.py",
+        "if not file.is_file() or file.is_symlink():",
+        "if not file.is_file():",
+        "tests/server/test_stores.py",
+    ),
+    Mutation(
         "server/bigsap_server/jobs/sql.py",
         "owner, priority DESC, number LIMIT 1)",
         "owner, priority DESC, number DESC LIMIT 1)",

@@ -377,3 +377,15 @@ def test_a_kernel_that_calls_a_filler_is_cached_across_processes(tmp_path):
         assert run.returncode == 0, run.stderr
         answers.append(run.stdout.split())
     assert answers == [["660.0", "0"], ["660.0", "1"]]
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 6])
+def test_no_contraction_and_no_expansion(d):
+    """Bit for bit the plain formula, summed over the dimensions in order."""
+    rng = np.random.default_rng(d)
+    x, y = rng.normal(1e6, 1, (4, d)), rng.normal(1e6, 1, (1500, d))
+    squares = np.zeros((4, 1500))
+    for k in range(d):
+        squares += (x[:, k, None] - y[:, k]) ** 2
+    np.testing.assert_array_equal(whole(points(x, y)), squares)
+    np.testing.assert_array_equal(whole(points(x, y, "euclidean")), np.sqrt(squares))

@@ -411,3 +411,9 @@ def test_a_bad_job_leaves_others_alone(api: Any) -> None:
     assert job["problem"]["row"] == 0
     assert "Traceback" not in json.dumps(job)
     assert solved(api, SQUARE)["state"] == "succeeded"
+
+
+@pytest.mark.parametrize("name", ["code", "shape", "i", "__a", "a b", "for", "sum", "é", ""])
+def test_names_of_arrays_in_expressions(intact: Any, name: str) -> None:
+    cost = {"type": "expression", "code": "i + j", "arrays": {name: [1.0, 2.0]}}
+    problem(intact.post("/v1/jobs", json={"shape": [2, 2], "cost": cost}), 422, "invalid-spec")

@@ -281,3 +281,40 @@ def test_ranges_of_rows() -> None:
     assert without([[0, 3], [5, 9]], 2, 6) == [[0, 2], [6, 9]]
     assert without([[0, 3]], 3, 9) == [[0, 3]]
     assert without([[2, 3]], 0, 9) == []
+
+
+def test_a_wrong_hash_does_not_seal(api: Any) -> None:
+    array = "/v1/arrays/" + upload(api, MATRIX, seal=False)
+    problem(api.post(array + "/seal", json={"sha256": "0" * 64}), 422, "invalid-spec", "/sha256")
+    assert api.get(array).json()["sealed"] is None
+
+
+def test_a_stalled_block_does_not_mix_into_a_later_one(serve_app: Callable[..., str]) -> None:
+    """The later block of the same rows counts, whole; the stalled one writes nothing more."""
+    address = serve_app()
+    rows, size = 4000, 4000 * 128 * 8
+    with httpx.Client(base_url=address, timeout=HANG_S) as client:
+        array = create(client, shape=(rows, 128))
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), 10) as stalled:
+            stalled.sendall(
+                f"PUT {array}/rows/0 HTTP/1.1\r\nHost: {host}:{port}\r\n"
+                f"Content-Length: {size}\r\n\r\n".encode()
+                + b"\0" * (2 << 20)
+            )
+            said = "a block is still being received"
+            until(lambda: problem(client.post(array + "/seal"), 409, "array-incomplete")["detail"] == said)
+            matrix = np.random.default_rng(1).random((rows, 128))
+            assert put(client, array, 0, matrix).json()["received"] == [[0, rows]]
+            stalled.sendall(b"\0" * (size * 5 // 8 - (2 << 20)))
+            assert b" 409 " in stalled.recv(1 << 16).split(b"\r\n")[0]
+        assert client.get(array).json()["received"] == [[0, rows]]
+        sealed = client.post(array + "/seal").json()
+    assert sealed["sha256"] == hashlib.sha256(matrix.tobytes()).hexdigest()
+
+
+def test_media_types_of_blocks(api: Any) -> None:
+    array = create(api)
+    for headers in ({"Content-Type": "application/json"}, {**RAW, "Content-Encoding": "gzip"}):
+        answer = api.put(f"{array}/rows/0", content=MATRIX.tobytes(), headers=headers)
+        problem(answer, 415, "unsupported-media-type")

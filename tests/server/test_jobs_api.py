@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -546,3 +547,55 @@ def test_an_error_of_the_service_shows_nothing(api: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(api.app.app.state.service.store, "page", broken)
     found = problem(api.get("/v1/jobs"), 500, "internal")
     assert "secret" not in json.dumps(found)
+
+
+def test_a_replay_before_the_first_answer_waits_as_it_prefers(
+    serve_app: Callable[..., str], waiting: dict[str, Any]
+) -> None:
+    with httpx.Client(base_url=serve_app(limits={"wait_s": 1.0}), timeout=HANG_S) as api:
+        key, first = {"Idempotency-Key": "early"}, list[Any]()
+        sent = threading.Thread(
+            target=lambda: first.append(api.post("/v1/jobs", json=waiting, headers=key | NOW))
+        )
+        sent.start()
+        until(lambda: api.get("/v1/jobs").json()["jobs"])
+        early = api.post("/v1/jobs", json=waiting, headers=key)
+        sent.join(HANG_S)
+        later = api.post("/v1/jobs", json=waiting, headers=key)
+        assert early.status_code == first[0].status_code == later.status_code == 202
+        assert early.json()["id"] == first[0].json()["id"]
+        assert early.headers["Idempotency-Replayed"] == "true"
+        assert "Preference-Applied" not in early.headers
+        assert later.content == first[0].content
+        assert later.headers["Preference-Applied"] == "wait=1"
+        api.post(early.json()["links"]["cancel"], json={"mode": "now"})
+        wait_for(api, early.json(), "cancelled")
+
+
+def test_idempotency_of_racing_clients(serve_app: Callable[..., str]) -> None:
+    address = serve_app()
+    found: list[str] = []
+
+    def send() -> None:
+        headers = {"Idempotency-Key": "race"}
+        answer = httpx.post(address + "/v1/jobs", json=SQUARE, headers=headers, timeout=HANG_S)
+        found.append(answer.json()["id"])
+
+    threads = [threading.Thread(target=send) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(HANG_S)
+    assert len(found) == 8
+    assert len(set(found)) == 1
+
+
+def test_quota_of_active_jobs(make_app: Callable[..., Any], waiting: dict[str, Any]) -> None:
+    api = make_app(limits={"active_jobs": 1})
+    job = api.post("/v1/jobs", json=waiting).json()
+    answer = api.post("/v1/jobs", json=SQUARE)
+    problem(answer, 429, "quota-exceeded")
+    assert int(answer.headers["Retry-After"]) >= 1
+    api.post(job["links"]["cancel"], json={"mode": "now"})
+    wait_for(api, job, "cancelled")
+    assert api.post("/v1/jobs", json=SQUARE).status_code == 202

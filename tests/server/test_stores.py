@@ -330,3 +330,25 @@ def test_allowed_address_is_solved(start_server: Callable[..., LiveServer], file
             assert "cannot be opened" in job["problem"]["detail"]
         elsewhere = remote(files.replace("127.0.0.1", "localhost") + "good.zarr")
         problem(client.post("/v1/jobs", json=elsewhere), 422, "forbidden-address", "/cost/uri")
+
+
+def test_no_link_is_followed_even_within_the_store(make_app: Callable[..., Any], lab: Path) -> None:
+    (lab / "alias.zarr").symlink_to(lab / "good.zarr")
+    api = make_app(stores={"lab": lab})
+    problem(api.post("/v1/jobs", json=spec("alias.zarr")), 422, "forbidden-path", "/cost/path")
+
+
+@pytest.mark.parametrize("path", ["group.zarr", "missing.zarr", "good.zarr/c", "old.zarr/.zarray"])
+def test_what_is_no_array(make_app: Callable[..., Any], lab: Path, path: str) -> None:
+    api = make_app(stores={"lab": lab})
+    answer = api.post("/v1/jobs", json=spec(path))
+    problem(answer, 422, "invalid-store")
+
+
+def test_unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(8, "not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    with pytest.raises(HttpProblem, match="unknown"):
+        pinned_client("nowhere.invalid", 80, {})

@@ -480,3 +480,15 @@ def test_memory_stays_flat_over_many_jobs(tmp_path):
         assert service.supervisor._watches == {}
         # The first rounds load code and fill pools.
         assert sizes[-1] - sizes[1] < 16 << 20
+
+
+def test_a_job_starts_from_the_result_of_another(tmp_path):
+    with Service(tmp_path / "data") as service:
+        first = service.finished(service.submit())
+        warm = service.finished(service.submit(warm_start={"job": first.id}))
+        assert warm.result["objective"] == 5
+        prices = service.finished(service.submit(warm_start={"v": service.array(first, "v").tolist()}))
+        assert prices.result["objective"] == 5
+        queued = service.submit(warm_start={"job": "job_missing"})
+        job = service.finished(queued)
+        assert (job.state, job.problem["pointer"]) == ("failed", "/warm_start/job")
