@@ -24,10 +24,13 @@ from bigsap.engine.lists.product_selection import (
     Candidates,
     Chosen,
     Prices,
+    free_columns,
     lower_bounds,
+    price_terms,
     select_from_bounds,
     select_marked,
 )
+from bigsap.engine.lists.product_vectors import GROUP
 from bigsap.sources.products import Multiplied, Product
 from bigsap.types import Array
 
@@ -181,8 +184,13 @@ class Products:
             side = form.scaled(1, part)
             self._columns[part], self._terms[part], self._margin[part] = side.vectors, side.terms, side.margin
             self._error[part] = side.sizes * (form.error * (1 + 8 * form.rounding)) + form.underflow
+        #: Column terms, lowered by what they may be too large.
+        self._lowered = self._terms - (
+            self._margin + _ROUNDED * form.rounding * np.abs(self._terms) + form.underflow
+        )
         chosen = form.product.chosen
         self._chosen = Chosen(chosen.address, chosen.context)
+        self._free = np.empty(m, ID)
         self._room: list[_Room] = []
         self._lock = threading.Lock()
 
@@ -193,8 +201,8 @@ class Products:
         """
         if not rows.size:
             return -1
-        free = np.flatnonzero((open_price == v) & (v > -np.inf)).astype(np.int32)
-        prices = Prices(v, open_price, free if free.size < v.size else free[:0])
+        n_free = free_columns(v, open_price, self._free)
+        prices = Prices(v, open_price, self._free[: n_free if n_free < v.size else 0])
         height = max(1, min(self.height, -(-rows.size // self.team.n_threads)))
         self._make_room(height, int(lists.width[rows].max()))
         wave = _Wave(rows, height, prices, self._priced_terms(v), lists)
@@ -205,20 +213,10 @@ class Products:
     def _priced_terms(self, v: Array) -> Array:
         """Return T (1 or 2, m): see ``lower_bounds``. Rounded so that bounds stay bounds."""
         form = self.form
-        rounding, most = _ROUNDED * form.rounding, float(np.finfo(form.dtype).max) / 4
-        prices = v * form.unit
-        blocked = prices == -np.inf
-        prices[blocked] = 0.0
-        own = self._terms - (self._margin + rounding * np.abs(self._terms) + form.underflow)
-        if form.root:
-            above = np.maximum(prices + (rounding * np.abs(prices) + form.underflow), -most)
-            above[above > most] = np.inf
-            above[blocked] = -np.inf
-            return np.array([np.minimum(own, most), above]).astype(form.dtype)
-        below = np.minimum(own - prices - rounding * np.abs(prices), most)
-        below[below < -most] = -np.inf
-        below[blocked] = np.inf
-        return below[None, :].astype(form.dtype)
+        priced = np.empty((2 if form.root else 1, v.size), form.dtype)
+        most = float(np.finfo(form.dtype).max) / 4
+        price_terms(v, self._lowered, form.unit, _ROUNDED * form.rounding, form.underflow, most, priced)
+        return priced
 
     def _make_room(self, height: int, k: int) -> None:
         m = self.terms.n_columns
@@ -295,7 +293,7 @@ class _Room(NamedTuple):
     @classmethod
     def of(cls, height: int, m: int, k: int, dtype: np.dtype[Any]) -> _Room:
         """Allocate it."""
-        groups = -(-m // CHUNK) * LANES
+        groups = -(-m // GROUP)
         n = _ROOM * (k + 1) + 3 * CHUNK
         return cls(
             height,
@@ -303,7 +301,7 @@ class _Room(NamedTuple):
             np.empty((height, m), dtype),
             np.empty((height, groups), dtype),
             np.empty(height, np.uint8),
-            np.empty(groups),
+            np.empty(m),
             np.empty(2 * LANES),
             Candidates(np.empty(n, ID), np.empty(n), np.empty(n), np.empty(CHUNK)),
         )
