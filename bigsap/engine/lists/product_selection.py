@@ -38,12 +38,17 @@ class Candidates(NamedTuple):
     """One thread's candidates, in the order from the row's offset on.
 
     ids: int32 (room,); costs, tau: float64 (room,), signed costs and ``c - v``. raw: float64 (CHUNK,).
+    unknown: int32 (room,) those to be computed; places: int32 (room,) of them. listed: int32 (m,) 1 plus the
+    place of a column in the pool of lists, if it is in the row's, else 0.
     """
 
     ids: Array
     costs: Array
     tau: Array
     raw: Array
+    unknown: Array
+    places: Array
+    listed: Array
 
 
 class Chosen(NamedTuple):
@@ -217,6 +222,16 @@ def free_columns(v: Array, open_price: Array, out: Array) -> int:
 
 
 @kernel
+def copy_rows(kept: Array, rows: Array, first: int, panel: Array) -> None:
+    """Copy a panel of columns of some rows from those that are kept."""
+    width = panel.shape[1]
+    for r in range(rows.size):
+        given, out = kept[rows[r], first : first + width], panel[r]
+        for j in range(width):
+            out[j] = given[j]
+
+
+@kernel
 def price_terms(
     v: Array, lowered: Array, unit: float, rounding: float, lost: float, most: float, out: Array
 ) -> None:
@@ -295,18 +310,41 @@ def _gather(t: Array, cap: float, lo: int, hi: int, ids: Array, n: int) -> int:
 
 
 @kernel
-def _priced(row: int, n: int, p: Prices, chosen: Chosen, terms: Terms, c: Candidates) -> int:
-    """Compute the costs of n candidates; drop those that are forbidden or blocked; -1 on an invalid cost."""
-    call_fill(chosen.address, chosen.context, row, address_of(c.ids), n, address_of(c.costs))
-    kept = 0
+def _priced(row: int, n: int, p: Prices, chosen: Chosen, terms: Terms, c: Candidates, lists: Lists) -> int:
+    """Find the costs of n candidates; drop those that are forbidden or blocked; -1 on an invalid cost.
+
+    Costs in the row's list are taken from there.
+    """
+    count, start = 0, lists.start[row]
     for j in range(n):
-        x = terms.sign * c.costs[j]
+        at = c.listed[c.ids[j]]
+        if at > 0:
+            c.costs[j] = lists.costs[start + at - 1]
+        else:
+            c.unknown[count], c.places[count] = c.ids[j], j
+            count += 1
+    computed = c.tau
+    call_fill(chosen.address, chosen.context, row, address_of(c.unknown), count, address_of(computed))
+    for q in range(count):
+        x = terms.sign * computed[q]
         if not (x > terms.lowest and x <= terms.highest):
             return -1
+        c.costs[c.places[q]] = x
+    kept = 0
+    for j in range(n):
+        x = c.costs[j]
         tau = x - p.v[c.ids[j]]
         c.tau[kept], c.costs[kept], c.ids[kept] = tau, x, c.ids[j]
         kept += 1 if tau < terms.infinity else 0
     return kept
+
+
+@kernel
+def _mark(row: int, listed: Array, lists: Lists, there: bool) -> None:
+    """Note where the row's list holds its columns, or forget that again."""
+    start = lists.start[row]
+    for q in range(lists.size[row]):
+        listed[lists.ids[start + q]] = q + 1 if there else 0
 
 
 @kernel
@@ -343,19 +381,20 @@ def _select(
     b: Bounds,
     c: Candidates,
     lists: Lists,
-) -> int:
-    """Evaluate row r of the tile; return FOUND, TOO_MANY candidates, or BAD_COST."""
+) -> tuple[int, int, float, tuple[float, float, int]]:
+    """Find the list of row r of the tile: FOUND, or TOO_MANY candidates, or BAD_COST; and for ``_store``."""
     m, k = terms.n_columns, lists.width[row]
     t, term, need = b.tile[r], b.row_terms[r], k + 1
+    free = _LARGEST, _LARGEST, -1
     cap = _first_cap(b.low[r] if b.low.shape[1] >= _GROUPS * need else t, need, b)
     while True:
         n = _gather(t, cap, offset, m, c.ids, 0)
         n = _gather(t, cap, 0, offset, c.ids, n) if n >= 0 else n
         if n < 0:
-            return TOO_MANY
-        n = _priced(row, n, p, chosen, terms, c)
+            return TOO_MANY, 0, 0.0, free
+        n = _priced(row, n, p, chosen, terms, c, lists)
         if n < 0:
-            return BAD_COST
+            return BAD_COST, 0, 0.0, free
         if cap == np.inf:
             break
         limit = np.inf
@@ -366,18 +405,24 @@ def _select(
                 break
         cap = limit
     n, theta = _keep(c, n, k)
-    free = _LARGEST, _LARGEST, -1
+    status = FOUND
     if p.free.size:
-        status, free = _best_free(r, row, offset, n, p, chosen, terms, b, c)
-        if status != FOUND:
-            return status
-    _store(row, n, theta, k, c, p, free, lists)
-    return FOUND
+        status, free = _best_free(r, row, offset, n, p, chosen, terms, b, c, lists)
+    return status, n, theta, free
 
 
 @kernel
 def _best_free(
-    r: int, row: int, offset: int, n: int, p: Prices, chosen: Chosen, terms: Terms, b: Bounds, c: Candidates
+    r: int,
+    row: int,
+    offset: int,
+    n: int,
+    p: Prices,
+    chosen: Chosen,
+    terms: Terms,
+    b: Bounds,
+    c: Candidates,
+    lists: Lists,
 ) -> tuple[int, tuple[float, float, int]]:
     """Return the best free column beside the n listed candidates: -1 if one of these is free."""
     t, free = b.tile[r], p.free
@@ -389,9 +434,9 @@ def _best_free(
     for j in range(free.size):
         if t[free[j]] < t[nearest]:
             nearest = free[j]
-    some = Candidates(c.ids[n:], c.costs[n:], c.tau[n:], c.raw)
+    some = Candidates(c.ids[n:], c.costs[n:], c.tau[n:], c.raw, c.unknown, c.places, c.listed)
     some.ids[0] = nearest
-    found = _priced(row, 1, p, chosen, terms, some)
+    found = _priced(row, 1, p, chosen, terms, some, lists)
     if found < 0:
         return BAD_COST, nothing
     limit = _above(some.tau[0], b.row_terms[r], b.unit) if found else np.inf
@@ -402,7 +447,7 @@ def _best_free(
                 return TOO_MANY, nothing
             some.ids[found] = free[j]
             found += 1
-    found = _priced(row, found, p, chosen, terms, some)
+    found = _priced(row, found, p, chosen, terms, some, lists)
     if found < 0:
         return BAD_COST, nothing
     best = nothing
@@ -425,10 +470,16 @@ def select_from_bounds(
     Rows with too many candidates are marked in ``b.failed``, and nothing else is done about them.
     """
     for r in range(rows.size):
-        status = _select(r, rows[r], offset_of(rows[r], seed, terms.n_columns), p, chosen, terms, b, c, lists)
+        row = rows[r]
+        offset = offset_of(row, seed, terms.n_columns)
+        _mark(row, c.listed, lists, True)
+        status, n, theta, free = _select(r, row, offset, p, chosen, terms, b, c, lists)
+        _mark(row, c.listed, lists, False)
         if status == BAD_COST:
             return r
         b.failed[r] = 1 if status == TOO_MANY else 0
+        if status == FOUND:
+            _store(row, n, theta, lists.width[row], c, p, free, lists)
     return -1
 
 
