@@ -53,9 +53,9 @@ def free_memory() -> int:
 
 
 def usable_memory() -> int:
-    """Return the memory of the machine, or of the container if that has less, whoever uses it now.
+    """Return the memory of the machine, or of the container if that has less.
 
-    Default budgets are shares of it: what a solve chooses does not depend on other programs.
+    Default budgets are shares of it, so that a solve's choices do not depend on other programs.
     """
     known = total_memory()
     total = _ASSUMED_FREE if known is None else known
