@@ -37,7 +37,7 @@ from bigsap.sources.base import (
 )
 from bigsap.sources.filling import fill_of
 from bigsap.sources.functions.callbacks import FunctionSource
-from bigsap.sources.products import Multiplied
+from bigsap.sources.products import is_multiplied
 from bigsap.strategies import ON_LISTS
 from bigsap.strategies.placement import device_name
 from bigsap.types import Array, Ids
@@ -87,7 +87,7 @@ def kept_problem(run: Run) -> Problem:
 def _worth_keeping(problem: Problem) -> bool:
     """Return whether compiled costs should be looked up instead of recomputed, given memory for all."""
     n, m = problem.shape
-    if _multiplied(problem):
+    if is_multiplied(problem.source):
         return False  # lists keep inner products, which take half the memory and a tenth of the time
     few = n * m * problem.source.dtype.itemsize <= policy.KEPT_BYTES
     return (few and not _bounded(problem)) or is_dear(problem)
@@ -98,15 +98,6 @@ def _bounded(problem: Problem) -> bool:
     source = problem.source
     terms = source.separable() if isinstance(source, Separable) else None
     return terms is not None and terms.y.shape[0] <= policy.FEW_COORDINATES
-
-
-def _multiplied(problem: Problem) -> bool:
-    """Return whether lists are made by matrix products."""
-    source = problem.source
-    if problem.shape[1] < policy.PRODUCT_COLUMNS or not isinstance(source, Multiplied):
-        return False
-    product = source.product()
-    return product is not None and product.x.shape[1] >= policy.PRODUCT_COORDINATES
 
 
 def is_dear(problem: Problem) -> bool:
