@@ -18,11 +18,12 @@ import numpy as np
 from bigsap import policy
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import CertificateError, InputError, OptionError, quiet, quiet_thread
+from bigsap.memory import usable_memory
 from bigsap.progress import guarded
 from bigsap.result import Result
 from bigsap.run.small_arrays import suits
 from bigsap.run.small_batches import solve_batch
-from bigsap.solve import free_memory, solve
+from bigsap.solve import solve
 from bigsap.sources.missing import parted
 
 # Options that a batch does not accept, and the alternatives.
@@ -73,7 +74,7 @@ def solve_many(
     errors: ``"raise"``: the first problem, in order, that cannot be solved ends the
         batch; ``"return"``: the list holds its exception in its place.
     options: of ``solve``, the same for every problem. ``callback`` is called from
-        several threads. Without ``memory_limit`` the threads share the free memory evenly.
+        several threads. Without ``memory_limit`` the threads share the machine's memory evenly.
 
     Arrays (k, n, m) and lists of arrays, of any shapes, of up to 2**20 costs a problem are solved
     one after the other by compiled code, with the same results as ``solve``, if no option but
@@ -105,7 +106,7 @@ def solve_many(
         return _completed(found, costs, errors == "return", options)
     share = None
     if options.get("memory_limit") is None:
-        share = max(1, free_memory() // n_threads)
+        share = max(1, usable_memory() // n_threads)
     pool = ThreadPoolExecutor(n_threads, "bigsap-many", quiet_thread)
     left = threading.Event()
 

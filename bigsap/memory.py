@@ -52,6 +52,17 @@ def free_memory() -> int:
     return max(free, 64 << 20)
 
 
+def usable_memory() -> int:
+    """Return the memory of the machine, or of the container if that has less.
+
+    Default budgets are shares of it, so that a solve's choices do not depend on other programs.
+    """
+    known = total_memory()
+    total = _ASSUMED_FREE if known is None else known
+    limit = memory_limit_bytes()
+    return max(total if limit is None else min(total, limit), 64 << 20)
+
+
 def peak_bytes() -> int:
     """Return the largest resident size of this process so far, in bytes (0 if unknown)."""
     try:

@@ -10,7 +10,7 @@ from typing import Any
 from bigsap import policy
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import OptionError, number, whole
-from bigsap.memory import free_memory
+from bigsap.memory import usable_memory
 from bigsap.problem import Problem
 from bigsap.row_cache import RowCache, parse_bytes
 from bigsap.sources.arrays.matrix import ArraySource
@@ -90,7 +90,7 @@ class Options:
         if limit is not None:
             total = parse_bytes(limit, "memory_limit")
         else:  # costs in place need no cache
-            total = free_memory() if resident(problem) is None else 0
+            total = usable_memory() if resident(problem) is None else 0
         whole_rows = not isinstance(source, (RowsOnDevices, SlabsOnDevices))
         if limit is not None and whole_rows and total < row_bytes:
             raise OptionError(

@@ -261,7 +261,7 @@ def parse_bytes(value: int | str, what: str = "a byte size") -> int:
 class RowCache:
     """The memory that rows may take, and the policy of which rows to keep.
 
-    bytes: an integer or a string such as ``"4GiB"``; None: a share of free memory. policy:
+    bytes: an integer or a string such as ``"4GiB"``; None: a share of the machine's memory. policy:
     ``"slru"``, ``"lfu"`` or ``"auto"``, which takes LFU if at least a quarter of the rows fit and
     SLRU below (A1015, section 4). Raises OptionError for other values; ``solve`` raises it if the
     budget is smaller than one row.

@@ -20,7 +20,6 @@ from bigsap.engine.core.compilation import compilation_told
 from bigsap.engine.core.precision import LargeCosts
 from bigsap.engine.core.team import check_threads, useful_threads
 from bigsap.errors import OptionError, quiet
-from bigsap.memory import free_memory as free_memory
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.progress import Callback, Monitor
@@ -104,9 +103,10 @@ def solve(
         falling ones (``"auto"``).
     epsilon: False for the plain method without epsilon phases.
     cache: budget for rows that are not in memory already, a ``RowCache`` or bytes.
-        Default: a quarter of ``memory_limit`` or of the free memory. If all rows of a slow source
-        (Python, stores, providers) fit, each is read once. With ``device``: budget for rows kept
-        on the device if not all of them fit; default: ``memory_limit`` less the panels.
+        Default: a quarter of ``memory_limit``, or of the memory of the machine or container. If
+        all rows of a slow source (Python, stores, providers) fit, each is read once. With
+        ``device``: budget for rows kept on the device if not all of them fit; default:
+        ``memory_limit`` less the panels.
     memory_limit: bytes the solve may take beyond the costs in memory.
     threads: None: the cores available, fewer for few columns. The answer does not depend on the
         number. Beyond the number of cores, or one thread for 64 columns, about 8 are used;

@@ -37,6 +37,7 @@ from bigsap.sources.base import (
 )
 from bigsap.sources.filling import fill_of
 from bigsap.sources.functions.callbacks import FunctionSource
+from bigsap.sources.products import is_multiplied
 from bigsap.strategies import ON_LISTS
 from bigsap.strategies.placement import device_name
 from bigsap.types import Array, Ids
@@ -86,6 +87,8 @@ def kept_problem(run: Run) -> Problem:
 def _worth_keeping(problem: Problem) -> bool:
     """Return whether compiled costs should be looked up instead of recomputed, given memory for all."""
     n, m = problem.shape
+    if is_multiplied(problem.source):
+        return False  # lists keep inner products, which take half the memory and a tenth of the time
     few = n * m * problem.source.dtype.itemsize <= policy.KEPT_BYTES
     return (few and not _bounded(problem)) or is_dear(problem)
 

@@ -80,6 +80,7 @@ def setting_of(run: Run) -> ListSettings:
         exhausted=run.exhausted,
         impatient=run.exhausted == policy.EXHAUSTED,
         hold=not options.certify,
+        products=options.cache_budget(run.problem),
         on_trial=run.lists_are_on_trial,
         beside=run.beside,
     )

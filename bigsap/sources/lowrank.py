@@ -47,6 +47,7 @@ class LowRankSource:
         self.column_terms = _terms(column_terms, self.shape[1], "column_terms")
         self._check_reach()
         self._fill: Fill | None = None
+        self._product: Product | None = None
 
     def __repr__(self) -> str:
         n, m = self.shape
@@ -107,6 +108,8 @@ class LowRankSource:
         rank = self.a.shape[1]
         if not rank or not (np.isfinite(self.row_terms).all() and np.isfinite(self.column_terms).all()):
             return None
+        if self._product is not None:
+            return self._product
         from bigsap.sources.compiled import make_fill
         from bigsap.sources.kernels import filler
 
@@ -115,7 +118,9 @@ class LowRankSource:
         words = (self.a, b, self.row_terms, self.column_terms, rank)
         made = make_fill(kernel.address, words, (kernel,))
         chosen = Chosen(made.address, made.context, made.keep)
-        return Product("product", self.a, b, np.ones(rank), 1.0, self.row_terms, self.column_terms, chosen)
+        terms = self.row_terms, self.column_terms
+        self._product = Product("product", self.a, b, np.ones(rank), 1.0, *terms, chosen)
+        return self._product
 
     def fingerprint(self) -> str:
         """Return a digest of all factors and terms."""

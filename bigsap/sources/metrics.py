@@ -84,6 +84,7 @@ class PointSource:
         self._prepare()
         self._check_reach()
         self._fill: Fill | None = None
+        self._product: Product | None = None
 
     def __repr__(self) -> str:
         n, m = self.shape
@@ -180,6 +181,8 @@ class PointSource:
         kinds = {"sqeuclidean": ("square", 1.0), "euclidean": ("root", 1.0), "cosine": ("square", 0.5)}
         if self._kernel not in kinds or not self._weights.all():
             return None
+        if self._product is not None:
+            return self._product
         from bigsap.sources.compiled import make_fill
         from bigsap.sources.kernels import filler
 
@@ -189,7 +192,8 @@ class PointSource:
         made = make_fill(kernel.address, (self._x, y, self._weights, y.shape[1]), (kernel,))
         chosen = Chosen(made.address, made.context, made.keep)
         none = np.zeros(self.shape[0]), np.zeros(self.shape[1])
-        return Product(kind, self._x, y, self._weights, scale, *none, chosen)
+        self._product = Product(kind, self._x, y, self._weights, scale, *none, chosen)
+        return self._product
 
     def cost_range(self) -> tuple[float, float]:
         """Return the range of distances: at least 0; bounded on a sphere and between directions."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from bigsap.sources.base import Ability
+from bigsap import policy
+from bigsap.sources.base import Ability, CostSource
 from bigsap.types import Array
 
 
@@ -56,3 +57,11 @@ class Multiplied(Protocol, metaclass=Ability):
     def product(self) -> Product | None:
         """Return the vectors and the function, None if this instance has none."""
         ...
+
+
+def is_multiplied(source: CostSource) -> bool:
+    """Return whether lists of a source's rows are made by matrix products."""
+    if source.shape[1] < policy.PRODUCT_COLUMNS or not isinstance(source, Multiplied):
+        return False
+    product = source.product()
+    return product is not None and product.x.shape[1] >= policy.PRODUCT_COORDINATES

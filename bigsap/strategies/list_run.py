@@ -137,7 +137,8 @@ class ListSettings:
     evaluations have taken this multiple of all pairs; 0: never. impatient: lists are abandoned only if
     whole rows are estimated to be faster, but already after the first evaluation if lists are too
     narrow. on_trial: they are abandoned if, and only if, some lists end much sooner than others.
-    hold: the costs of the assigned pairs are needed in the end. beside: cluster workers that may
+    hold: the costs of the assigned pairs are needed in the end. products: bytes that the inner products
+    of all rows may take, see ``engine.lists.products``. beside: cluster workers that may
     evaluate rows which local kernels can read.
     """
 
@@ -154,6 +155,7 @@ class ListSettings:
     on_trial: bool = False
     start: str = "auto"
     hold: bool = False
+    products: int = 0
     beside: Beside | None = None
 
 

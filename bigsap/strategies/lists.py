@@ -321,6 +321,8 @@ def _engine(problem: Problem, setting: ListSettings, solved: ListSolve) -> ListE
     if setting.hold and (engine.from_fill or not engine.immediate):
         engine.listed = Listed(problem.source.dtype, problem.sign)
     engine.beside = setting.beside
+    if engine.products is not None:
+        engine.products.keep(setting.products)
     solved.engine = engine
     return engine
 

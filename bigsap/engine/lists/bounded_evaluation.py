@@ -29,7 +29,9 @@ _NOTHING = -1.7e308
 #: four times as many.
 _MANY_GROUPS, _FIRST_GROUPS = 32, 4
 # Results of ``renew``, besides NO_ROOM and NO_GROWTH.
-RENEWED, BAD_ROW_COST, UNFINISHED = WIDENED, NO_GROWTH + 1, NO_GROWTH + 2
+RENEWED, BAD_ROW_COST, UNFINISHED, AWAITED = WIDENED, NO_GROWTH + 1, NO_GROWTH + 2, NO_GROWTH + 3
+# Values of ``Search.renewing``: to be evaluated next, or by Python before the next call.
+_NEXT, _ASKED = 1, 2
 
 
 @kernel
@@ -298,14 +300,17 @@ def evaluate_row(
 
 
 @kernel
-def renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, most_entries: int) -> int:
+def renew(
+    row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, most_entries: int, by_python: bool
+) -> int:
     """Evaluate a row, for a search, until its threshold grows.
 
     If it does not grow, the list is full of columns that the search has settled, or of columns
     that tie at the threshold. Settled columns are excluded (``hide``), so that a long search does
     not fill lists with columns it has passed; for ties the list is doubled.
     Returns RENEWED, BAD_ROW_COST, NO_ROOM for a longer list at present, or NO_GROWTH if there
-    will be none; UNFINISHED, to be called again, if the budget ends between two evaluations.
+    will be none; UNFINISHED, to be called again, if the budget ends between two evaluations;
+    by_python: AWAITED, to be called again after an evaluation.
     """
     s, counts = f.search, lists.counts
     hidden = f.slack[row] < e.terms.infinity
@@ -313,21 +318,27 @@ def renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, most_entr
         s.before = lists.theta[row]
         if hidden:
             hidden = hide(row, p.v, e.terms, f, lists)
+    asked = s.renewing == _ASKED
     s.renewing = 0
     while True:
-        counts.evaluations += 1
-        pairs = evaluate_row(
-            row,
-            e.costs.start + row * e.costs.stride,
-            f.shown if hidden else p.v,
-            p.open_price,
-            e,
-            lists,
-            f.left if hidden else f.left[:0],
-        )
-        if pairs < 0:
-            return BAD_ROW_COST
-        counts.pairs += pairs
+        if by_python and not asked:
+            s.renewing = _ASKED
+            return AWAITED
+        if not by_python:
+            counts.evaluations += 1
+            pairs = evaluate_row(
+                row,
+                e.costs.start + row * e.costs.stride,
+                f.shown if hidden else p.v,
+                p.open_price,
+                e,
+                lists,
+                f.left if hidden else f.left[:0],
+            )
+            if pairs < 0:
+                return BAD_ROW_COST
+            counts.pairs += pairs
+        asked = False
         if lists.theta[row] > s.before:
             return RENEWED
         fresh = False
@@ -338,7 +349,7 @@ def renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, most_entr
             if widened != WIDENED:
                 return widened
         if is_due(s, lists, most_entries):
-            s.renewing = 1
+            s.renewing = _NEXT
             return UNFINISHED
 
 

@@ -8,11 +8,13 @@ read together, in order.
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from bigsap import policy
+from bigsap.blas import one_thread
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import refuse_wild
 from bigsap.engine.core.team import Team
@@ -42,6 +44,8 @@ MOST_REQUESTS = 32
 #: Majorants are fitted again after evaluations in searches of this share of the rows.
 _FIT_SHARE = 16
 _FIT_LEAST = 512
+#: Rows that are evaluated together by a matrix product within a search: one alone takes as long as several.
+_TOGETHER = 16
 #: Scans for which a waiting search continues, to request rows it may need next.
 _GATHER = 32
 
@@ -251,8 +255,10 @@ class ListEngine(ListStore):
         Continues an interrupted phase that ``begin_phase`` started.
         """
         refuse_wild(self.v, self.infinity)
-        if backward:
-            order = order[::-1].copy()
+        with one_thread() if self.by_products else nullcontext():
+            return self._phase(order[::-1].copy() if backward else order, epsilon, postpone)
+
+    def _phase(self, order: Array, epsilon: float, postpone: float) -> bool:
         self._visited = order.size
         at = self.frontier.at
         while True:
@@ -345,9 +351,21 @@ class ListEngine(ListStore):
         """Call the kernel once; set the next call's budget from the time it took."""
         before, started = self.pairs_evaluated, time.perf_counter()
         status = run_searches(*args)
+        if status == S.NEED_ROW:
+            self._evaluate_together()
         if status == S.YIELD:
             self._pace(time.perf_counter() - started, self.pairs_evaluated - before)
         return status
+
+    def _evaluate_together(self) -> None:
+        """Evaluate the rows that a search has asked for; its settled columns are masked for some of them."""
+        at, f = self.frontier.at, self.frontier
+        rows = f.requests[: at.n_requests]
+        at.n_requests = 0
+        masked = f.slack[rows] < self.infinity
+        for some, v in ((rows[~masked], self.v), (rows[masked], f.shown)):
+            if some.size and self.evaluate_by_products(some, v) >= 0:
+                self.complain(int(some[0]))
 
     def _pace(self, seconds: float, n_pairs: int) -> None:
         """Set the budgets of the next slice, after one that has used up its own."""
@@ -377,6 +395,7 @@ class ListEngine(ListStore):
             self._next_fit(),
             self._most_entries,
             self._most_pairs,
+            _TOGETHER if self.by_products else 0,
         )
         evaluator = self.evaluator(self.slots, self.scratch)
         return self.roots, pairs, self.frontier, self.lists, evaluator, rules

@@ -12,26 +12,24 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import extending, types
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import lowest_bit
 from bigsap.engine.core.row_access import Terms
 from bigsap.engine.core.scan import n_invalid
 from bigsap.engine.core.selection import bracket, extremes, n_within
-from bigsap.engine.core.state import LANES
 from bigsap.engine.lists.bounded_evaluation import offset_of
 from bigsap.engine.lists.layout import CHUNK, Lists
+from bigsap.engine.lists.product_vectors import GROUP, at_most_bits, plain_bounds, root_bounds
 from bigsap.sources.compiled import address_of, call_fill
 from bigsap.types import Array
-
-intrinsic: Any = extending.intrinsic
 
 _BISECTIONS = 60
 #: Bisections of the bounds' minima: the result need not be tight.
 _FEW_BISECTIONS = 24
 _LARGEST = 1.7e308
+#: Fewer groups for each entry of a list let too many candidates through.
+_GROUPS = 2
 # Results of the selection from bounds.
 FOUND, TOO_MANY, BAD_COST = range(3)
 
@@ -40,12 +38,17 @@ class Candidates(NamedTuple):
     """One thread's candidates, in the order from the row's offset on.
 
     ids: int32 (room,); costs, tau: float64 (room,), signed costs and ``c - v``. raw: float64 (CHUNK,).
+    unknown: int32 (room,) those to be computed; places: int32 (room,) of them. listed: int32 (m,) 1 plus the
+    place of a column in the pool of lists, if it is in the row's, else 0.
     """
 
     ids: Array
     costs: Array
     tau: Array
     raw: Array
+    unknown: Array
+    places: Array
+    listed: Array
 
 
 class Chosen(NamedTuple):
@@ -65,27 +68,6 @@ class Prices(NamedTuple):
     v: Array
     open_price: Array
     free: Array
-
-
-@intrinsic
-def _at_most_bits(typing: Any, values: Any, first: Any, limit: Any) -> Any:
-    """Return a bit for each of 64 values from position ``first``: set where it is at most the limit.
-
-    values: float32 or float64, contiguous.
-    """
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, args[0])
-        double = signature.args[0].dtype == types.float64
-        row = ir.VectorType(ir.DoubleType() if double else ir.FloatType(), 64)
-        some = builder.load(builder.bitcast(builder.gep(view.data, [args[1]]), row.as_pointer()))
-        some.align = 8 if double else 4
-        nothing, zero = ir.Constant(row, ir.Undefined), ir.Constant(ir.IntType(32), 0)
-        lanes = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
-        limits = builder.shuffle_vector(builder.insert_element(nothing, args[2], zero), nothing, lanes)
-        return builder.bitcast(builder.fcmp_unordered("<=", some, limits), ir.IntType(64))
-
-    return types.uint64(values, types.int64, values.dtype), emit
 
 
 @kernel
@@ -215,7 +197,7 @@ class Bounds(NamedTuple):
 
     tile: T (rows, m). low: T (rows, groups) minima of groups of 16 columns. row_terms: float64 (rows,)
     what is to be added to a bound. unit: by which ``c - v`` was multiplied, a power of two. failed: uint8
-    (rows,) set for rows with too many candidates. minima: float64 (groups,), lanes: (2 * LANES,),
+    (rows,) set for rows with too many candidates. minima: float64 (m,), lanes: (2 * LANES,),
     workspace.
     """
 
@@ -229,6 +211,49 @@ class Bounds(NamedTuple):
 
 
 @kernel
+def free_columns(v: Array, open_price: Array, out: Array) -> int:
+    """Write the free columns that are not blocked to ``out``; return their number."""
+    n = 0
+    for j in range(v.size):
+        if open_price[j] == v[j] and v[j] > -np.inf:
+            out[n] = j
+            n += 1
+    return n
+
+
+@kernel
+def copy_rows(kept: Array, rows: Array, first: int, panel: Array) -> None:
+    """Copy a panel of columns of some rows from those that are kept."""
+    width = panel.shape[1]
+    for r in range(rows.size):
+        given, out = kept[rows[r], first : first + width], panel[r]
+        for j in range(width):
+            out[j] = given[j]
+
+
+@kernel
+def price_terms(
+    v: Array, lowered: Array, unit: float, rounding: float, lost: float, most: float, out: Array
+) -> None:
+    """Write the column terms less prices, or both, as lower and upper bounds within T's range.
+
+    v: (m,) prices, -inf where blocked. lowered: float64 (m,) column terms. unit: of prices. rounding, lost:
+    relative and absolute error of T. most: a large number of T. out: T (1, m) or, for roots, (2, m).
+    """
+    for j in range(v.size):
+        price = v[j] * unit
+        if out.shape[0] > 1:
+            out[0, j] = min(lowered[j], most)
+            price = max(price + (rounding * abs(price) + lost), -most) if price > -np.inf else price
+            out[1, j] = np.inf if price > most else price
+        elif price == -np.inf:
+            out[0, j] = np.inf
+        else:
+            x = min(lowered[j] - price - rounding * abs(price), most)
+            out[0, j] = x if x >= -most else -np.inf
+
+
+@kernel
 def lower_bounds(
     panel: Array, first: int, low: Array, w: Array, error: Array, sizes: Array, terms: Array, zero: float
 ) -> None:
@@ -239,32 +264,29 @@ def lower_bounds(
     their product bounds the error of an inner product. terms: T (rows,), row terms within roots. zero: of T.
     """
     rows, width = panel.shape
+    item, rooted = panel.itemsize, w.shape[0] > 1
+    whole = width // GROUP * GROUP
+    column_at, error_at = address_of(w) + first * item, address_of(error) + first * item
+    price_at = column_at + w.shape[1] * item
     for r in range(rows):
-        size, term = sizes[r], terms[r]
-        for place in range(0, width, CHUNK):
-            n, column = min(CHUNK, width - place), first + place
-            t, a, e = panel[r, place : place + n], w[0, column : column + n], error[column : column + n]
-            if w.shape[0] > 1:
-                b = w[1, column : column + n]
-                for j in range(n):
-                    x = ((t[j] + a[j]) + term) - size * e[j]
-                    x = x if x > zero else zero
-                    t[j] = np.sqrt(x) - b[j]
+        size, term, t = sizes[r], terms[r], panel[r]
+        at, group = address_of(t), first // GROUP
+        for j in range(0, whole * item, GROUP * item):
+            if rooted:
+                least = root_bounds(at + j, column_at + j, error_at + j, price_at + j, size, term)
             else:
-                for j in range(n):
-                    t[j] = (t[j] + a[j]) - size * e[j]
-            lanes = low[r, column // 16 : column // 16 + LANES]
-            for q in range(LANES):
-                lanes[q] = np.inf
-            full = n // LANES * LANES
-            for p in range(0, full, LANES):
-                some = t[p : p + LANES]
-                for q in range(LANES):
-                    x, y = some[q], lanes[q]
-                    lanes[q] = x if x < y else y
-            for j in range(full, n):
-                x, y = t[j], lanes[j - full]
-                lanes[j - full] = x if x < y else y
+                least = plain_bounds(at + j, column_at + j, error_at + j, size)
+            low[r, group] = least
+            group += 1
+        if whole < width:
+            low[r, group] = np.inf
+        for j in range(whole, width):
+            x = (t[j] + w[0, first + j]) - size * error[first + j]
+            if rooted:
+                x += term
+                x = np.sqrt(x if x > zero else zero) - w[1, first + j]
+            t[j] = x
+            low[r, group] = min(low[r, group], x)
 
 
 @kernel
@@ -272,7 +294,7 @@ def _gather(t: Array, cap: float, lo: int, hi: int, ids: Array, n: int) -> int:
     """Append the columns lo to hi - 1 with bounds of at most cap; return the number, -1 without room."""
     for first in range(lo, hi, 64):
         if first + 64 <= hi:
-            word = _at_most_bits(t, first, cap)
+            word = at_most_bits(t, first, cap)
         else:
             word = np.uint64(0)
             for j in range(first, hi):
@@ -288,18 +310,41 @@ def _gather(t: Array, cap: float, lo: int, hi: int, ids: Array, n: int) -> int:
 
 
 @kernel
-def _priced(row: int, n: int, p: Prices, chosen: Chosen, terms: Terms, c: Candidates) -> int:
-    """Compute the costs of n candidates; drop those that are forbidden or blocked; -1 on an invalid cost."""
-    call_fill(chosen.address, chosen.context, row, address_of(c.ids), n, address_of(c.costs))
-    kept = 0
+def _priced(row: int, n: int, p: Prices, chosen: Chosen, terms: Terms, c: Candidates, lists: Lists) -> int:
+    """Find the costs of n candidates; drop those that are forbidden or blocked; -1 on an invalid cost.
+
+    Costs in the row's list are taken from there.
+    """
+    count, start = 0, lists.start[row]
     for j in range(n):
-        x = terms.sign * c.costs[j]
+        at = c.listed[c.ids[j]]
+        if at > 0:
+            c.costs[j] = lists.costs[start + at - 1]
+        else:
+            c.unknown[count], c.places[count] = c.ids[j], j
+            count += 1
+    computed = c.tau
+    call_fill(chosen.address, chosen.context, row, address_of(c.unknown), count, address_of(computed))
+    for q in range(count):
+        x = terms.sign * computed[q]
         if not (x > terms.lowest and x <= terms.highest):
             return -1
+        c.costs[c.places[q]] = x
+    kept = 0
+    for j in range(n):
+        x = c.costs[j]
         tau = x - p.v[c.ids[j]]
         c.tau[kept], c.costs[kept], c.ids[kept] = tau, x, c.ids[j]
         kept += 1 if tau < terms.infinity else 0
     return kept
+
+
+@kernel
+def _mark(row: int, listed: Array, lists: Lists, there: bool) -> None:
+    """Note where the row's list holds its columns, or forget that again."""
+    start = lists.start[row]
+    for q in range(lists.size[row]):
+        listed[lists.ids[start + q]] = q + 1 if there else 0
 
 
 @kernel
@@ -308,6 +353,21 @@ def _above(tau: float, term: float, unit: float) -> float:
     x = tau * unit
     size = abs(x) + abs(term)
     return x - term + (3e-7 * abs(x - term) + 1e-15 * size + 1e-37)
+
+
+@kernel
+def _first_cap(low: Array, need: int, b: Bounds) -> float:
+    """Return a number that at least ``need`` bounds, not many more, do not exceed; inf if there is none.
+
+    low: the bounds, or minima of their groups.
+    """
+    n, minima = low.size, b.minima
+    for q in range(n):
+        minima[q] = low[q]
+    if n_within(minima, n, _LARGEST) < need:
+        return np.inf
+    least, most = extremes(minima, n, -np.inf, np.inf, b.lanes)
+    return bracket(minima, n, need, least, most)[1] if least < most else least
 
 
 @kernel
@@ -321,24 +381,20 @@ def _select(
     b: Bounds,
     c: Candidates,
     lists: Lists,
-) -> int:
-    """Evaluate row r of the tile; return FOUND, TOO_MANY candidates, or BAD_COST."""
+) -> tuple[int, int, float, tuple[float, float, int]]:
+    """Find the list of row r of the tile: FOUND, or TOO_MANY candidates, or BAD_COST; and for ``_store``."""
     m, k = terms.n_columns, lists.width[row]
     t, term, need = b.tile[r], b.row_terms[r], k + 1
-    for q in range(b.minima.size):
-        b.minima[q] = b.low[r, q]
-    cap = np.inf
-    if b.minima.size > need and n_within(b.minima, b.minima.size, _LARGEST) >= need:
-        least, most = extremes(b.minima, b.minima.size, -np.inf, np.inf, b.lanes)
-        cap = bracket(b.minima, b.minima.size, need, least, most)[1] if least < most else least
+    free = _LARGEST, _LARGEST, -1
+    cap = _first_cap(b.low[r] if b.low.shape[1] >= _GROUPS * need else t, need, b)
     while True:
         n = _gather(t, cap, offset, m, c.ids, 0)
         n = _gather(t, cap, 0, offset, c.ids, n) if n >= 0 else n
         if n < 0:
-            return TOO_MANY
-        n = _priced(row, n, p, chosen, terms, c)
+            return TOO_MANY, 0, 0.0, free
+        n = _priced(row, n, p, chosen, terms, c, lists)
         if n < 0:
-            return BAD_COST
+            return BAD_COST, 0, 0.0, free
         if cap == np.inf:
             break
         limit = np.inf
@@ -349,18 +405,24 @@ def _select(
                 break
         cap = limit
     n, theta = _keep(c, n, k)
-    free = _LARGEST, _LARGEST, -1
+    status = FOUND
     if p.free.size:
-        status, free = _best_free(r, row, offset, n, p, chosen, terms, b, c)
-        if status != FOUND:
-            return status
-    _store(row, n, theta, k, c, p, free, lists)
-    return FOUND
+        status, free = _best_free(r, row, offset, n, p, chosen, terms, b, c, lists)
+    return status, n, theta, free
 
 
 @kernel
 def _best_free(
-    r: int, row: int, offset: int, n: int, p: Prices, chosen: Chosen, terms: Terms, b: Bounds, c: Candidates
+    r: int,
+    row: int,
+    offset: int,
+    n: int,
+    p: Prices,
+    chosen: Chosen,
+    terms: Terms,
+    b: Bounds,
+    c: Candidates,
+    lists: Lists,
 ) -> tuple[int, tuple[float, float, int]]:
     """Return the best free column beside the n listed candidates: -1 if one of these is free."""
     t, free = b.tile[r], p.free
@@ -372,9 +434,9 @@ def _best_free(
     for j in range(free.size):
         if t[free[j]] < t[nearest]:
             nearest = free[j]
-    some = Candidates(c.ids[n:], c.costs[n:], c.tau[n:], c.raw)
+    some = Candidates(c.ids[n:], c.costs[n:], c.tau[n:], c.raw, c.unknown, c.places, c.listed)
     some.ids[0] = nearest
-    found = _priced(row, 1, p, chosen, terms, some)
+    found = _priced(row, 1, p, chosen, terms, some, lists)
     if found < 0:
         return BAD_COST, nothing
     limit = _above(some.tau[0], b.row_terms[r], b.unit) if found else np.inf
@@ -385,7 +447,7 @@ def _best_free(
                 return TOO_MANY, nothing
             some.ids[found] = free[j]
             found += 1
-    found = _priced(row, found, p, chosen, terms, some)
+    found = _priced(row, found, p, chosen, terms, some, lists)
     if found < 0:
         return BAD_COST, nothing
     best = nothing
@@ -408,10 +470,16 @@ def select_from_bounds(
     Rows with too many candidates are marked in ``b.failed``, and nothing else is done about them.
     """
     for r in range(rows.size):
-        status = _select(r, rows[r], offset_of(rows[r], seed, terms.n_columns), p, chosen, terms, b, c, lists)
+        row = rows[r]
+        offset = offset_of(row, seed, terms.n_columns)
+        _mark(row, c.listed, lists, True)
+        status, n, theta, free = _select(r, row, offset, p, chosen, terms, b, c, lists)
+        _mark(row, c.listed, lists, False)
         if status == BAD_COST:
             return r
         b.failed[r] = 1 if status == TOO_MANY else 0
+        if status == FOUND:
+            _store(row, n, theta, lists.width[row], c, p, free, lists)
     return -1
 
 

@@ -24,10 +24,14 @@ from bigsap.engine.lists.product_selection import (
     Candidates,
     Chosen,
     Prices,
+    copy_rows,
+    free_columns,
     lower_bounds,
+    price_terms,
     select_from_bounds,
     select_marked,
 )
+from bigsap.engine.lists.product_vectors import GROUP
 from bigsap.sources.products import Multiplied, Product
 from bigsap.types import Array
 
@@ -181,8 +185,19 @@ class Products:
             side = form.scaled(1, part)
             self._columns[part], self._terms[part], self._margin[part] = side.vectors, side.terms, side.margin
             self._error[part] = side.sizes * (form.error * (1 + 8 * form.rounding)) + form.underflow
+        #: Column terms, lowered by what they may be too large.
+        self._lowered = self._terms - (
+            self._margin + _ROUNDED * form.rounding * np.abs(self._terms) + form.underflow
+        )
         chosen = form.product.chosen
         self._chosen = Chosen(chosen.address, chosen.context)
+        self._free = np.empty(m, ID)
+        n = form.product.x.shape[0]
+        #: Of the rows: sizes, and terms within and outside of roots.
+        self._sizes, self._inside, self._outside = np.empty(n, kind), np.empty(n, kind), np.zeros(n)
+        #: Inner products of the rows that are known, if they are kept.
+        self._kept: Array | None = None
+        self._known = np.zeros(n, bool)
         self._room: list[_Room] = []
         self._lock = threading.Lock()
 
@@ -193,8 +208,8 @@ class Products:
         """
         if not rows.size:
             return -1
-        free = np.flatnonzero((open_price == v) & (v > -np.inf)).astype(np.int32)
-        prices = Prices(v, open_price, free if free.size < v.size else free[:0])
+        n_free = free_columns(v, open_price, self._free)
+        prices = Prices(v, open_price, self._free[: n_free if n_free < v.size else 0])
         height = max(1, min(self.height, -(-rows.size // self.team.n_threads)))
         self._make_room(height, int(lists.width[rows].max()))
         wave = _Wave(rows, height, prices, self._priced_terms(v), lists)
@@ -205,20 +220,10 @@ class Products:
     def _priced_terms(self, v: Array) -> Array:
         """Return T (1 or 2, m): see ``lower_bounds``. Rounded so that bounds stay bounds."""
         form = self.form
-        rounding, most = _ROUNDED * form.rounding, float(np.finfo(form.dtype).max) / 4
-        prices = v * form.unit
-        blocked = prices == -np.inf
-        prices[blocked] = 0.0
-        own = self._terms - (self._margin + rounding * np.abs(self._terms) + form.underflow)
-        if form.root:
-            above = np.maximum(prices + (rounding * np.abs(prices) + form.underflow), -most)
-            above[above > most] = np.inf
-            above[blocked] = -np.inf
-            return np.array([np.minimum(own, most), above]).astype(form.dtype)
-        below = np.minimum(own - prices - rounding * np.abs(prices), most)
-        below[below < -most] = -np.inf
-        below[blocked] = np.inf
-        return below[None, :].astype(form.dtype)
+        priced = np.empty((2 if form.root else 1, v.size), form.dtype)
+        most = float(np.finfo(form.dtype).max) / 4
+        price_terms(v, self._lowered, form.unit, _ROUNDED * form.rounding, form.underflow, most, priced)
+        return priced
 
     def _make_room(self, height: int, k: int) -> None:
         m = self.terms.n_columns
@@ -245,26 +250,46 @@ class Products:
                 wave.bad = int(rows[bad])
         return 0
 
+    def keep(self, n_bytes: int) -> None:
+        """Keep the inner products of all rows, if they take at most so many bytes."""
+        n, m = self.form.product.x.shape[0], self.terms.n_columns
+        if n * m * self.form.dtype.itemsize <= n_bytes:
+            self._kept = np.empty((n, m), self.form.dtype)
+
     def _tile(self, rows: Array, room: _Room, wave: _Wave) -> int:
         """Evaluate a tile of rows; return the index of an invalid one, or -1."""
-        form, m = self.form, self.terms.n_columns
-        side = form.scaled(0, rows)
+        form, m, kind = self.form, self.terms.n_columns, self.form.dtype.type
         tile, low = room.tile[: rows.size], room.low[: rows.size]
-        kind = form.dtype.type
-        own = side.terms - side.margin
-        inside = (own - _ROUNDED * form.rounding * np.abs(own)).astype(kind)
-        outside = np.zeros(rows.size) if form.root else own - _ROUNDED * 2.0**-53 * np.abs(own)
-        sizes = (side.sizes * (1 + 8 * form.rounding)).astype(kind)
+        known = self._kept is not None and bool(self._known[rows].all())
+        side = None if known else self._prepared(rows)
+        sizes, inside, outside = self._sizes[rows], self._inside[rows], self._outside[rows]
         for first in range(0, m, PANEL):
             panel = tile[:, first : min(first + PANEL, m)]
-            np.matmul(side.vectors, self._columns[first : first + PANEL].T, out=panel)
+            if side is not None:
+                np.matmul(side, self._columns[first : first + PANEL].T, out=panel)
+                if self._kept is not None:
+                    self._kept[rows, first : first + PANEL] = panel
+            elif self._kept is not None:
+                copy_rows(self._kept, rows, first, panel)
             lower_bounds(panel, first, low, wave.terms, self._error, sizes, inside, kind(0))
+        self._known[rows] = True
         bounds = Bounds(tile, low, outside, form.unit, room.failed, room.minima, room.lanes)
         given = rows, self.seed, wave.prices
         bad = int(select_from_bounds(*given, self._chosen, self.terms, bounds, room.candidates, wave.lists))
         if bad < 0 and room.failed[: rows.size].any():
             bad = int(select_marked(rows, room.failed, *given[1:], self.terms, room.candidates, wave.lists))
         return bad
+
+    def _prepared(self, rows: Array) -> Array:
+        """Return the rows' vectors; set what else bounds need of them."""
+        form, kind = self.form, self.form.dtype.type
+        side = form.scaled(0, rows)
+        own = side.terms - side.margin
+        self._inside[rows] = (own - _ROUNDED * form.rounding * np.abs(own)).astype(kind)
+        if not form.root:
+            self._outside[rows] = own - _ROUNDED * 2.0**-53 * np.abs(own)
+        self._sizes[rows] = (side.sizes * (1 + 8 * form.rounding)).astype(kind)
+        return side.vectors
 
 
 @dataclass
@@ -295,7 +320,7 @@ class _Room(NamedTuple):
     @classmethod
     def of(cls, height: int, m: int, k: int, dtype: np.dtype[Any]) -> _Room:
         """Allocate it."""
-        groups = -(-m // CHUNK) * LANES
+        groups = -(-m // GROUP)
         n = _ROOM * (k + 1) + 3 * CHUNK
         return cls(
             height,
@@ -303,9 +328,17 @@ class _Room(NamedTuple):
             np.empty((height, m), dtype),
             np.empty((height, groups), dtype),
             np.empty(height, np.uint8),
-            np.empty(groups),
+            np.empty(m),
             np.empty(2 * LANES),
-            Candidates(np.empty(n, ID), np.empty(n), np.empty(n), np.empty(CHUNK)),
+            Candidates(
+                np.empty(n, ID),
+                np.empty(n),
+                np.empty(n),
+                np.empty(CHUNK),
+                np.empty(n, ID),
+                np.empty(n, ID),
+                np.zeros(m, ID),
+            ),
         )
 
 

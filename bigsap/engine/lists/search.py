@@ -20,12 +20,22 @@ from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import prefetch
 from bigsap.engine.core.row_access import Terms
 from bigsap.engine.core.scan import LINE
-from bigsap.engine.core.state import DONE, GROUPED, INFEASIBLE, INVALID, PAUSE, POOL_FULL, REFIT, YIELD
+from bigsap.engine.core.state import (
+    DONE,
+    GROUPED,
+    INFEASIBLE,
+    INVALID,
+    NEED_ROW,
+    PAUSE,
+    POOL_FULL,
+    REFIT,
+    YIELD,
+)
 from bigsap.engine.lists.augment import VIRTUAL, commit
-from bigsap.engine.lists.bounded_evaluation import RENEWED, UNFINISHED, renew
+from bigsap.engine.lists.bounded_evaluation import AWAITED, RENEWED, UNFINISHED, renew
 from bigsap.engine.lists.evaluation import Evaluator
 from bigsap.engine.lists.layout import Lists
-from bigsap.engine.lists.masked_columns import leave_out, reveal, smallest_label
+from bigsap.engine.lists.masked_columns import hide, leave_out, reveal, smallest_label
 from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, write_whole
 from bigsap.engine.lists.workspace import Frontier, Pairs, clear, compact, is_due, pop, push
 from bigsap.types import Array
@@ -33,6 +43,8 @@ from bigsap.types import Array
 # Lists of this many rows that may be next are prefetched while one is scanned.
 _NEXT = 3
 _MOST_AHEAD = 256
+#: How far the queue is searched for rows to be evaluated together, as a multiple of their number.
+_FRONT = 4
 #: Entries that equal the fixed time of a scan.
 _A_SCAN = 64
 # Results of ``_next_item``, besides reasons to return: a row to scan, or nothing nearer than
@@ -49,7 +61,8 @@ class Rules(NamedTuple):
     a search continues, to request rows it may need next, and as many again as it made before; 0:
     none. unit: the rounding of P. refit: total evaluations at which to return REFIT between two
     searches. most_entries, most_pairs: entries of lists and columns processed, and pairs
-    evaluated, at which to return YIELD, within a search too.
+    evaluated, at which to return YIELD, within a search too. together: rows that Python evaluates
+    within a search, that of the event and others that may be next; 0: the kernel evaluates.
     """
 
     epsilon: float
@@ -61,6 +74,7 @@ class Rules(NamedTuple):
     refit: int
     most_entries: int
     most_pairs: int
+    together: int
 
 
 @kernel(forceinline=True)
@@ -108,13 +122,20 @@ def _queue(key: float, item: int, f: Frontier, n_heap: int) -> int:
 
 
 @kernel(forceinline=True)
+def _postponed(row: int, event: float, f: Frontier, terms: Terms, postpone: float) -> float:
+    """Return the key of a row's event at a threshold's label."""
+    # int64: must stay below infinity.
+    return min(event + (postpone + f.delay[row]), terms.infinity - terms.sign * terms.sign)
+
+
+@kernel(forceinline=True)
 def _scan(p: Pairs, f: Frontier, lists: Lists, terms: Terms, postpone: float) -> None:
     """Scan the search's row at its h: relax its list, queue its event."""
     s, at = f.search, f.at
     v, row_of_column, n_group = p.v, p.row_of_column, p.group.size
     dist, pred, pred_cost, touched, reached = f.dist, f.pred, f.pred_cost, f.touched, f.reached
     ids, costs = lists.ids, lists.costs
-    infinity, zero, one = terms.infinity, terms.sign - terms.sign, terms.sign * terms.sign
+    infinity, zero = terms.infinity, terms.sign - terms.sign
     row, h, best_free, n_heap = s.row, s.h, s.best_free, s.n_heap
     cap, held = at.cap, p.column_of_row.size < terms.n_columns and at.surplus == 0
     at.scans += 1
@@ -157,21 +178,26 @@ def _scan(p: Pairs, f: Frontier, lists: Lists, terms: Terms, postpone: float) ->
     # Not limited by the group's label: once the group is settled, keys beyond it
     # count again.
     if event < best_free:
-        event += postpone + f.delay[row]
+        event = _postponed(row, event, f, terms, postpone)
         if event < best_free or best_free == infinity:
-            event = min(event, infinity - one)  # int64: must stay below infinity
             n_heap = _queue(event, -1 - row, f, n_heap)
     s.best_free, s.n_heap = best_free, n_heap
 
 
 @kernel
 def _renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> int:
-    """Evaluate a row at its event; return _ROW, or the reason why that is impossible now."""
+    """Evaluate a row at its event; return _ROW, or the reason why that is impossible now.
+
+    NEED_ROW: Python is to evaluate it first.
+    """
     s, zero = f.search, e.terms.sign - e.terms.sign
     postpone = rules.postpone
-    renewed = renew(row, p, f, lists, e, rules.most_entries)
+    renewed = renew(row, p, f, lists, e, rules.most_entries, rules.together > 0)
     if renewed == UNFINISHED:
         return YIELD
+    if renewed == AWAITED:
+        _ask(row, p, f, lists, e.terms, rules)
+        return NEED_ROW
     if renewed == NO_GROWTH:
         s.whole = write_whole(row, e.from_fill, e.costs, e.terms, e.scratch.raw, lists)
         return _ROW if s.whole != 0 else INVALID
@@ -180,6 +206,35 @@ def _renew(row: int, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: R
     if f.slack[row] < e.terms.infinity and postpone > zero:
         f.delay[row] = min(2 * f.delay[row] + postpone, max(s.label, postpone))
     return _ROW
+
+
+@kernel
+def _ask(row: int, p: Pairs, f: Frontier, lists: Lists, terms: Terms, rules: Rules) -> None:
+    """Ask Python to evaluate a row at its event, and rows whose events may be next."""
+    s, at = f.search, f.at
+    f.requests[0] = row
+    n = 1
+    # The front of the heap holds the lowest keys, nearly in order.
+    for place in range(min(s.n_heap, _FRONT * rules.together)):
+        if n >= rules.together:
+            break
+        item, key = f.heap_item[place], f.heap_key[place]
+        if item >= 0 or key >= s.best_free:
+            continue
+        other = -1 - item
+        if other == row or _has_grown(other, key, f, lists, terms, rules.postpone):
+            continue
+        if f.slack[other] < terms.infinity:
+            hide(other, p.v, terms, f, lists)
+        f.requests[n] = other
+        n += 1
+    at.n_requests = n
+
+
+@kernel(forceinline=True)
+def _has_grown(row: int, key: float, f: Frontier, lists: Lists, terms: Terms, postpone: float) -> bool:
+    """Return whether a row's threshold has grown since its event was queued."""
+    return _postponed(row, f.h[row] + lists.theta[row], f, terms, postpone) > key
 
 
 @kernel
@@ -223,6 +278,8 @@ def _next_item(p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) 
             return _ROW
         s.row = -1 - item
         s.h = f.h[s.row]
+        if rules.together > 0 and _has_grown(s.row, key, f, lists, e.terms, rules.postpone):
+            return _ROW  # evaluated with another row: scanned again
         if rules.immediate:
             return _renew(s.row, p, f, lists, e, rules)
         _request(s.row, f, rules.gather)
@@ -315,6 +372,7 @@ def _search(p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> 
 def run_searches(order: Array, p: Pairs, f: Frontier, lists: Lists, e: Evaluator, rules: Rules) -> int:
     """Augment every remaining row of ``order``: return DONE, or the reason for an earlier return.
 
+    NEED_ROW: within a search, to be called again when the requests are evaluated.
     YIELD with ``Search.underway``: within a search, which continues at the next call or, with
     at.stop, is abandoned. A row whose list may not grow is scanned as a whole at its event.
 
@@ -333,6 +391,9 @@ def run_searches(order: Array, p: Pairs, f: Frontier, lists: Lists, e: Evaluator
                 return YIELD
             _open(order[at.position], e.terms, f)
         status = _search(p, f, lists, e, rules)
+        if status == NEED_ROW and at.stop == 0:
+            s.underway = 1
+            return NEED_ROW
         if status == YIELD and at.stop == 0:
             s.underway = s.owed = 1
             return YIELD

@@ -321,13 +321,23 @@ class ListStore:
         counts.bad_row = -1
         if begin is not None:
             begin()
-        if self.products is not None and not self.blocks.offset.size:
-            counts.evaluations += rows.size
-            counts.pairs += rows.size * m
-            return slots, self.products.evaluate(rows, self.v, self.open_price, self.lists)
+        if self.by_products:
+            return slots, self.evaluate_by_products(rows, self.v)
         self.team.run_claims(run_evaluations, *self._evaluation_arguments(rows, slots))
         counts.evaluations += rows.size
         return slots, int(counts.bad_row)
+
+    @property
+    def by_products(self) -> bool:
+        """Whether rows are evaluated by matrix products."""
+        return self.products is not None and not self.blocks.offset.size
+
+    def evaluate_by_products(self, rows: Array, v: Array) -> int:
+        """Evaluate rows under prices v; return one with an invalid cost, -1 if there is none."""
+        assert self.products is not None
+        self.lists.counts.evaluations += rows.size
+        self.lists.counts.pairs += rows.size * self.terms.n_columns
+        return self.products.evaluate(rows, v, self.open_price, self.lists)
 
     def _evaluation_arguments(self, rows: Array, slots: Array) -> tuple[Any, ...]:
         evaluator = self.evaluator(slots, self.scratches)

@@ -11,7 +11,7 @@ import numpy as np
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import Fill, Foreseeing, Resident, Selectable, read_while
+from bigsap.sources.base import CostSource, Fill, Foreseeing, Resident, Selectable, read_while
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.cuda.placed import OnDevice
 from bigsap.sources.filling import fill_of
@@ -26,6 +26,8 @@ _FIRST_PAIRS, _MOST_PAIRS = 64, 1 << 16
 _PAIR_SECONDS = 0.02
 # Pairs of a matrix copied between two checks.
 _GATHERED = 1 << 22
+#: From this many pairs on, a source of some rows and columns is made to read them.
+_SELECTED_PAIRS = 1 << 14
 
 
 @dataclass
@@ -137,10 +139,8 @@ def some_costs(problem: Problem, rows: Ids, columns: Ids, monitor: Monitor, coun
         for first in range(0, rows.size, step):
             costs[first : first + step] = matrix[np.ix_(rows[first : first + step], columns)]
             monitor.tick()
-    elif isinstance(source, OnDevice) and isinstance(source, Selectable):
-        selected = source.select(rows, columns)
-        if selected is not None:
-            costs = all_costs(Problem(selected, problem.maximize), monitor)
+    elif (selected := _selected(source, rows, columns, fill)) is not None:
+        costs = all_costs(Problem(selected, problem.maximize), monitor)
     elif fill is not None:
         flat = costs.reshape(-1)
         start, step = 0, _FIRST_PAIRS
@@ -162,6 +162,14 @@ def some_costs(problem: Problem, rows: Ids, columns: Ids, monitor: Monitor, coun
     counts.pairs += costs.size
     _judge(problem, rows, columns, costs)
     return costs
+
+
+def _selected(source: CostSource, rows: Ids, columns: Ids, fill: Fill | None) -> CostSource | None:
+    """Return these rows and columns as a source, where its rows are read faster than single pairs."""
+    many = fill is not None and rows.size * columns.size >= _SELECTED_PAIRS
+    if isinstance(source, Selectable) and (many or isinstance(source, OnDevice)):
+        return source.select(rows, columns)
+    return None
 
 
 def _judge(problem: Problem, rows: Ids, columns: Ids, costs: Array) -> None:

@@ -142,7 +142,7 @@ def estimate(request: Mapping[str, Any], plan: Plan, threads: int, workers: int 
         memory["mapped"] = 0
         notes.append("the matrix is mapped from the disk: the system keeps of it what fits")
     elif options["cache"] is None and memory["cache"]:
-        notes.append("the row cache takes up to a quarter of the worker's free memory")
+        notes.append("the row cache takes up to a quarter of the worker's memory")
     if plan.infinite is not None and plan.infinite["found"]:
         count, sampled, why = (plan.infinite[key] for key in ("found", "sampled", "why"))
         notes.append(f"of {sampled} costs of the expression {count} are infinite{f': {why}' if why else ''}")
