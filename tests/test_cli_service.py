@@ -317,12 +317,14 @@ def test_jobs_and_arrays_are_managed(service, tmp_path, capsys):
     job = record_of(capsys)["id"]
     assert run("resume", job) == 6  # it has succeeded
     assert run("arrays", "--limit", 2, "--json") == 0
-    arrays = [one["id"] for one in record_of(capsys)["arrays"]]
+    newest = record_of(capsys)["arrays"]
+    arrays = [one["id"] for one in newest]
     assert len(arrays) == 2
     assert run("arrays") == 0
     table = capsys.readouterr().out.splitlines()
     assert table[0].split() == ["ID", "DTYPE", "SHAPE", "SIZE", "STATE", "CREATED"]
-    assert all(word in table[1] for word in (arrays[0], "sealed", "60 x 2"))
+    shape = " x ".join(map(str, newest[0]["shape"]))
+    assert all(word in table[1] for word in (arrays[0], "sealed", shape)), table
     assert run("delete", job, "--json") == 0
     assert record_of(capsys)["deleted"] == [job]
     assert run("jobs", job) == 6

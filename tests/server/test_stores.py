@@ -104,11 +104,13 @@ def test_bombs_are_refused_before_decoding(
 def test_damaged_metadata(make_app: Callable[..., Any], lab: Path) -> None:
     api = make_app(stores={"lab": lab})
     file = lab / "good.zarr" / "zarr.json"
+    whole = file.read_bytes()
     for text in ("", "{", "[]", "[" * 100_000, '{"zarr_format": 3}', " " * (2 << 20)):
         file.write_text(text)
         problem(api.post("/v1/jobs", json=spec("good.zarr")), 422, "invalid-store", "/cost")
-    file.unlink()
-    file.symlink_to("/etc/passwd")
+    file.write_bytes(whole)
+    file.rename(lab / "elsewhere.json")
+    file.symlink_to(lab / "elsewhere.json")
     problem(api.post("/v1/jobs", json=spec("good.zarr")), 422, "invalid-store", "/cost")
 
 
