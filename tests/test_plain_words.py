@@ -29,6 +29,12 @@ def test_a_file_that_is_no_matrix(tmp_path: Path, name: str) -> None:
     assert "StorePath" not in text
 
 
+def test_a_matrix_of_numpy_is_no_zarr_store(tmp_path: Path) -> None:
+    np.save(tmp_path / "costs.npy", np.eye(3))
+    with pytest.raises(StoreError, match=r"is no zarr store but a \.npy file; use bigsap\.from_npy"):
+        bigsap.from_zarr(tmp_path / "costs.npy")
+
+
 def test_a_folder_that_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"no zarr array: it has no zarr\.json"):
         bigsap.as_source(tmp_path)

@@ -210,7 +210,7 @@ def test_a_block_probe_works_on_copies():
 @pytest.mark.parametrize(
     ("f", "args", "match"),
     [
-        (lambda *ids: 1.0, (), r"takes 1 or 2 or 3 parameters; say kind="),
+        (lambda *ids: 1.0, (), r"takes 1 or 2 or 3 parameters; call bigsap.from_function\(f, shape, kind="),
         (lambda: 1.0, (), "neither 1, 2 nor 3"),
         (lambda i, j, k, n: 1.0, (), "neither 1, 2 nor 3"),
         (lambda i, j, x, scale=1.0: 1.0, (X,), r"2 or 3 parameters beside the 1 in args"),
@@ -218,7 +218,7 @@ def test_a_block_probe_works_on_copies():
         (lambda i, j: None, (), "returned a NoneType, and it filled no block"),
         (lambda i: 1.0, (), r'was taken as kind="row".*returned a float'),
         (lambda i, j, x: 1.0, (), r'was taken as kind="part".*returned a float'),
-        (max, (), "say kind="),
+        (max, (), "from_function"),
     ],
 )
 def test_unclear_kinds_ask_for_one(f, args, match):

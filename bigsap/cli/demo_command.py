@@ -61,7 +61,7 @@ def run(
     n = width * height
     print(f"china.jpg and flower.jpg, {width} x {height} = {n:,} pixels each")
     print(f"costs computed on the fly (the matrix would take {bytes_text(8.0 * n * n)})")
-    print("the first run on a machine compiles the kernels, which takes about a minute", flush=True)
+    print("on a new machine the first run compiles kernels, which takes about a minute", flush=True)
 
     with (
         tempfile.TemporaryDirectory(prefix="bigsap-demo-") as folder,

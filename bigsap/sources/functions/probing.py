@@ -38,6 +38,7 @@ CALLS = {
 }
 
 _EXPLANATION = "; ".join(f'kind="{kind}" is {call}' for kind, call in CALLS.items())
+_ADVICE = f"call bigsap.from_function(f, shape, kind=...) ({_EXPLANATION})"
 
 
 def infer_kind(f: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int, int]) -> str:
@@ -54,8 +55,7 @@ def infer_kind(f: Callable[..., Any], args: tuple[Any, ...], shape: tuple[int, i
         given = f" beside the {len(args)} in args" if args else ""
         accepted = " or ".join(str(c) for c in counts) if counts else "neither 1, 2 nor 3"
         raise OptionError(
-            f"cannot tell how to call {name_of(f)}: it takes {accepted} parameters{given};"
-            f" say kind= ({_EXPLANATION})"
+            f"cannot tell how to call {name_of(f)}: it takes {accepted} parameters{given}; {_ADVICE}"
         )
     if counts[0] == 2:
         return "value" if 0 in shape else _value_or_block(f, args, shape)
@@ -75,7 +75,7 @@ def _leading_parameters(f: Callable[..., Any], n_args: int) -> list[int]:
     try:
         signature = inspect.signature(f)
     except (TypeError, ValueError):
-        raise OptionError(f"{name_of(f)} does not tell its parameters; say kind= ({_EXPLANATION})") from None
+        raise OptionError(f"{name_of(f)} does not tell its parameters; {_ADVICE}") from None
     counts = []
     for count in (1, 2, 3):
         try:
@@ -123,7 +123,7 @@ def _value_or_block(f: Callable[..., Any], args: tuple[Any, ...], shape: tuple[i
         ) from value_error
     raise OptionError(
         f"cannot tell how to call {name_of(f)}: for row 0, column 0 it returned"
-        f" {_summary(value)}, and it filled no block; say kind= ({_EXPLANATION})"
+        f" {_summary(value)}, and it filled no block; {_ADVICE}"
     )
 
 
@@ -187,7 +187,7 @@ def row_dtype(result: Any, kind: str, f: Any, inferred: bool) -> np.dtype[Any]:
     if inferred and (result is None or np.ndim(result) == 0):
         raise OptionError(
             f'{name_of(f)} was taken as kind="{kind}", {CALLS[kind]}, from its parameters, but'
-            f" returned {_summary(result)} for row 0; say kind= ({_EXPLANATION})"
+            f" returned {_summary(result)} for row 0; {_ADVICE}"
         )
     if not isinstance(result, np.ndarray):
         return np.dtype(np.float64)

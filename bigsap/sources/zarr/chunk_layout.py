@@ -195,6 +195,8 @@ def open_array(path_or_array: Any) -> tuple[Any, str]:
 
 def _refuse_others(path: Path, where: str, zipped: bool) -> None:
     """Raise a clear error for a path that is not a zarr array, before zarr raises its own."""
+    if path.is_file() and path.suffix == ".npy":
+        raise StoreError(f"the file {where!r} is no zarr store but a .npy file; use bigsap.from_npy")
     if path.is_file() and not zipped:
         raise StoreError(
             f"the file {where!r} is neither a .npy file (numpy.save) nor a zarr store, which is"
