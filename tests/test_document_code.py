@@ -60,12 +60,17 @@ def session(page: Path, replaced: dict[str, str], output: list[tuple[int, str]] 
     sys.modules[module.__name__] = module
     names = vars(module)
     ran = 0
+    absent: set[str] = set()  # packages that an earlier block could not import
     found = blocks(page)
     for place, (line, language, text) in enumerate(found):
         for old, new in replaced.items():
             text = text.replace(old, new)
         if language == "python":
-            if lacks(text):
+            package = lacks(text)
+            if package is not None:
+                absent.add(package)
+            used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+            if package is not None or absent & used:
                 continue
             printed = run(text, f"{page.name}:{line}", names)
             ran += 1

@@ -30,7 +30,7 @@ def test_hundreds_of_texts(fuzz):
     assert fuzz.counts["by eval"] > 15
     assert fuzz.counts["by C"] > 2 or not fuzz.counts["by numba"]
     for kind in ("valid", "wrong", "soup", "hostile"):
-        assert fuzz.counts[kind] > 80
+        assert fuzz.counts[kind] > 40
 
 
 def broken(fuzz):

@@ -111,7 +111,7 @@ def test_prices_are_kept_without_links(idle: Any, tmp_path: Any, monkeypatch: py
 
 
 def test_what_goes_while_a_job_is_judged_keeps_it_out(idle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    array, judged = upload(idle, np.eye(3)), routes_jobs.estimate
+    array, judged = upload(idle, np.eye(3)), routes_jobs.priced
     service = parts(idle)
     for spec, delete, pointer in (
         (matrix(array), lambda: service.arrays.delete(array, service.store.unused), "/cost/values"),
@@ -123,10 +123,11 @@ def test_what_goes_while_a_job_is_judged_keeps_it_out(idle: Any, monkeypatch: py
     ):
 
         def meanwhile(*given: Any, delete: Any = delete) -> Any:
+            found = judged(*given)
             delete()
-            return judged(*given)
+            return found
 
-        monkeypatch.setattr(routes_jobs, "estimate", meanwhile)
+        monkeypatch.setattr(routes_jobs, "priced", meanwhile)
         problem(idle.post("/v1/jobs", json=spec), 422, "invalid-spec", pointer)
     assert service.store.counts()["queued"] == 0
 
