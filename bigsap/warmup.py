@@ -135,7 +135,7 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "int64 costs, int64 prices, tight pairs", partial(solve, ties << 34)
     for dtype in SCANNABLE:
         pairs = *np.nonzero(small > -1), small.ravel().astype(dtype)
-        for kind, factor in ("float64", 1), ("int64", 1 << 44):
+        for kind, factor in ("float64", 1), ("int64", 1 << 40):
             if kind == "float64" or dtype == np.int64:
                 graph = sparse((pairs[0], pairs[1], pairs[2] * dtype.type(factor)))
                 yield f"sparse {dtype} costs, {kind} prices", partial(solve, graph)
