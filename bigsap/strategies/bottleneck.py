@@ -1,0 +1,305 @@
+"""The smallest limit of the costs within which a complete assignment exists.
+
+The pairs of at most some cost are listed, by bounds of blocks of columns for points. Within the lists
+a largest matching (``engine.bottleneck``) decides whether a limit suffices. The limit is halved
+between one that does and one that does not, by rank: each answer moves its end further, since a
+complete matching proves its own largest cost, and agents that are too many for their slots stay so up
+to the least cost of a pair that leads out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.bottleneck.matching import Listed, least_beyond, match_within, sort_rows
+from bigsap.engine.core.team import Team
+from bigsap.engine.lists.below_price import Found, RowReader, run_below
+from bigsap.engine.lists.bounds import blocks_of, fit, separated_columns
+from bigsap.engine.lists.layout import PANEL
+from bigsap.engine.lists.ordering import compact_order
+from bigsap.engine.lists.reading import costs_in
+from bigsap.problem import Problem
+from bigsap.proof.row_pass import Work, stream
+from bigsap.sources.base import Selectable, Separable, Sparse
+from bigsap.sources.filling import fill_of
+from bigsap.types import Array
+
+# Pairs listed for each agent at first, judged by a sample of rows; and their factor if these do not
+# suffice.
+_PER_AGENT, _MORE, _SAMPLE = 24, 3, 64
+# Entries that a thread collects at a time, beside one row's.
+_ROOM = 1 << 16
+# Coordinates up to which bounds exclude most pairs; rows from which they pay.
+_FEW_COORDINATES, _LEAST_BOUNDED = 6, 4096
+# Share by which the pairs within the limit grow in a step.
+_GROWTH = 0.25
+# Entries beyond which the middle of a range is judged by a sample.
+_RANGE = 1 << 16
+
+Tick = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The smallest limit, and what proves it.
+
+    value: signed, as the problem minimises. rows, columns, costs: all allowed pairs of at most this
+    cost, in the user's sense. violator: rows that are too many for their columns below the limit;
+    others: the columns of which no cost with these rows is below it.
+    """
+
+    value: Any
+    rows: Array
+    columns: Array
+    costs: Array
+    violator: Array
+    others: Array
+
+
+def threshold(problem: Problem, threads: int, tick: Tick) -> Threshold | None:
+    """Return the smallest limit of a complete assignment's costs; None if there is none.
+
+    Time: a pass over the costs or, for points, over the pairs that bounds leave open, and some twenty
+    matchings on the lists. Memory: 20 bytes a listed pair.
+    """
+    per_agent = _PER_AGENT
+    while True:
+        limit = _sampled(problem, per_agent)
+        rows, columns, costs = _pairs(problem, limit, threads, tick)
+        found = _Search(problem, rows, columns, costs, tick).smallest()
+        if found is not None:
+            value, proof = found
+            keep = costs <= value
+            tick()
+            return Threshold(value, rows[keep], columns[keep], problem.sign * costs[keep], *proof)
+        if limit == np.inf:
+            return None
+        per_agent *= _MORE
+
+
+def _sampled(problem: Problem, per_agent: int) -> Any:
+    """Return the cost up to which a sample of rows has so many pairs for each agent."""
+    n, m = problem.shape
+    if isinstance(problem.source, Sparse) or per_agent >= max(n, m):
+        return np.inf
+    rows = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.intp))
+    block = np.empty((len(rows), m), problem.source.dtype)
+    problem.source.read(rows, slice(0, m), block)
+    signed = _signed(block, problem)
+    count = max(1, per_agent * len(rows) * min(n, m) // n)
+    if count >= signed.size:
+        return np.inf
+    # Rows differ: of each its own cost, and the largest of most of them.
+    each = max(1, count // len(rows))
+    return np.quantile(np.partition(signed, each, axis=1)[:, each], 0.9, method="higher")
+
+
+def _signed(block: Array, problem: Problem) -> Array:
+    if problem.integer:
+        return problem.sign * block.astype(np.int64)
+    return block.astype(np.float64) if problem.sign > 0 else -block.astype(np.float64)
+
+
+def _pairs(problem: Problem, limit: Any, threads: int, tick: Tick) -> tuple[Array, Array, Array]:
+    """Return rows, columns and signed costs of all allowed pairs of at most this cost, by row."""
+    source = problem.source
+    if isinstance(source, Sparse):
+        start, columns, costs = source.entries()
+        rows = np.repeat(np.arange(len(start) - 1), np.diff(start))
+        signed = _signed(costs, problem)
+        keep = signed < np.inf
+        return rows[keep], columns[keep].astype(np.int64), signed[keep]
+    if limit < np.inf and problem.sign > 0 and problem.shape[0] >= _LEAST_BOUNDED:
+        found = _pairs_by_bounds(problem, float(limit), threads, tick)
+        if found is not None:
+            return found
+    parts: list[tuple[int, Array, Array, Array]] = []
+    lock = threading.Lock()
+
+    def prepare() -> Work:
+        def work(start: int, first: int, block: Array) -> None:
+            signed = _signed(block, problem)
+            keep = (signed <= limit) & (signed < np.inf) if signed.dtype.kind == "f" else signed <= limit
+            i, j = np.nonzero(keep)
+            with lock:
+                parts.append((start * problem.shape[1] + first, i + start, j + first, signed[i, j]))
+
+        return work
+
+    stream(source, prepare, threads=threads, tick=lambda _: tick())
+    parts.sort(key=lambda part: part[0])
+    rows, columns, costs = (np.concatenate(part) for part in list(zip(*parts, strict=True))[1:])
+    if (np.diff(rows) < 0).any():
+        order = np.argsort(rows, kind="stable")
+        rows, columns, costs = rows[order], columns[order], costs[order]
+    return rows, columns, costs
+
+
+def _pairs_by_bounds(
+    problem: Problem, limit: float, threads: int, tick: Tick
+) -> tuple[Array, Array, Array] | None:
+    """Return these pairs of points, by bounds of blocks of columns; None where bounds do not apply."""
+    source = problem.source
+    terms = source.separable() if isinstance(source, Separable) else None
+    if terms is None or not isinstance(source, Selectable) or terms.y.shape[0] > _FEW_COORDINATES:
+        return None
+    n, m = problem.shape
+    order = compact_order(terms.y.T, tick).astype(np.int32)
+    ordered = source.select(np.arange(n), order)
+    fill = None if ordered is None else fill_of(ordered)
+    if ordered is None or fill is None or source.dtype != np.float64:
+        return None
+    blocks = blocks_of(ordered)
+    if not blocks.offset.size or not isinstance(ordered, Separable):
+        return None
+    with Team(threads) as team:
+        fit(blocks, separated_columns(ordered), np.zeros(m), team)
+        slots = np.empty((1, 1))
+        costs = costs_in(slots, np.dtype(np.float64), there=False)
+        reader = RowReader(costs, fill.address, fill.context, np.float64(1.0), m, blocks)
+        f = Found(
+            ids=np.empty((threads, m + _ROOM), np.int32),
+            costs=np.empty((threads, m + _ROOM)),
+            taken=np.zeros(threads, np.int64),
+            done=np.zeros(threads, np.int64),
+            pairs=np.zeros(threads, np.int64),
+            raw=np.empty((threads, PANEL * 8), np.uint8),
+            near=np.empty((threads, PANEL)),
+            bound=np.empty((threads, blocks.offset.size)),
+        )
+        return _collected(reader, f, team, np.full(n, np.nextafter(limit, np.inf)), order, tick)
+
+
+def _collected(
+    reader: RowReader, f: Found, team: Team, limits: Array, order: Array, tick: Tick
+) -> tuple[Array, Array, Array]:
+    """Run ``run_below`` over all rows, some at a time."""
+    n, width = limits.size, len(f.taken)
+    size = np.zeros(n, np.int64)
+    ids: list[Array] = []
+    costs: list[Array] = []
+    for first in range(0, n, 1024 * width):
+        part = np.arange(first, min(n, first + 1024 * width))
+        f.done[:] = 0
+        of_thread: list[list[tuple[Array, Array]]] = [[] for _ in range(width)]
+        while int(f.done.sum()) < part.size:
+            team.run_some(width, run_below, part, limits, size[first : first + part.size], reader, f)
+            for thread, taken in enumerate(f.taken.tolist()):
+                of_thread[thread].append((f.ids[thread, :taken].copy(), f.costs[thread, :taken].copy()))
+            tick()
+        for piece in (piece for pieces in of_thread for piece in pieces):
+            ids.append(piece[0])
+            costs.append(piece[1])
+    return np.repeat(np.arange(n), size), order[np.concatenate(ids)].astype(np.int64), np.concatenate(costs)
+
+
+class _Search:
+    """The smallest limit within lists. Agents are the shorter side."""
+
+    def __init__(self, problem: Problem, rows: Array, columns: Array, costs: Array, tick: Tick) -> None:
+        n, m = problem.shape
+        self.turned, self.shape, self.tick = n > m, (n, m), tick
+        agents, slots, count = (columns, rows, m) if self.turned else (rows, columns, n)
+        if self.turned:
+            order = np.argsort(agents, kind="stable")
+            agents, slots, costs = agents[order], slots[order], costs[order]
+        start = np.concatenate(([0], np.cumsum(np.bincount(agents, minlength=count)))).astype(np.int64)
+        slots, costs = slots.astype(np.int32), costs.copy()
+        sort_rows(start, slots, costs)
+        self._make(start, slots, costs, max(n, m))
+
+    def _make(self, start: Array, slots: Array, costs: Array, n_slots: int) -> None:
+        count = len(start) - 1
+        sizes = (count, n_slots, *[count] * 8, 1)
+        rest = [np.zeros(size, np.int64) for size in sizes]
+        self.lists = Listed._make((start, slots, costs, *rest))
+        self.lists.slot_of[:] = self.lists.agent_of[:] = -1
+
+    def smallest(self) -> tuple[Any, tuple[Array, Array]] | None:
+        """Return the smallest limit of a complete matching, and what proves it."""
+        p = self.lists
+        start = p.start[:-1]
+        if not p.cost.size or (start == p.start[1:]).any():
+            return None
+        # No limit below this leaves each agent a pair; with as many slots, nor each slot.
+        low = p.cost[start].max()
+        if self.shape[0] == self.shape[1]:
+            best = np.full(p.agent_of.size, p.cost.max())
+            np.minimum.at(best, p.slot, p.cost)
+            low = max(low, best.max())
+        if match_within(p, low, True) == 0:
+            high = p.cost[p.matched].max()
+        else:
+            ends = self._grown(low)
+            if ends is None:
+                return None
+            high = self._halve(*ends)
+        return high, self._violator(high)
+
+    def _kept(self) -> tuple[Array, ...]:
+        p = self.lists
+        return p.slot_of.copy(), p.agent_of.copy(), p.matched.copy()
+
+    def _restore(self, kept: tuple[Array, ...]) -> None:
+        p = self.lists
+        p.slot_of[:], p.agent_of[:], p.matched[:] = kept
+
+    def _grown(self, low: Any) -> tuple[Any, Any] | None:
+        """Return a limit that does not suffice, whose largest matching is at hand, and one that does."""
+        p = self.lists
+        rest = np.sort(p.cost[p.cost > low][:: max(1, p.cost.size // _RANGE)])
+        share = max(1, int(_GROWTH * _RANGE * np.count_nonzero(p.cost <= low) / p.cost.size))
+        place = share
+        while True:
+            self.tick()
+            limit = rest[place] if place < rest.size else p.cost.max()
+            kept = self._kept()
+            if match_within(p, limit, True) == 0:
+                high = p.cost[p.matched].max()
+                self._restore(kept)
+                return low, high
+            if place >= rest.size:
+                return None
+            low, place = limit, place + share
+            share = int(share * (1 + _GROWTH)) + 1
+
+    def _halve(self, low: Any, high: Any) -> Any:
+        """Return the smallest limit that suffices; ``low`` does not, ``high`` does."""
+        p = self.lists
+        inside = p.cost[(p.cost > low) & (p.cost < high)]
+        while inside.size:
+            self.tick()
+            few = inside if inside.size <= _RANGE else inside[:: inside.size // _RANGE]
+            middle = np.partition(few, few.size // 2)[few.size // 2]
+            kept = self._kept()
+            count = match_within(p, middle, False)
+            if count == 0:
+                high = p.cost[p.matched].max()
+                self._restore(kept)
+            else:  # what was matched stays: the limit only rises
+                inside = inside[inside > middle]
+                other = least_beyond(p, count)
+                if other >= 0:  # nothing below its cost suffices
+                    inside = inside[inside >= p.cost[other]]
+            inside = inside[inside < high]
+        return high
+
+    def _violator(self, high: Any) -> tuple[Array, Array]:
+        """Return rows that are too many for their columns of costs below the limit, and other columns."""
+        p = self.lists
+        agents, slots = np.ones(len(p.slot_of), np.bool_), np.ones(len(p.agent_of), np.bool_)
+        below = p.cost[p.cost < high]
+        if below.size:
+            limit = below.max()
+            count = match_within(p, limit, False)
+            agents[:] = False
+            agents[p.queue[:count]] = True
+            slots[p.slot[np.repeat(agents, np.diff(p.start)) & (p.cost <= limit)]] = False
+        # Where agents are columns: all rows that cost them as much are left to the other columns.
+        rows, columns = (slots, agents) if self.turned else (agents, slots)
+        return np.flatnonzero(rows), np.flatnonzero(columns)
