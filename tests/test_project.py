@@ -180,3 +180,40 @@ def test_what_a_pure_wheel_says_of_itself():
         )
         found = json.loads(done.stdout)
         assert found in (levels, "own" if levels else "")
+
+
+def test_fragments_become_a_section_above_the_last(tmp_path):
+    pytest.importorskip("towncrier")
+    for name in ("pyproject.toml", "CHANGELOG.md"):
+        (tmp_path / name).write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "changelog.d").mkdir()
+    (tmp_path / "changelog.d" / "README.md").write_text("how")
+    (tmp_path / "changelog.d" / "+words.added.md").write_text("A new thing.\n")
+    (tmp_path / "changelog.d" / "12.fixed.md").write_text("An old thing.\n")
+    command = [
+        sys.executable,
+        "-m",
+        "towncrier",
+        "build",
+        "--yes",
+        "--version",
+        "9.8.7",
+        "--date",
+        "2099-01-02",
+    ]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    text = (tmp_path / "CHANGELOG.md").read_text()
+    section = text[text.index("## [9.8.7] - 2099-01-02") : text.index("## [0.1.0]")]
+    assert "### Added\n\n- A new thing." in section
+    assert "### Fixed\n\n- An old thing. (#12)" in section
+    assert text.index("<!-- towncrier") < text.index("## [9.8.7]")
+    # What the release compares with the tag.
+    assert f"\n## [{bigsap.__version__}]" in text
+
+
+def test_fragments_have_names_that_towncrier_knows():
+    kinds = {kind["directory"] for kind in PROJECT["tool"]["towncrier"]["type"]}
+    for file in (ROOT / "changelog.d").iterdir():
+        assert file.name == "README.md" or (
+            file.suffixes[-1] == ".md" and file.stem.rpartition(".")[2] in kinds
+        )
