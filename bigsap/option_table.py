@@ -51,6 +51,15 @@ OPTIONS = (
         remote="maximize",
     ),
     SolveOption(
+        name="objective",
+        label="Objective",
+        help="sum, or bottleneck: the largest cost first, then the sum",
+        kind="choice",
+        default="sum",
+        choices=("sum", "bottleneck"),
+        remote="objective",
+    ),
+    SolveOption(
         name="method",
         label="Method",
         help="auto chooses; the total is the same with each",

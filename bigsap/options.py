@@ -27,6 +27,9 @@ from bigsap.strategies.sparse import sparse_part
 from bigsap.strategies.start.samples import pairs_are_cheap
 from bigsap.strategies.trees import VARIANTS
 
+#: What is smallest: the sum of the costs, or first the largest of them.
+OBJECTIVES = ("sum", "bottleneck")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -46,6 +49,7 @@ class Options:
     seed: int
     start: str = "auto"
     variant: str = "auto"
+    objective: str = "sum"
 
     def __post_init__(self) -> None:
         for name in ("maximize", "epsilon"):
@@ -54,6 +58,8 @@ class Options:
             object.__setattr__(self, "certify", bool(self.certify))
         if self.method not in ("auto", *METHODS):
             raise OptionError(f"method must be one of {('auto', *METHODS)}, got {self.method!r}")
+        if self.objective not in OBJECTIVES:
+            raise OptionError(f"objective must be one of {OBJECTIVES}, got {self.objective!r}")
         if self.start not in STARTS:
             raise OptionError(f"start must be one of {STARTS}, got {self.start!r}")
         variants = {"hungarian": VARIANTS, "auction": auction.VARIANTS}.get(self.method, ("auto",))

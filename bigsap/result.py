@@ -101,7 +101,8 @@ class Result:
     col4row: (n,) intp, the column of each row; row4col: (m,) intp, the row of each
         column; -1 = unassigned.
     violator: (k,) intp, rows whose allowed columns are too few; empty unless the
-        status is ``infeasible``.
+        status is ``infeasible``. With ``objective="bottleneck"``: rows with too few columns of
+        costs below ``bottleneck`` (above it, maximising).
     maximize, shape: the problem's sense and ``(n, m)``.
     unassigned_cost: (n,) int64 or float64, the price of leaving a row unassigned; None
         if all rows had to be assigned. With it, ``fun`` and ``bound`` include the prices of
@@ -278,6 +279,11 @@ class Result:
         """Kind of proof: "bounds", "pairs" (every pair was read), or None."""
         return self.stats.get("proof")
 
+    @property
+    def bottleneck(self) -> float | None:
+        """The largest assigned cost (the smallest, maximising) of ``objective="bottleneck"``; else None."""
+        return self.stats.get("bottleneck")
+
     def pairs(self) -> Array:
         """Return the assigned pairs as a (k, 2) intp array of (row, column), sorted by row."""
         return np.column_stack((self.row_ind, self.col_ind))
@@ -318,6 +324,11 @@ class Result:
             from bigsap.proof.unassigned import verify_gated
 
             return verify_gated(self, source, prices, threads, pairs=pairs)
+        if self.bottleneck is not None:
+            from bigsap.proof.bottleneck import verify_bottleneck
+
+            with intact_throughout(source):
+                return verify_bottleneck(self, source, self.bottleneck, threads)
         from bigsap.proof.verify import verify
 
         with intact_throughout(source):

@@ -26,6 +26,7 @@ from bigsap.progress import Callback, Monitor
 from bigsap.proof.unassigned import drop_clipped_pairs, extend_warm_start
 from bigsap.result import Result
 from bigsap.row_cache import RowCache
+from bigsap.run.bottleneck import refuse_options, solve_bottleneck
 from bigsap.run.execute import execute
 from bigsap.run.part_proof import duals_of
 from bigsap.run.run import Run
@@ -52,6 +53,7 @@ def solve(
     shape: Sequence[int] | None = None,
     args: Sequence[Any] = (),
     maximize: bool = False,
+    objective: str = "sum",
     method: str = "auto",
     variant: str = "auto",
     epsilon: bool = True,
@@ -81,6 +83,10 @@ def solve(
     cost: anything ``as_source`` accepts: array, memmap, zarr array, path, callable
         (with ``shape`` and ``args``), ready-made source. ``inf`` (``-inf`` under
         ``maximize``) forbids a pair. ``min(n, m)`` pairs are assigned.
+    objective: ``"sum"``; or ``"bottleneck"``: the largest assigned cost is as small as possible (the
+        smallest as large, under ``maximize``), and among these assignments the sum is optimal.
+        ``Result.bottleneck`` is that cost, and ``violator`` the rows that prove it: see
+        docs/bottleneck.md. Not with ``unassigned_cost``, ``gap``, ``cluster``, devices.
     method: ``"ssp"`` (Algorithm 1015), ``"compressed"`` (compressed rows: each row
         evaluated a few times instead of dozens), ``"hungarian"`` (trees from all free rows at
         once, for whole numbers of a small range; no more rows than columns, or costs that can be
@@ -242,6 +248,14 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
     )
     options = Options(**{name: asked[name] for name in _OPTIONS})
     source = as_source(cost, shape=asked["shape"], args=asked["args"], dtype=options.dtype)
+    if options.objective == "bottleneck":
+        refuse_options(asked, options)
+
+        def by_sum(costs: Any, others: dict[str, Any]) -> Result:
+            return _solve(costs, others, saved)
+
+        with intact_throughout(source):
+            return solve_bottleneck(source, asked, options, monitor, by_sum)
     source = _taken_by_rows(source, options)
     gated, plain, start = None, source, asked["warm_start"]
     if asked["unassigned_cost"] is not None:

@@ -46,7 +46,9 @@ def result_lines(result: Claim) -> Iterator[tuple[str, str]]:
         yield "bound", number(result.bound)
     if result.gap is not None:
         yield "gap", gap_text(result.gap, result.fun)
-    if len(result.violator):
+    if "bottleneck" in stats:
+        yield "largest cost" if not result.maximize else "smallest cost", number(stats["bottleneck"])
+    elif len(result.violator):
         count = len(result.violator)
         rows = "1 row" if count == 1 else f"{count:,} rows"
         yield "violator", f"{rows} whose allowed columns are too few"

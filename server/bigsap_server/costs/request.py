@@ -43,6 +43,9 @@ class Options(Model):
     model_config = example({"maximize": False, "gap": 0.0, "time_limit_s": 3600, "cache": "8GiB"})
 
     maximize: bool = Field(False, description="largest total instead of smallest")
+    objective: Literal["sum", "bottleneck"] = Field(
+        "sum", description="bottleneck: the largest cost first, then the sum"
+    )
     method: Literal["auto", "ssp", "compressed", "hungarian", "auction"] = Field(
         "auto", description="auto chooses"
     )

@@ -1,0 +1,110 @@
+"""A solve whose largest cost counts first: the threshold, then the sum within it, and their proofs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bigsap import policy
+from bigsap.engine.core.team import check_threads
+from bigsap.errors import OptionError
+from bigsap.options import Options
+from bigsap.problem import Problem
+from bigsap.progress import Monitor, Stopped
+from bigsap.proof.bottleneck import prove_entries, prove_threshold
+from bigsap.result import Result, Status
+from bigsap.sources.base import CostSource
+from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
+from bigsap.strategies.bottleneck import Threshold, threshold
+
+#: Options that have no meaning here, and the reason.
+_REFUSED = {
+    "unassigned_cost": "with every row left out the largest cost would be nothing",
+    "cluster": "the costs are listed by this process",
+}
+
+
+def refuse_options(asked: dict[str, Any], options: Options) -> None:
+    """Raise OptionError for options that do not go with this objective."""
+    for name, reason in _REFUSED.items():
+        if asked[name] is not None:
+            raise OptionError(f'{name} is not valid with objective="bottleneck": {reason}')
+    if options.gap:
+        raise OptionError('gap is not valid with objective="bottleneck": the largest cost is exact')
+    if options.device not in ("cpu", "auto"):
+        raise OptionError('device is not valid with objective="bottleneck": leave it "cpu"')
+
+
+def solve_bottleneck(
+    source: CostSource,
+    asked: dict[str, Any],
+    options: Options,
+    monitor: Monitor,
+    solve_sum: Callable[[Any, dict[str, Any]], Result],
+) -> Result:
+    """Return the assignment of least sum among those whose largest cost is smallest.
+
+    source: as the user has it. asked: every option of ``solve``. solve_sum: solves the costs given by
+    the sum, with options by name.
+    """
+    clock = time.perf_counter()
+    n, m = (int(size) for size in source.shape)
+    plain = {**asked, "objective": "sum", "device": "cpu"}
+    if n == 0 or m == 0:
+        return solve_sum(source, {**plain, "shape": None, "args": ()})
+    if isinstance(source, SparseCosts):
+        source = source.for_sense(options.maximize)
+    problem = Problem(source, options.maximize)
+    threads = min(check_threads(options.threads), max(1, m // policy.COLUMNS_PER_THREAD))
+    try:
+        found = threshold(problem, threads, monitor.tick)
+    except Stopped as stop:
+        return Result.from_assignment(
+            None, shape=(n, m), status=Status(stop.reason), maximize=options.maximize
+        )
+    inner = {**plain, "shape": None, "args": (), "dtype": None, "time_limit": _left(asked, clock)}
+    if found is None:  # infeasible; the sum's way names the rows
+        return solve_sum(source, inner)
+    entries = sparse((found.rows, found.columns, found.costs), (n, m))
+    searched = time.perf_counter() - clock
+    result = solve_sum(entries, inner)
+    return _proved(result, problem, found, entries, options, threads, searched)
+
+
+def _left(asked: dict[str, Any], clock: float) -> float | None:
+    limit = asked["time_limit"]
+    return None if limit is None else max(0.0, float(limit) - (time.perf_counter() - clock))
+
+
+def _proved(
+    result: Result,
+    problem: Problem,
+    found: Threshold,
+    entries: SparseCosts,
+    options: Options,
+    threads: int,
+    searched: float,
+) -> Result:
+    """Return the result with its threshold, once that is proved unless ``certify=False``."""
+    n, m = problem.shape
+    value = found.value * problem.sign
+    stats = dict(result.stats)
+    stats["bottleneck"] = int(value) if problem.integer else float(value) + 0.0
+    seconds = {**stats["seconds"], "threshold": searched}
+    clock = time.perf_counter()
+    if options.certify and result.status in (Status.OPTIMAL, Status.IMPRECISE):
+        ways: dict[str, Any] = {"maximize": problem.maximize, "threads": threads}
+        prove_threshold(problem.source, value, found.violator, **ways)
+        prove_entries(problem.source, value, entries.entries(), **ways)
+        stats["certificate_pairs"] += n * m + m * len(found.violator)
+        stats["proof"] = "pairs"
+        seconds["certificate"] += time.perf_counter() - clock
+    seconds["total"] += searched + time.perf_counter() - clock
+    stats["seconds"] = seconds
+    stats["source"] = type(problem.source).__name__
+    violator = np.sort(found.violator).astype(np.intp)
+    return replace(result, stats=stats, violator=violator)
