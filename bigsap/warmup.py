@@ -171,5 +171,6 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"proof by matrix products, {metric}", partial(_prove, source)
     low = lowrank(rows, columns)
     yield "matrix products, lowrank", partial(solve, low, method="compressed", cache=8 * _BLOCKS)
+    yield "bottleneck", partial(solve, small.astype(np.float64), objective="bottleneck")
     yield "k best assignments", partial(solve_k_best, small.astype(np.float64), 40)
     yield "table", partial(solve, table(small, np.arange(_SIZE), np.arange(_SIZE)))

@@ -19,7 +19,7 @@ from bigsap.proof.claim import Claim
 from bigsap.proof.refusals import refuse_invalid
 from bigsap.proof.row_pass import Work, stream
 from bigsap.proof.verify import verify
-from bigsap.sources.base import CostSource, Entries
+from bigsap.sources.base import CostSource, Entries, Selectable
 from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
 from bigsap.types import Array
 
@@ -28,6 +28,7 @@ def prove_threshold(
     source: CostSource,
     threshold: Any,
     violator: Array,
+    others: Array | None = None,
     *,
     maximize: bool = False,
     threads: int = 1,
@@ -36,13 +37,18 @@ def prove_threshold(
     """Check that each complete assignment has a cost of at least (at most, maximising) the threshold.
 
     violator: (k,) rows; with N columns that allow one of them a better cost than the threshold,
-    ``k - N > max(n - m, 0)``. Raises CertificateError if that is not so. Reads k rows.
+    ``k - N > max(n - m, 0)``. others: columns that are not among these, which is checked; then only the
+    pairs of rows and these columns are read, if the source can select them. Raises CertificateError if
+    that is not so. Reads k rows.
     """
     n, m = source.shape
     rows = np.sort(np.asarray(violator).astype(np.intp))
     if not rows.size or rows[0] < 0 or rows[-1] >= n or (np.diff(rows) == 0).any():
         raise CertificateError(f"the violating set must hold distinct rows of 0 to {n - 1}, at least one")
-    better = np.zeros(m, np.bool_)
+    part = None
+    if others is not None and isinstance(source, Selectable):
+        part = source.select(rows, np.unique(others).astype(np.intp))
+    better = np.zeros(m if part is None else part.shape[1], np.bool_)
     lock = threading.Lock()
 
     def prepare() -> Work:
@@ -55,8 +61,11 @@ def prove_threshold(
 
         return work
 
-    stream(source, prepare, rows=rows, threads=threads, tick=tick)
-    count = int(np.count_nonzero(better))
+    if part is None:
+        stream(source, prepare, rows=rows, threads=threads, tick=tick)
+    else:
+        stream(part, prepare, threads=threads, tick=tick)
+    count = int(np.count_nonzero(better)) + m - better.size
     if rows.size - count <= max(n - m, 0):
         raise CertificateError(
             f"the violating set of {rows.size} rows has {count} columns of better costs than {threshold},"

@@ -98,9 +98,9 @@ def _proved(
     clock = time.perf_counter()
     if options.certify and result.status in (Status.OPTIMAL, Status.IMPRECISE):
         ways: dict[str, Any] = {"maximize": problem.maximize, "threads": threads}
-        prove_threshold(problem.source, value, found.violator, **ways)
+        prove_threshold(problem.source, value, found.violator, found.others, **ways)
         prove_entries(problem.source, value, entries.entries(), **ways)
-        stats["certificate_pairs"] += n * m + m * len(found.violator)
+        stats["certificate_pairs"] += n * m
         stats["proof"] = "pairs"
         seconds["certificate"] += time.perf_counter() - clock
     seconds["total"] += searched + time.perf_counter() - clock

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.bottleneck.matching import Listed, least_beyond, match_within
+from bigsap.engine.bottleneck.matching import Listed, least_beyond, match_within, sort_rows
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.below_price import Found, RowReader, run_below
 from bigsap.engine.lists.bounds import blocks_of, fit, separated_columns
@@ -36,6 +36,8 @@ _PER_AGENT, _MORE, _SAMPLE = 24, 3, 64
 _ROOM = 1 << 16
 # Coordinates up to which bounds exclude most pairs; rows from which they pay.
 _FEW_COORDINATES, _LEAST_BOUNDED = 6, 4096
+# Share by which the pairs within the limit grow in a step.
+_GROWTH = 0.25
 # Entries beyond which the middle of a range is judged by a sample.
 _RANGE = 1 << 16
 
@@ -48,7 +50,7 @@ class Threshold:
 
     value: signed, as the problem minimises. rows, columns, costs: all allowed pairs of at most this
     cost, in the user's sense. violator: rows that are too many for their columns below the limit;
-    empty if every complete assignment has a cost of at least this trivially: there is none.
+    others: the columns of which no cost with these rows is below it.
     """
 
     value: Any
@@ -56,6 +58,7 @@ class Threshold:
     columns: Array
     costs: Array
     violator: Array
+    others: Array
 
 
 def threshold(problem: Problem, threads: int, tick: Tick) -> Threshold | None:
@@ -70,9 +73,10 @@ def threshold(problem: Problem, threads: int, tick: Tick) -> Threshold | None:
         rows, columns, costs = _pairs(problem, limit, threads, tick)
         found = _Search(problem, rows, columns, costs, tick).smallest()
         if found is not None:
-            value, violator = found
+            value, proof = found
             keep = costs <= value
-            return Threshold(value, rows[keep], columns[keep], problem.sign * costs[keep], violator)
+            tick()
+            return Threshold(value, rows[keep], columns[keep], problem.sign * costs[keep], *proof)
         if limit == np.inf:
             return None
         per_agent *= _MORE
@@ -204,40 +208,65 @@ class _Search:
         if self.turned:
             order = np.argsort(agents, kind="stable")
             agents, slots, costs = agents[order], slots[order], costs[order]
-        start = np.concatenate(([0], np.cumsum(np.bincount(agents, minlength=count))))
-        self._make(start.astype(np.int64), slots.astype(np.int32), costs, max(n, m))
+        start = np.concatenate(([0], np.cumsum(np.bincount(agents, minlength=count)))).astype(np.int64)
+        slots, costs = slots.astype(np.int32), costs.copy()
+        sort_rows(start, slots, costs)
+        self._make(start, slots, costs, max(n, m))
 
     def _make(self, start: Array, slots: Array, costs: Array, n_slots: int) -> None:
         count = len(start) - 1
-        self.lists = Listed(
-            start,
-            slots,
-            costs,
-            np.full(count, -1),
-            np.full(n_slots, -1),
-            np.zeros(count, np.int64),
-            *(np.zeros(count + 1, np.int64) for _ in range(4)),
-        )
+        sizes = (count, n_slots, *[count] * 8, 1)
+        rest = [np.zeros(size, np.int64) for size in sizes]
+        self.lists = Listed._make((start, slots, costs, *rest))
+        self.lists.slot_of[:] = self.lists.agent_of[:] = -1
 
-    def smallest(self) -> tuple[Any, Array] | None:
-        """Return the smallest limit of a complete matching, and the violating rows below it."""
+    def smallest(self) -> tuple[Any, tuple[Array, Array]] | None:
+        """Return the smallest limit of a complete matching, and what proves it."""
         p = self.lists
         start = p.start[:-1]
         if not p.cost.size or (start == p.start[1:]).any():
             return None
         # No limit below this leaves each agent a pair; with as many slots, nor each slot.
-        low = np.minimum.reduceat(p.cost, start).max()
+        low = p.cost[start].max()
         if self.shape[0] == self.shape[1]:
             best = np.full(p.agent_of.size, p.cost.max())
             np.minimum.at(best, p.slot, p.cost)
             low = max(low, best.max())
-        if match_within(p, low) > 0:
-            if match_within(p, p.cost.max()) > 0:
-                return None
-            high = self._halve(low, p.cost[p.matched].max())
-        else:
+        if match_within(p, low, True) == 0:
             high = p.cost[p.matched].max()
+        else:
+            ends = self._grown(low)
+            if ends is None:
+                return None
+            high = self._halve(*ends)
         return high, self._violator(high)
+
+    def _kept(self) -> tuple[Array, ...]:
+        p = self.lists
+        return p.slot_of.copy(), p.agent_of.copy(), p.matched.copy()
+
+    def _restore(self, kept: tuple[Array, ...]) -> None:
+        p = self.lists
+        p.slot_of[:], p.agent_of[:], p.matched[:] = kept
+
+    def _grown(self, low: Any) -> tuple[Any, Any] | None:
+        """Return a limit that does not suffice, whose largest matching is at hand, and one that does."""
+        p = self.lists
+        rest = np.sort(p.cost[p.cost > low][:: max(1, p.cost.size // _RANGE)])
+        share = max(1, int(_GROWTH * _RANGE * np.count_nonzero(p.cost <= low) / p.cost.size))
+        place = share
+        while True:
+            self.tick()
+            limit = rest[place] if place < rest.size else p.cost.max()
+            kept = self._kept()
+            if match_within(p, limit, True) == 0:
+                high = p.cost[p.matched].max()
+                self._restore(kept)
+                return low, high
+            if place >= rest.size:
+                return None
+            low, place = limit, place + share
+            share = int(share * (1 + _GROWTH)) + 1
 
     def _halve(self, low: Any, high: Any) -> Any:
         """Return the smallest limit that suffices; ``low`` does not, ``high`` does."""
@@ -247,33 +276,30 @@ class _Search:
             self.tick()
             few = inside if inside.size <= _RANGE else inside[:: inside.size // _RANGE]
             middle = np.partition(few, few.size // 2)[few.size // 2]
-            kept = p.slot_of.copy(), p.agent_of.copy(), p.matched.copy()
-            count = match_within(p, middle)
+            kept = self._kept()
+            count = match_within(p, middle, False)
             if count == 0:
                 high = p.cost[p.matched].max()
-            else:
-                low = middle
-                next_one = least_beyond(p, count, middle)
-                if next_one >= 0:  # nothing below its cost suffices
-                    inside = inside[inside >= p.cost[next_one]]
-                p.slot_of[:], p.agent_of[:], p.matched[:] = kept
-            inside = inside[(inside > low) & (inside < high)]
+                self._restore(kept)
+            else:  # what was matched stays: the limit only rises
+                inside = inside[inside > middle]
+                other = least_beyond(p, count)
+                if other >= 0:  # nothing below its cost suffices
+                    inside = inside[inside >= p.cost[other]]
+            inside = inside[inside < high]
         return high
 
-    def _violator(self, high: Any) -> Array:
-        """Return rows that are too many for their columns of costs below the limit."""
+    def _violator(self, high: Any) -> tuple[Array, Array]:
+        """Return rows that are too many for their columns of costs below the limit, and other columns."""
         p = self.lists
+        agents, slots = np.ones(len(p.slot_of), np.bool_), np.ones(len(p.agent_of), np.bool_)
         below = p.cost[p.cost < high]
-        limit = below.max() if below.size else None
-        count = len(p.slot_of) if limit is None else match_within(p, limit)
-        agents = np.arange(len(p.slot_of)) if limit is None else p.queue[:count]
-        if not self.turned:
-            return np.sort(agents).astype(np.intp)
-        # Columns with too few rows: all other rows have only the other columns.
-        inside = np.zeros(len(p.slot_of), np.bool_)
-        inside[agents] = True
-        rows = np.ones(self.shape[0], np.bool_)
-        if limit is not None:
-            entry = np.repeat(inside, np.diff(p.start)) & (p.cost <= limit)
-            rows[p.slot[entry]] = False
-        return np.flatnonzero(rows)
+        if below.size:
+            limit = below.max()
+            count = match_within(p, limit, False)
+            agents[:] = False
+            agents[p.queue[:count]] = True
+            slots[p.slot[np.repeat(agents, np.diff(p.start)) & (p.cost <= limit)]] = False
+        # Where agents are columns: all rows that cost them as much are left to the other columns.
+        rows, columns = (slots, agents) if self.turned else (agents, slots)
+        return np.flatnonzero(rows), np.flatnonzero(columns)

@@ -1,0 +1,213 @@
+"""``objective="bottleneck"`` against trying everything, its proof, and what it refuses."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap.cli import commands as cli
+from bigsap.errors import CertificateError, InvalidCostError, OptionError
+from bigsap.problem import Problem
+from bigsap.proof.bottleneck import prove_entries, prove_threshold
+from bigsap.sources.base import Entries
+from bigsap.strategies import bottleneck
+
+
+def best(cost, maximize=False):
+    """The best (largest cost, sum), as Fractions in the user's sense; None when infeasible."""
+    n, m = cost.shape
+    sign = -1 if maximize else 1
+    numbers = [[None if np.isinf(c) else sign * Fraction(c.item()) for c in row] for row in cost]
+    if n > m:
+        numbers = [list(column) for column in zip(*numbers, strict=True)]
+    found = None
+    for columns in itertools.permutations(range(max(n, m)), min(n, m)):
+        taken = [numbers[i][j] for i, j in enumerate(columns)]
+        if None not in taken:
+            key = max(taken), sum(taken)
+            found = key if found is None else min(found, key)
+    return None if found is None else (sign * found[0], sign * found[1])
+
+
+def costs_of(rng, kind, shape, maximize):
+    if kind == "ties":
+        return rng.integers(0, 4, shape).astype(float)
+    if kind == "equal":
+        return np.full(shape, 2.5)
+    if kind == "int64":
+        return rng.integers(-(2**49), 2**49, shape)
+    if kind == "uint8":
+        return rng.integers(0, 9, shape).astype(np.uint8)
+    if kind == "float32":
+        return rng.standard_normal(shape).astype(np.float32)
+    cost = rng.standard_normal(shape)
+    if kind == "forbidden":
+        cost[rng.random(shape) < 0.35] = -np.inf if maximize else np.inf
+    return cost
+
+
+KINDS = ["normal", "ties", "equal", "int64", "uint8", "float32", "forbidden"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("maximize", [False, True])
+def test_against_all_assignments(kind, maximize):
+    rng = np.random.default_rng([KINDS.index(kind), maximize])
+    shapes = [(1, 1), (1, 4), (4, 1), (3, 3), (5, 5), (6, 6), (3, 5), (5, 3)]
+    for shape in (*shapes, *shapes, (7, 7)):
+        cost = costs_of(rng, kind, shape, maximize)
+        expected = best(cost, maximize)
+        found = bigsap.solve(cost, objective="bottleneck", maximize=maximize)
+        if expected is None:
+            assert found.status == "infeasible"
+            assert found.bottleneck is None
+            found.verify(cost)
+            continue
+        assert found.status == "optimal"
+        assert found.bottleneck == expected[0]
+        assert found.fun == (int if cost.dtype.kind in "iu" else float)(expected[1])
+        assert isinstance(found.bottleneck, int) == (cost.dtype.kind in "iu")
+        assert found.verify(cost).optimal
+
+
+def test_sum_and_bottleneck_differ():
+    cost = np.array([[0.0, 3.0], [3.0, 4.0]])
+    assert bigsap.solve(cost).fun == 4.0
+    found = bigsap.solve(cost, objective="bottleneck")
+    assert (found.bottleneck, found.fun, found.bound) == (3.0, 6.0, 6.0)
+    assert bigsap.solve(cost, objective="sum").bottleneck is None
+    lowest = bigsap.solve(cost, objective="bottleneck", maximize=True)
+    assert (lowest.bottleneck, lowest.fun) == (3.0, 6.0)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean", "cityblock", "chebyshev", "cosine"])
+@pytest.mark.parametrize("shape", [(90, 90), (60, 120), (120, 60)])
+def test_points_are_as_their_matrix(metric, shape, monkeypatch):
+    monkeypatch.setattr(bottleneck, "_LEAST_BOUNDED", 1)
+    rng = np.random.default_rng(shape)
+    x, y = rng.random((shape[0], 3)), rng.random((shape[1], 3))
+    source = bigsap.points(x, y, metric)
+    matrix = np.empty(shape)
+    source.read(np.arange(shape[0]), slice(0, shape[1]), matrix)
+    one = bigsap.solve(source, objective="bottleneck")
+    other = bigsap.solve(matrix, objective="bottleneck", threads=2)
+    assert (one.bottleneck, one.fun) == (other.bottleneck, other.fun)
+    assert one.verify(source).optimal
+    # Thresholds by sorting all costs: the least one that leaves a complete assignment.
+    below = np.where(matrix < one.bottleneck, matrix, np.inf)
+    assert bigsap.solve(below).status == "infeasible"
+    assert one.fun == bigsap.solve(bigsap.forbid_above(source, one.bottleneck)).fun
+
+
+def test_pairs_by_bounds_are_all_pairs(monkeypatch):
+    x, y = np.random.default_rng(3).random((2, 700, 2))
+    problem = Problem(bigsap.points(x, y, "euclidean"))
+    ways = []
+    for least in (1, 10**9):
+        monkeypatch.setattr(bottleneck, "_LEAST_BOUNDED", least)
+        rows, columns, costs = bottleneck._pairs(problem, 0.1, 2, lambda: None)
+        order = np.lexsort((columns, rows))
+        assert (np.diff(rows) >= 0).all()
+        ways.append((rows[order], columns[order], costs[order]))
+    for one, other in zip(*ways, strict=True):
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("per_agent", [1, 3, 10**9])
+def test_short_lists_are_made_longer(per_agent, monkeypatch):
+    cost = np.random.default_rng(5).random((80, 80))
+    cost[7] += 2.0
+    usual = bigsap.solve(cost, objective="bottleneck")
+    monkeypatch.setattr(bottleneck, "_PER_AGENT", per_agent)
+    found = bigsap.solve(cost, objective="bottleneck")
+    assert (found.bottleneck, found.fun) == (usual.bottleneck, usual.fun)
+    assert found.bottleneck > 2.0
+
+
+def test_sparse_costs_and_functions():
+    cost = np.random.default_rng(6).random((30, 30))
+    cost[cost > 0.5] = np.inf
+    rows, columns = np.nonzero(np.isfinite(cost))
+    expected = bigsap.solve(cost, objective="bottleneck")
+    for source in (
+        bigsap.sparse((rows, columns, cost[rows, columns]), (30, 30)),
+        bigsap.from_function(lambda i: cost[i], (30, 30), kind="row"),
+    ):
+        found = bigsap.solve(source, objective="bottleneck")
+        assert (found.bottleneck, found.fun) == (expected.bottleneck, expected.fun)
+
+
+def test_the_violator_is_checked():
+    cost = np.random.default_rng(7).random((12, 12))
+    found = bigsap.solve(cost, objective="bottleneck")
+    source = bigsap.as_source(cost)
+    prove_threshold(source, found.bottleneck, found.violator)
+    better = (cost[found.violator] < found.bottleneck).any(axis=0)
+    assert better.sum() < len(found.violator)
+    with pytest.raises(CertificateError, match="does not rule out"):
+        prove_threshold(source, np.nextafter(found.bottleneck, 2), found.violator)
+    for wrong in ([], [0, 0], [12], [-1]):
+        with pytest.raises(CertificateError, match="distinct rows of 0 to 11"):
+            prove_threshold(source, found.bottleneck, np.array(wrong, int))
+    lower = replace(found, stats={**found.stats, "bottleneck": found.bottleneck + 0.01})
+    with pytest.raises(CertificateError):
+        lower.verify(cost)
+    with pytest.raises(CertificateError):
+        found.verify(cost + np.eye(12))
+
+
+def test_the_lists_are_checked():
+    cost = np.random.default_rng(8).random((9, 9))
+    source = bigsap.as_source(cost)
+    rows, columns = np.nonzero(cost <= 0.4)
+    start = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=9))))
+    entries = Entries(start, columns, cost[rows, columns])
+    prove_entries(source, 0.4, entries)
+    with pytest.raises(CertificateError, match="does not list all pairs"):
+        prove_entries(source, 0.45, entries)
+    with pytest.raises(CertificateError, match="lists another cost"):
+        prove_entries(source, 0.4, entries._replace(costs=entries.costs + 1e-9))
+
+
+def test_results_are_kept(tmp_path):
+    cost = np.random.default_rng(9).random((15, 18))
+    found = bigsap.solve(cost, objective="bottleneck")
+    found.save(tmp_path / "r.npz")
+    again = bigsap.Result.load(tmp_path / "r.npz")
+    assert again.bottleneck == found.bottleneck
+    assert again.verify(cost).optimal
+    quick = bigsap.solve(cost, objective="bottleneck", certify=False)
+    assert (quick.bottleneck, quick.gap) == (found.bottleneck, None)
+    assert quick.col4row.tolist() == found.col4row.tolist()
+
+
+def test_options():
+    cost = np.eye(4)
+    with pytest.raises(OptionError, match="objective must be one of"):
+        bigsap.solve(cost, objective="largest")
+    for name, given in {"unassigned_cost": 1.0, "gap": 0.1, "device": "cuda", "cluster": "local"}.items():
+        with pytest.raises(OptionError, match=f"{name} is not valid with objective"):
+            bigsap.solve(cost, objective="bottleneck", **{name: given})
+    with pytest.raises(InvalidCostError, match=r"cost\[0, 1\]"):
+        bigsap.solve(np.array([[0, np.nan], [1, 1]]), objective="bottleneck")
+    empty = bigsap.solve(np.empty((0, 3)), objective="bottleneck")
+    assert (empty.fun, empty.bottleneck) == (0.0, None)
+    cancel = threading.Event()
+    cancel.set()
+    x, y = np.random.default_rng(1).random((2, 300, 2))
+    stopped = bigsap.solve(bigsap.points(x, y), objective="bottleneck", cancel=cancel)
+    assert (stopped.status, stopped.fun) == ("cancelled", None)
+
+
+def test_command_line(tmp_path, capsys):
+    cost = np.random.default_rng(2).random((6, 6))
+    np.save(tmp_path / "c.npy", cost)
+    assert cli.main(["solve", str(tmp_path / "c.npy"), "--objective", "bottleneck"]) == 0
+    expected = bigsap.solve(cost, objective="bottleneck")
+    assert f"{expected.bottleneck:.12g}" in capsys.readouterr().out
