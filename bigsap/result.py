@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.errors import StoreError, quiet
-from bigsap.system import replace
 from bigsap.errors import OptionError, StoreError, quiet
+from bigsap.system import replace
 from bigsap.types import Array
 
 if TYPE_CHECKING:  # its kernels need numba, results do not
