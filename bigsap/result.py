@@ -13,13 +13,14 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.errors import StoreError, quiet
+from bigsap.errors import OptionError, StoreError, quiet
 from bigsap.system import replace
 from bigsap.types import Array
 
@@ -30,7 +31,7 @@ FORMAT = "bigsap-result"
 VERSION = 1
 
 # Arrays that a result may lack.
-_OPTIONAL = ("unassigned_cost", "u_low", "v_low")
+_OPTIONAL = ("unassigned_cost", "u_low", "v_low", "costs")
 
 # If two threads read a result first, one computes its fields.
 _COMPLETING = threading.RLock()
@@ -104,6 +105,7 @@ class Result:
         status is ``infeasible``. With ``objective="bottleneck"``: rows with too few columns of
         costs below ``bottleneck`` (above it, maximising).
     maximize, shape: the problem's sense and ``(n, m)``.
+    costs: (k,) the costs of the pairs, in the order of ``row_ind``; None if they are not known.
     unassigned_cost: (n,) int64 or float64, the price of leaving a row unassigned; None
         if all rows had to be assigned. With it, ``fun`` and ``bound`` include the prices of
         unassigned rows, fewer than ``min(n, m)`` pairs may be assigned, and
@@ -131,6 +133,7 @@ class Result:
     unassigned_cost: Array | None = None
     u_low: Array | None = None
     v_low: Array | None = None
+    costs: Array | None = None
 
     @classmethod
     def from_assignment(
@@ -152,6 +155,7 @@ class Result:
         fun: float | None = None,
         bound: float | None = None,
         gap: float | None = None,
+        costs: Array | None = None,
     ) -> Result:
         """Build a result from a method's output.
 
@@ -159,7 +163,8 @@ class Result:
         v, u, v_low, u_low: duals in the minimising sense (of minus the cost when maximising).
         certificate: if given, fun, bound, gap, u and v are taken from it; else
             from the arguments, where NaN and None mean unknown.
-        fun, bound: in the user's sense. gap: their difference, before any rounding.
+        fun, bound: in the user's sense. gap: their difference, before any rounding. costs: (n,) of the
+            rows' pairs.
         """
         n, m = shape
         sign = -1 if maximize else 1
@@ -203,6 +208,7 @@ class Result:
             shape=(int(n), int(m)),
             u_low=row_low,
             v_low=column_low,
+            costs=None if costs is None else costs[row_ind],
         )
 
     @classmethod
@@ -284,9 +290,40 @@ class Result:
         """The largest assigned cost (the smallest, maximising) of ``objective="bottleneck"``; else None."""
         return self.stats.get("bottleneck")
 
-    def pairs(self) -> Array:
-        """Return the assigned pairs as a (k, 2) intp array of (row, column), sorted by row."""
-        return np.column_stack((self.row_ind, self.col_ind))
+    def pairs(self, *, costs: bool = False) -> Array:
+        """Return the assigned pairs as a (k, 2) intp array of (row, column), sorted by row.
+
+        costs: return a (k,) structured array with the fields ``row``, ``column``, ``cost`` instead.
+            Raises OptionError if the costs are not known (``costs`` is None), as in the results of a
+            service.
+        """
+        if not costs:
+            return np.column_stack((self.row_ind, self.col_ind))
+        found = self._known_costs()
+        fields_ = [("row", np.intp), ("column", np.intp), ("cost", found.dtype)]
+        pairs = np.empty(len(self.row_ind), fields_)
+        pairs["row"], pairs["column"], pairs["cost"] = self.row_ind, self.col_ind, found
+        return pairs
+
+    def _known_costs(self) -> Array:
+        if self.costs is not None:
+            return self.costs
+        if not len(self.row_ind):
+            return np.empty(0)
+        raise OptionError(
+            "the costs of the pairs are not known: this result has none; read them at row_ind, col_ind"
+        )
+
+    def to_dataframe(self, library: str = "pandas") -> Any:
+        """Return a data frame of the assigned pairs: columns ``row``, ``column``, ``cost``, by row.
+
+        library: ``"pandas"`` or ``"polars"``, which must be installed. Raises OptionError for another
+        name, and if the costs are not known (see ``pairs``).
+        """
+        if library not in ("pandas", "polars"):
+            raise OptionError(f'library must be "pandas" or "polars", got {library!r}')
+        table = {"row": self.row_ind, "column": self.col_ind, "cost": self._known_costs()}
+        return import_module(library).DataFrame(table)
 
     @quiet
     def verify(
@@ -403,7 +440,7 @@ class Result:
                 raise ValueError(f"format {meta['format']!r} version {meta['version']!r}")
             columns, u, v = parts["col4row"], parts["u"], parts["v"]
             violator = parts["violator"]
-            gate, u_low, v_low = (parts.get(name) for name in _OPTIONAL)
+            gate, u_low, v_low, costs = (parts.get(name) for name in _OPTIONAL)
         n, m = meta["shape"]
         if gate is not None and (gate.shape != (n,) or gate.dtype not in ("i8", "f8")):
             raise ValueError("unassigned_cost does not fit the shape")
@@ -419,6 +456,8 @@ class Result:
         if columns.size and not -1 <= columns.min() <= columns.max() < m:
             raise ValueError("col4row names a column outside the matrix")
         row_ind, col_ind, row4col = views_of(columns.astype(np.intp), m)
+        if costs is not None and (costs.shape != row_ind.shape or costs.dtype.kind not in "if"):
+            raise ValueError("the costs do not fit the pairs")
         status = Status(meta["status"])
         return cls(
             row_ind=row_ind,
@@ -441,6 +480,7 @@ class Result:
             unassigned_cost=gate,
             u_low=u_low,
             v_low=v_low,
+            costs=costs,
         )
 
     def plot(self) -> Any:
@@ -454,6 +494,11 @@ class Result:
         from bigsap.display.figure import draw
 
         return draw(self)
+
+
+# Defaults of a dataclass are attributes of the class, which would hide fields not computed yet.
+for _name in _OPTIONAL:
+    delattr(Result, _name)
 
 
 def views_of(col4row: Array, m: int) -> tuple[Array, Array, Array]:

@@ -142,6 +142,26 @@ def test_short_lists_and_guessed_caps_change_nothing(kind, shape, monkeypatch):
     assert ranking(cost, 150) == usual
 
 
+@pytest.mark.parametrize("shape", [(6, 6), (5, 7), (7, 5)])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_sparse_costs(shape, maximize):
+    rng = np.random.default_rng([*shape, maximize])
+    for cost in (rng.standard_normal(shape), rng.integers(-(2**40), 2**40, shape).astype(float)):
+        cost[rng.random(shape) < 0.3] = -np.inf if maximize else np.inf
+        rows, columns = np.nonzero(np.isfinite(cost))
+        values = cost[rows, columns]
+        usual = ranking(cost, 50, maximize=maximize)
+        for given in (values, values.astype(np.int64)) if (values % 1 == 0).all() else (values,):
+            found = ranking(bigsap.sparse((rows, columns, given), shape), 50, maximize=maximize)
+            assert found == usual
+    price = rng.random(shape[0])
+    usual = ranking(cost, 50, maximize=maximize, unassigned_cost=price)
+    assert (
+        ranking(bigsap.sparse((rows, columns, values), shape), 50, maximize=maximize, unassigned_cost=price)
+        == usual
+    )
+
+
 def test_prefixes_agree():
     cost = np.random.default_rng(4).random((30, 30))
     costs, col4row = ranking(cost, 300)

@@ -78,6 +78,8 @@ class Certificate:
     margin: the median, over sampled rows, of the margin by which the best column wins; None if
         unknown. Shifts and scales of the costs do not change its ratio to a gap.
     deviation: the assigned costs' median absolute deviation, which a few huge costs do not change.
+    matched: (n,) the cost of each row's pair, in the user's sense; without a meaning where a row has
+        none (with ``unassigned_cost`` its price). None without an assignment.
     """
 
     fun: int | float | None
@@ -97,6 +99,7 @@ class Certificate:
     size: float = 0.0
     margin: float | None = None
     deviation: float = 0.0
+    matched: Array | None = None
 
     @property
     def clear(self) -> bool:

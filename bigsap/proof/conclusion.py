@@ -39,6 +39,7 @@ class Claimed:
     size: float
     margin: float | None
     deviation: float = 0.0
+    matched: Array | None = None
 
 
 def conclude(
@@ -109,6 +110,7 @@ def conclude(
         size,
         margin,
         deviation,
+        minima.matched,
     )
 
 
@@ -238,7 +240,10 @@ def _of_integers(
         at = int(np.argmax(slack))
         worst, violation = int(rows[at]), int(slack[at])
     size = float(sum(abs(c) for c in matched[rows].tolist()))
-    return Claimed(fun, sign * bound, gap, *duals, worst, violation, gap == 0, gap == 0, size, None)
+    optimal = gap == 0
+    return Claimed(
+        fun, sign * bound, gap, *duals, worst, violation, optimal, optimal, size, None, matched=minima.matched
+    )
 
 
 def _as_user_has_it(dual: Array, sign: int) -> Array:

@@ -99,6 +99,7 @@ def drop_clipped_pairs(result: _Claim, gated: ClippedCosts) -> _Claim:
         shape=(int(n), int(m)),
         stats=stats,
         unassigned_cost=gated.prices,
+        costs=None if result.costs is None else result.costs[np.isin(result.row_ind, row_ind)],
     )
 
 

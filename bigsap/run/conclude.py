@@ -34,10 +34,12 @@ def conclude(run: Run, found: Conclusion, violator: Array | None = None) -> Resu
         if problem.transposed:
             violator = rows_outside(problem, violator)
         message = f"{explain(violator)} {of_infinities(run, violator)}".rstrip()
+    costs = found.costs if certificate is None else certificate.matched
     if problem.transposed:
         col4row = None if col4row is None else inverse(col4row, run.given.shape[0])
         certificate = None if certificate is None else exchanged(certificate)
         u, v, u_low, v_low = v, u, v_low, u_low
+        costs = None if costs is None or col4row is None else costs[np.maximum(col4row, 0)]
     if certificate is not None and certificate.fun is not None:
         if certificate.optimal:
             status = Status.OPTIMAL
@@ -59,6 +61,7 @@ def conclude(run: Run, found: Conclusion, violator: Array | None = None) -> Resu
         v_low=v_low,
         fun=found.fun,
         bound=found.bound,
+        costs=costs,
     )
     last_report(run.monitor, result)
     return result

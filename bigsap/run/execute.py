@@ -86,7 +86,7 @@ def _uncertified(run: Run, outcome: Outcome) -> Conclusion:
         if run.refined and certificate is not None:
             u, u_low, v, v_low = signed_duals(run, certificate)
             return Conclusion(proved.column_of_row, certificate.fun, u=u, v=v, u_low=u_low, v_low=v_low)
-    return Conclusion(found, told.fun, u=told.u, v=told.v)
+    return Conclusion(found, told.fun, u=told.u, v=told.v, costs=costs)
 
 
 def _residual(run: Run, problem: Problem, column_of_row: Array | None) -> Outcome | None:

@@ -62,7 +62,8 @@ class Conclusion:
 
     column_of_row, fun: None when no complete assignment of known cost was found.
     fun, bound: in the user's sense. u, v, u_low, v_low: signed duals that prove the bound, and
-    their low parts. certificate: present if there was time for a pass over the costs.
+    their low parts. costs: (n,) of the rows' pairs. certificate: present if there was time for a pass
+    over the costs.
     """
 
     column_of_row: Array | None
@@ -73,6 +74,7 @@ class Conclusion:
     certificate: Certificate | None = None
     u_low: Array | None = None
     v_low: Array | None = None
+    costs: Array | None = None
 
 
 def answer(

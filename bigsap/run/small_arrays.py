@@ -315,7 +315,17 @@ def fields_of(told: Told) -> dict[str, Any]:
         "maximize": told.maximize,
         "shape": told.shape,
         "unassigned_cost": None,
+        "costs": _costs(told, matching, row_ind),
     }
+
+
+def _costs(told: Told, col4row: Array, row_ind: Array) -> Array:
+    """Return the costs of the pairs in the user's sense."""
+    n, m = told.shape
+    few = min(n, m)
+    matched = (-1 if told.maximize else 1) * told.kept[few : 2 * few] + 0
+    costs = matched[row_ind] if n <= m else matched[col4row[row_ind]]
+    return costs.astype(np.int64) if told.integer else costs
 
 
 def _stats(told: Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from bigsap.engine.k_best.state import Graph
 from bigsap.errors import OverflowRiskError
 from bigsap.proof.exact import three_sum
 from bigsap.proof.row_pass import Work, stream
-from bigsap.sources.base import CostSource
+from bigsap.sources.base import CostSource, Sparse
 from bigsap.types import Array
 
 # Rows sampled for the slack that lists a certain number of pairs a row.
@@ -56,7 +56,10 @@ class Task:
 
     @property
     def integer(self) -> bool:
-        return self.source.dtype.kind in "iu"
+        """Whether the costs are whole numbers of an integer type."""
+        source = self.source
+        dtype = source.entries().costs.dtype if isinstance(source, Sparse) else source.dtype
+        return dtype.kind in "iu"
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,8 @@ def listed(task: Task, per_row: int) -> Listed:
     """Return the lists of about ``per_row`` pairs for each agent, or of all pairs."""
     n, m = task.source.shape
     u, v = _duals(task)
-    limit = _limit(task, u, v, per_row) if per_row < max(n, m) else np.inf
+    every_pair = per_row >= max(n, m) or isinstance(task.source, Sparse)
+    limit = np.inf if every_pair else _limit(task, u, v, per_row)
     rows, columns, costs = _pairs(task, u, v, limit)
     if task.prices is not None:
         free = np.flatnonzero(np.isfinite(task.prices))
@@ -142,6 +146,8 @@ def _pairs(task: Task, u: Array, v: Array, limit: float) -> tuple[Array, Array, 
 
     Those assigned are among them.
     """
+    if isinstance(task.source, Sparse):
+        return _listed_pairs(task)
     largest = max((float(np.abs(x).max()) for x in (u, v) if x.size), default=0.0)
     if limit < np.inf:
         limit += _ROUNDING * (abs(limit) + 4 * largest)
@@ -171,6 +177,18 @@ def _pairs(task: Task, u: Array, v: Array, limit: float) -> tuple[Array, Array, 
     rows, columns, costs = (np.concatenate(part) for part in zip(*found, strict=True))
     order = np.lexsort((columns, rows))
     return rows[order], columns[order], costs[order]
+
+
+def _listed_pairs(task: Task) -> tuple[Array, Array, Array]:
+    """Return all pairs of sparse costs, by row and column."""
+    assert isinstance(task.source, Sparse)
+    start, columns, costs = task.source.entries()
+    rows = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    signed = task.sign * costs.astype(np.int64 if task.integer else np.float64)
+    keep = np.abs(signed) < np.inf
+    rows, columns, signed = rows[keep], columns[keep].astype(np.intp), signed[keep]
+    order = np.lexsort((columns, rows))
+    return rows[order], columns[order], signed[order]
 
 
 def _exponent(
