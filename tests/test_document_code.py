@@ -101,7 +101,7 @@ WITH_CODE = [page for page in PAGES if any(language == "python" for _, language,
 def test_code_of_the_page_runs_as_printed(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     replaced = {}
-    if SERVICE in page.read_text():
+    if any(language == "python" and SERVICE in text for _, language, text in blocks(page)):
         pytest.importorskip("fastapi", reason="extra server")
         replaced[SERVICE] = request.getfixturevalue("live_server").url
     with warnings.catch_warnings():
