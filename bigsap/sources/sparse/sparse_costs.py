@@ -161,8 +161,10 @@ def sparse(entries: Any, shape: Sequence[int] | None = None) -> SparseCosts:
 
 def looks_sparse(cost: Any) -> bool:
     """Return whether an object is sparse costs, by what it offers: no library is imported."""
-    known = all(hasattr(cost, name) for name in ("shape", "dtype", "nnz"))
-    return known and (callable(getattr(cost, "tocoo", None)) or callable(getattr(cost, "tocsr", None)))
+    # Of the class first: a property of an array in a closed file raises errors of its own.
+    if not any(callable(getattr(type(cost), name, None)) for name in ("tocoo", "tocsr")):
+        return False
+    return all(hasattr(cost, name) for name in ("shape", "dtype", "nnz"))
 
 
 def from_csr(
