@@ -47,7 +47,7 @@ _ASKED = 2  # evaluations of a row on workers, which keep rows while there is me
 class Costs:
     """Facts about costs before they are read.
 
-    nbytes: memory beside mapped files. pair_ns: time of a cost, nanoseconds on one thread. by_rows:
+    nbytes: memory without mapped files. pair_ns: time of a cost, nanoseconds on one thread. by_rows:
     Python evaluates whole rows. source: of these costs, perhaps with fewer rows and columns; None
     if it is not open. entries: the listed pairs, of sparse costs.
     """
@@ -177,7 +177,7 @@ class _Unread:
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Raise: these costs cannot be read."""
-        raise NotImplementedError
+        raise AssertionError("the costs of a preview are not read")
 
 
 def check_options(method: str, variant: str, start: str, epsilon: bool) -> None:

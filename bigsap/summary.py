@@ -1,4 +1,4 @@
-"""A result as JSON without its arrays, which are kept beside it, and back again."""
+"""A result as JSON without its arrays, which are stored separately, and back."""
 
 from __future__ import annotations
 

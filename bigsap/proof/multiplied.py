@@ -256,9 +256,18 @@ class _Work:
             )
             margins = max(0.0, self.width or 0.0), columns.reach
             flags = exclude(
-                panel, self.fill, single, self.prices.high, below, *margins, self.best, room.near, room.some,
-                room.cost, room.counts,
-            )  # fmt: skip
+                panel,
+                self.fill,
+                single,
+                self.prices.high,
+                below,
+                *margins,
+                self.best,
+                room.near,
+                room.some,
+                room.cost,
+                room.counts,
+            )
             if flags == INVALID:
                 return False  # the pass says which cost it is
             pause()

@@ -32,7 +32,7 @@ from bigsap.types import Array
 # Pairs listed for each agent at first, judged by a sample of rows; and their factor if these do not
 # suffice.
 _PER_AGENT, _MORE, _SAMPLE = 24, 3, 64
-# Entries that a thread collects at a time, beside one row's.
+# Entries that a thread collects at a time, in addition to one row's.
 _ROOM = 1 << 16
 # Coordinates up to which bounds exclude most pairs; rows from which they pay.
 _FEW_COORDINATES, _LEAST_BOUNDED = 6, 4096

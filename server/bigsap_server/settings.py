@@ -60,11 +60,19 @@ class Limits(BaseModel):
 
 #: Settings that a running server takes from its file and environment at SIGHUP.
 RELOADED = (
-    "keys", "stores", "zarr_uris", "http_rows_hosts", "credentials", "plugins", "limits", "log_level",
-    "attempts", "checkpoint_s",
+    "keys",
+    "stores",
+    "zarr_uris",
+    "http_rows_hosts",
+    "credentials",
+    "plugins",
+    "limits",
+    "log_level",
+    "attempts",
+    "checkpoint_s",
     "webhook_hosts",
     "webhook_secret",
-)  # fmt: skip
+)
 
 
 class Settings(BaseSettings):

@@ -45,7 +45,7 @@ class Nodes(NamedTuple):
 
     slot_of (N, R): that assignment. offset, n_free (N,): its *free* agents are rows ``offset`` to
     ``offset + n_free`` of ``rows``; the others keep their slots throughout the subspace. parent, barred:
-    the entry (``Graph``) that the subspace excludes, beside those of its ancestors. top: see above.
+    the entry (``Graph``) that the subspace excludes, in addition to those of its ancestors. top: see above.
     cost: of the assignment. following: the row of the next child.
     rows (P, 8): see ``AGENT``.
     """

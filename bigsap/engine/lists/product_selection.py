@@ -424,7 +424,7 @@ def _best_free(
     c: Candidates,
     lists: Lists,
 ) -> tuple[int, tuple[float, float, int]]:
-    """Return the best free column beside the n listed candidates: -1 if one of these is free."""
+    """Return the best free column that is not among the n listed candidates: -1 if one of these is free."""
     t, free = b.tile[r], p.free
     nothing = _LARGEST, _LARGEST, -1
     for j in range(n):

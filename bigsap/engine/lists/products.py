@@ -43,7 +43,7 @@ _TILE_BYTES = 32 << 20
 _CONVERTED = 1024
 #: Sizes of vectors for which no term of a bound leaves the range of float64.
 _LEAST_SIZE, _LARGEST_SIZE = 1e-60, 1e60
-#: Roundings, beside those of the sum, of an inner product and of the steps to a bound; and the largest sum
+#: Roundings, besides those of the sum, of an inner product and of the steps to a bound; and the largest sum
 #: of all, relative to the sizes, with which bounds are of use.
 _ROUNDINGS, _MOST_ROUNDING = 32, 0.05
 #: The same of the other terms.

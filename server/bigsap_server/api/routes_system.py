@@ -135,6 +135,6 @@ def describe(document: dict[str, Any]) -> dict[str, Any]:
             for status, response in operation.get("responses", {}).items():
                 content = response.get("content", {})
                 if str(status).startswith(("4", "5")) and "application/problem+json" in content:
-                    # The framework adds its own error schema beside the problem document.
+                    # The framework adds its own error schema to the problem document.
                     response["content"] = {"application/problem+json": content["application/problem+json"]}
     return document

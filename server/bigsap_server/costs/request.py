@@ -123,7 +123,7 @@ class JobRequest(Model):
         False, description="over several workers of the cluster; a number: at most so many"
     )
     webhook: str | None = Field(
-        None, max_length=2048, description="allowed address that is told when the job has ended"
+        None, max_length=2048, description="allowed address that is notified when the job has ended"
     )
     priority: int = Field(0, ge=-100, le=100, description="among the jobs of the same key: higher first")
     label: str | None = Field(None, max_length=200, description="for people, and for the list")

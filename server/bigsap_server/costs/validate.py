@@ -148,9 +148,7 @@ def estimate(request: Mapping[str, Any], plan: Plan, threads: int, workers: int 
         notes.append(f"of {sampled} costs of the expression {count} are infinite{f': {why}' if why else ''}")
     spread = None
     if request["spread"]:
-        spread = {
-            "workers": workers, "seconds_alone": round(found.alone, 3), "pays": seconds < found.alone
-        }  # fmt: skip
+        spread = {"workers": workers, "seconds_alone": round(found.alone, 3), "pays": seconds < found.alone}
         if not costs.by_rows:
             notes.append("the estimate assumes that these costs are computed where the search runs")
     if costs.by_rows:

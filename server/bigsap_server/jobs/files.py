@@ -19,7 +19,7 @@ class FileLock:
     """An exclusive lock that the system releases when its holder dies: filelock's, and who holds it.
 
     On a network file system it works across machines if the mount supports flock. The process id is
-    in a file beside the lock, ``run.pid`` of ``run.lock``: on Windows a locked file cannot be read by others.
+    in a file next to the lock, ``run.pid`` of ``run.lock``: on Windows others cannot read a locked file.
     """
 
     def __init__(self, path: Path) -> None:

@@ -35,7 +35,7 @@ STATES: Mapping[JobState, State] = {
         "a worker solves it", "running", ("cancelling", "interrupted", "succeeded", "failed", "cancelled")
     ),
     "cancelling": State(
-        "its worker is told to stop", "running", ("cancelled", "succeeded", "failed", "interrupted")
+        "its worker has been asked to stop", "running", ("cancelled", "succeeded", "failed", "interrupted")
     ),
     "interrupted": State(
         "lost its worker; a new attempt starts at `retry_at`",
