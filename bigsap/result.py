@@ -208,7 +208,7 @@ class Result:
             shape=(int(n), int(m)),
             u_low=row_low,
             v_low=column_low,
-            costs=None if costs is None else costs[row_ind],
+            costs=costs if costs is None or row_ind.size == n else costs[row_ind],
         )
 
     @classmethod
