@@ -25,7 +25,6 @@ from bigsap.sources.base import Crewed
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cluster.offload import Offload
 from bigsap.sources.cluster.workers import Workers
-from bigsap.sources.products import is_multiplied
 from bigsap.strategies import ON_LISTS, Outcome
 from bigsap.strategies.baselines.auction import refuse_many_costs
 from bigsap.strategies.list_run import ListSolve
@@ -162,11 +161,10 @@ class Run:
     def exhausted(self) -> int:
         """Evaluations, as a multiple of all pairs, after which lists are abandoned for whole rows.
 
-        Never, where whole rows are not in the host's memory and may not stay in its cache, or where
-        matrix products make lists much faster than rows.
+        Never, where whole rows are not in the host's memory and may not stay in its cache.
         """
         fit = self.rows.policy == "in place" or self.rows.n_slots >= self.problem.shape[0]
-        if device_name(self.problem.source) != "cpu" or not fit or is_multiplied(self.problem.source):
+        if device_name(self.problem.source) != "cpu" or not fit:
             return 0
         chosen = self.asked in ON_LISTS or self.rows.policy != "in place"
         return policy.EXHAUSTED_LATE if chosen else policy.EXHAUSTED

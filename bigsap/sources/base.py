@@ -155,14 +155,16 @@ class Fill:
     ``void fill(int64 context, int64 row, int64 start, int64 stop, int64 out)`` writes ``cost[row,
     start:stop]`` to consecutive items of the source's dtype at address ``out``. It must be
     thread-safe and must not raise. ``keep`` holds objects that must outlive the addresses.
-    ``in_parts``: a part of a row costs its share of the row, not all of it. ``pace``: (1,) int64,
-    the number of pairs that the last call of ``read_by_fill`` found to fit.
+    ``in_parts``: a part of a row costs its share of the row, not all of it. ``many``: writes parts of
+    several rows with the same bits, sooner: ``many(rows, start, stop, out)``; rows int64. ``pace``: (1,)
+    int64, the number of pairs that the last call of ``read_by_fill`` found to fit.
     """
 
     address: int
     context: int
     keep: tuple[Any, ...]
     in_parts: bool = False
+    many: Callable[[Array, int, int, Array], None] | None = None
     pace: Array = field(default_factory=lambda: np.zeros(1, np.int64), compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:

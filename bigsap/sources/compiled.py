@@ -204,6 +204,8 @@ def read_by_fill(
     # The cost of a pair is unknown: begin with few, or with some of those that fitted before.
     fitted = int(fill.pace[0])
     pairs = max(1, min(_MOST_REMEMBERED, fitted // _REMEMBERED)) if fitted else _FIRST_PAIRS
+    if fitted and fill.many is not None:
+        pairs = fitted  # all its pairs take the same time
     pairs = min(PAIRS_PER_CALL, pairs)
     k, left = 0, start
     while k < ids.size:
@@ -213,15 +215,12 @@ def read_by_fill(
         right = stop if by_row else min(stop, left + pairs)
         # Several rows in one call only if they are whole.
         count = max(1, pairs // (stop - start)) if (left, right) == (start, stop) else 1
-        _fill_rows(
-            fill.address,
-            fill.context,
-            ids[k : k + count],
-            left,
-            right,
-            out.ctypes.data + k * stride + (left - start) * item,
-            stride,
-        )
+        some = ids[k : k + count]
+        if fill.many is not None and some.size > 1:
+            fill.many(some, left, right, out[k : k + count])
+        else:
+            place = out.ctypes.data + k * stride + (left - start) * item
+            _fill_rows(fill.address, fill.context, some, left, right, place, stride)
         seconds = time.perf_counter() - clock
         done = min(count, ids.size - k) * (right - left)
         k, left = (k + count, start) if right == stop else (k, right)
@@ -236,7 +235,12 @@ def read_by_fill(
 
 
 def make_fill(
-    address: int, words: Sequence[int | float | Array], keep: Sequence[Any] = (), *, in_parts: bool = False
+    address: int,
+    words: Sequence[int | float | Array],
+    keep: Sequence[Any] = (),
+    *,
+    in_parts: bool = False,
+    many: Callable[[Array, int, int, Array], None] | None = None,
 ) -> Fill:
     """Return a ``Fill`` whose context block holds ``words``.
 
@@ -251,7 +255,7 @@ def make_fill(
             block.view(np.float64)[k] = word
         else:
             block[k] = word
-    return Fill(address, block.ctypes.data, (block, tuple(words), *keep), in_parts)
+    return Fill(address, block.ctypes.data, (block, tuple(words), *keep), in_parts, many)
 
 
 def compile_fill(function: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -80,8 +81,19 @@ class LowRankSource:
             kernel = filler("lowrank")
             words = (self.a, self._b_by_rank, self.row_terms, self.column_terms)
             sizes = (self.a.shape[1], self.shape[1])
-            self._fill = make_fill(kernel.address, (*words, *sizes), (kernel,), in_parts=True)
+            given = (*words, *sizes)
+            self._fill = make_fill(kernel.address, given, (kernel,), in_parts=True, many=self._many())
         return self._fill
+
+    def _many(self) -> Callable[[Array, int, int, Array], None] | None:
+        """Return the filler of many rows at once; None for few factors."""
+        from bigsap.sources import sums_of_rows as S
+
+        rank = self.a.shape[1]
+        if rank < S.LEAST_DIMENSIONS:
+            return None
+        terms = self.row_terms, self.column_terms
+        return S.filler_of_rows(self.a, self._b_by_rank, np.ones(rank), terms, (S.PRODUCTS, S.TERMS))
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -151,8 +151,18 @@ class PointSource:
 
             kernel = filler(self._kernel)
             words = (self._x, self._y, self._weights, *self._y.shape, self._parameter)
-            self._fill = make_fill(kernel.address, words, (kernel,), in_parts=True)
+            self._fill = make_fill(kernel.address, words, (kernel,), in_parts=True, many=self._many())
         return self._fill
+
+    def _many(self) -> Callable[[Array, int, int, Array], None] | None:
+        """Return the filler of many rows at once; None for metrics and dimensions that have none."""
+        from bigsap.sources import sums_of_rows as S
+
+        made = {"sqeuclidean": S.PLAIN, "euclidean": S.ROOT, "cosine": S.HALF}
+        if self._kernel not in made or self._x.shape[1] < S.LEAST_DIMENSIONS:
+            return None
+        sums = S.SQUARES if (self._weights == 1).all() else S.WEIGHTED
+        return S.filler_of_rows(self._x, self._y, self._weights, None, (sums, made[self._kernel]))
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""

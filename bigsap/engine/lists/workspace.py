@@ -32,6 +32,8 @@ class SearchStanding:
     surplus: int  # virtual rows: free columns at the cap beyond those they hold
     n_hidden: int  # rows of the current search whose lists exclude its settled columns
     stop: int  # 1: abandon the current search, with nothing changed
+    guessed: int  # rows evaluated by searches since they might be next
+    met: int  # those of them whose event came in that search
     drops: float
     group_price: float
     cap: float  # virtual rows: the price of the free columns they hold, the largest there is
@@ -50,6 +52,8 @@ class Search:
     first_scan: int  # scans made before the search
     abandoned: int  # 1: it waits for a row that only Python can read
     last_scan: int  # if abandoned, the number of scans at which it ends
+    guessed: int  # of this search, see SearchStanding
+    met: int
     whole: int  # 1: ``row`` lies as a list of all columns at the pool's end
     underway: int  # 1: the kernel has returned within it and will continue
     renewing: int  # 1: between ``row``'s evaluations
