@@ -211,3 +211,17 @@ def test_products_use_one_thread_each_and_give_the_others_back():
             assert set(threads()) <= {1}
         assert set(threads()) <= {3}
     assert threads() == before
+
+
+@pytest.mark.parametrize("kind", ["sqeuclidean", "euclidean", "lowrank"])
+def test_a_few_rows_have_the_lists_of_many(kind):
+    x, y = some_points(40, 333, 9)
+    v = -np.abs(np.random.default_rng(4).normal(size=333))
+    source = SOURCES[kind](x, y)
+    engine = evaluated(source, v)
+    for count in (1, 2, 3, 5, 16):
+        rows = np.arange(count, dtype=ID)
+        engine.lists.size[rows] = 0
+        assert engine.evaluate_by_products(rows, v) == -1
+        check(engine, source, rows=rows)
+    assert engine.products._tiles is not None

@@ -18,6 +18,7 @@ from bigsap.blas import one_thread
 from bigsap.engine.core.row_access import Terms
 from bigsap.engine.core.state import ID, LANES
 from bigsap.engine.core.team import Team
+from bigsap.engine.lists.few_rows import FEW, WIDTH, multiply_few, tiled
 from bigsap.engine.lists.layout import CHUNK, Lists
 from bigsap.engine.lists.product_selection import (
     Bounds,
@@ -39,6 +40,10 @@ from bigsap.types import Array
 TILE_ROWS, PANEL = 128, 2048
 #: Bytes of a tile, for each thread.
 _TILE_BYTES = 32 << 20
+#: Multiplications of a thread's share: fewer take less time than a thread to wake up, 0.1 ms.
+_SHARED = 4 << 20
+#: Bytes of vectors up to which the rows' are kept, and the columns' once more for few rows.
+_VECTOR_BYTES = 256 << 20
 #: Rows of vectors that are converted at a time.
 _CONVERTED = 1024
 #: Sizes of vectors for which no term of a bound leaves the range of float64.
@@ -168,7 +173,10 @@ def _parts(count: int) -> list[slice]:
 
 
 class Products:
-    """Evaluation of rows by matrix products. Memory: the columns' vectors, and a tile for each thread.
+    """Evaluation of rows by matrix products.
+
+    Memory: the columns' vectors, up to three times that much where they are not large, and a tile for each
+    thread.
 
     form: of the bounds. seed, terms: as for other evaluations.
     """
@@ -198,6 +206,12 @@ class Products:
         #: Inner products of the rows that are known, if they are kept.
         self._kept: Array | None = None
         self._known = np.zeros(n, bool)
+        small = max(n, m) * self.d * form.dtype.itemsize <= _VECTOR_BYTES
+        #: Vectors of the rows that were prepared, and the columns' for products with few rows, if kept.
+        self._rows: Array | None = np.empty((n, self.d), kind) if small else None
+        self._tiles: Array | None = None
+        self._few = small and form.dtype == np.float32
+        self._prepared = np.zeros(n, bool)
         self._room: list[_Room] = []
         self._lock = threading.Lock()
 
@@ -210,11 +224,17 @@ class Products:
             return -1
         n_free = free_columns(v, open_price, self._free)
         prices = Prices(v, open_price, self._free[: n_free if n_free < v.size else 0])
-        height = max(1, min(self.height, -(-rows.size // self.team.n_threads)))
+        width = max(1, min(self.team.n_threads, rows.size * v.size * self.d // _SHARED))
+        height = max(1, min(self.height, -(-rows.size // width)))
+        if self._few and rows.size <= FEW and self._tiles is None:
+            self._tiles = tiled(self._columns)
         self._make_room(height, int(lists.width[rows].max()))
         wave = _Wave(rows, height, prices, self._priced_terms(v), lists)
         with one_thread():
-            self.team.run_claims(self._work, wave)
+            if width == 1:
+                self._work(0, 1, wave)
+            else:
+                self.team.run_claims(self._work, wave)
         return wave.bad
 
     def _priced_terms(self, v: Array) -> Array:
@@ -261,14 +281,19 @@ class Products:
         form, m, kind = self.form, self.terms.n_columns, self.form.dtype.type
         tile, low = room.tile[: rows.size], room.low[: rows.size]
         known = self._kept is not None and bool(self._known[rows].all())
-        side = None if known else self._prepared(rows)
+        side = None if known else self._vectors(rows)
+        few = side is not None and rows.size <= FEW and self._tiles is not None
+        if few:
+            multiply_few(side, self._tiles, tile, room.edge)
         sizes, inside, outside = self._sizes[rows], self._inside[rows], self._outside[rows]
-        for first in range(0, m, PANEL):
-            panel = tile[:, first : min(first + PANEL, m)]
+        step = m if few else PANEL
+        for first in range(0, m, step):
+            panel = tile[:, first : min(first + step, m)]
             if side is not None:
-                np.matmul(side, self._columns[first : first + PANEL].T, out=panel)
+                if not few:
+                    np.matmul(side, self._columns[first : first + step].T, out=panel)
                 if self._kept is not None:
-                    self._kept[rows, first : first + PANEL] = panel
+                    self._kept[rows, first : first + step] = panel
             elif self._kept is not None:
                 copy_rows(self._kept, rows, first, panel)
             lower_bounds(panel, first, low, wave.terms, self._error, sizes, inside, kind(0))
@@ -280,8 +305,17 @@ class Products:
             bad = int(select_marked(rows, room.failed, *given[1:], self.terms, room.candidates, wave.lists))
         return bad
 
-    def _prepared(self, rows: Array) -> Array:
+    def _vectors(self, rows: Array) -> Array:
         """Return the rows' vectors; set what else bounds need of them."""
+        if self._rows is None:
+            return self._prepare(rows)
+        new = rows[~self._prepared[rows]]
+        if new.size:
+            self._rows[new] = self._prepare(new)
+            self._prepared[new] = True
+        return self._rows[rows]
+
+    def _prepare(self, rows: Array) -> Array:
         form, kind = self.form, self.form.dtype.type
         side = form.scaled(0, rows)
         own = side.terms - side.margin
@@ -311,6 +345,7 @@ class _Room(NamedTuple):
     height: int
     k: int
     tile: Array
+    edge: Array
     low: Array
     failed: Array
     minima: Array
@@ -326,6 +361,7 @@ class _Room(NamedTuple):
             height,
             k,
             np.empty((height, m), dtype),
+            np.empty((FEW, WIDTH), dtype),
             np.empty((height, groups), dtype),
             np.empty(height, np.uint8),
             np.empty(m),
