@@ -14,26 +14,31 @@ from typing import Any
 import numpy as np
 
 from bigsap import policy
-from bigsap.engine.small.search import INFEASIBLE, kept_of, sizes, solve_some
+from bigsap.engine.small.search import INFEASIBLE, OPTIMAL, UNSURE, kept_of, sizes, solve_some
 from bigsap.errors import quiet_thread
 from bigsap.memory import peak_bytes
-from bigsap.result import Result
+from bigsap.result import Result, Status
+from bigsap.run.batch_problems import BatchProblems, shapes_of
 from bigsap.run.small_arrays import Told, fields_of, signed_costs, suits
 from bigsap.types import Array
 
 _ADDRESS, _STRIDE, _ROWS, _COLUMNS, _FIRST_ROW, _FIRST_KEPT, _EXACTLY = range(7)
+# Where the facts of a problem are, after its duals and costs.
+_FACT = {"fun": 3, "gap": 4, "bound": 5}
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
-    """Problems (k, 7) as ``engine.small.search.solve_some`` takes them, and their results.
+class SmallAnswers:
+    """Problems (k, 7) as ``engine.small.search.solve_some`` takes them, and their answers.
 
-    shapes: the user's (n, m), of each or of all; integer: likewise. proved: see ``Told``.
+    shapes (k, 2): the user's n and m. integer (k,): whether costs are whole numbers. proved: see
+    ``Told``. widths: the numbers of columns of the tables of rows and of columns.
     """
 
     problems: Array
-    shapes: list[tuple[int, int]]
-    integer: list[bool]
+    shapes: Array
+    widths: tuple[int, int]
+    integer: Array
     maximize: bool
     proved: bool
     columns: Array
@@ -42,51 +47,109 @@ class _Batch:
     seconds: float
     peak: int
 
+    def result(self, place: int) -> Result:
+        """Return the result of a problem; its fields are computed on first access."""
+        n, m = self.shapes[place].tolist()
+        return Result.later(_one_of, (self, place), maximize=self.maximize, shape=(n, m))
 
-def solve_batch(costs: Any, maximize: bool, threads: int, proved: bool = True) -> list[Result | None] | None:
-    """Return the results of an array (k, n, m), or of a list of matrices of any shapes.
+    def statuses_told(self) -> Array:
+        """Return the status of each problem, empty where it is not known."""
+        return np.array([Status.OPTIMAL.value, Status.INFEASIBLE.value, "", "", ""])[self.statuses]
 
-    None in place of a result that is not proved (invalid costs too); None for the whole batch if not
-    all problems can be solved here. For a problem of an array, Python only creates its result, which
-    is filled on first access; for one of a list it inspects the array too. proved: see
-    ``small_arrays.solve_small``.
+    def numbers(self, name: str) -> Array:
+        """Return ``fun``, ``bound`` or ``gap`` of each problem, NaN where there is none."""
+        if name != "fun" and not self.proved:
+            return np.full(len(self.problems), np.nan)
+        few, many, first = (self.problems[:, k] for k in (_ROWS, _COLUMNS, _FIRST_KEPT))
+        found = self.kept[first + 2 * few + many + _FACT[name]]
+        if name != "gap":
+            found = (-1 if self.maximize else 1) * found + 0
+        solved = self.statuses == OPTIMAL
+        if self.integer.all() and solved[self.statuses <= INFEASIBLE].all():
+            return np.where(solved, found, 0).astype(np.int64)
+        return np.where(solved, found, np.nan)
+
+    def col4row(self) -> Array:
+        """Return the column of each row (k, N), -1 where there is none."""
+        return self._table(0)
+
+    def row4col(self) -> Array:
+        """Return the row of each column (k, M), -1 where there is none."""
+        return self._table(1)
+
+    def _table(self, axis: int) -> Array:
+        few, solved = self.problems[:, _ROWS], self.statuses == OPTIMAL
+        tall = self.shapes[:, 0] > self.shapes[:, 1]
+        short = tall if axis else ~tall  # where the kernel's rows are the lines asked for
+        count, width = len(few), self.widths[axis]
+        if short.all() and len(self.columns) == count * width:
+            table = self.columns.reshape(count, width)
+            return table if solved.all() else np.where(solved[:, None], table, -1)
+        table = np.full((count, width), -1, np.intp)
+        problem = np.repeat(np.arange(count), few)
+        line = np.arange(len(self.columns)) - np.repeat(self.problems[:, _FIRST_ROW], few)
+        here = solved[problem]
+        problem, line, column = problem[here], line[here], self.columns[here]
+        turned = ~short[problem]
+        table[problem, np.where(turned, column, line)] = np.where(turned, line, column)
+        return table
+
+
+def can_solve(problems: BatchProblems) -> bool:
+    """Return whether all problems are arrays that can be solved here."""
+    costs = problems.costs
+    if not len(costs):
+        return False
+    if isinstance(costs, np.ndarray) and problems.rows is problems.columns is None:
+        return costs.ndim == 3 and suits(costs[0])
+    return all(suits(problems.cost(place)) for place in range(len(costs)))
+
+
+def solve_batch(problems: BatchProblems, maximize: bool, threads: int, proved: bool = True) -> SmallAnswers:
+    """Return the answers of an array (k, n, m), or of a list of matrices of any shapes that ``suits``.
+
+    Statuses beyond INFEASIBLE are those of problems that must be solved by ``solve``: invalid costs,
+    and what is not proved here. proved: see ``small_arrays.solve_small``.
     """
-    count = len(costs)
-    if isinstance(costs, np.ndarray):
-        if costs.ndim != 3 or not count or not suits(costs[0]):
-            return None
-        total = costs.size
-    else:
-        if not count or not all(map(suits, costs)):
-            return None
-        total = sum([matrix.size for matrix in costs])
-    if total > policy.BATCH_COSTS_AT_ONCE and count > 1:
-        half = solve_batch(costs[: count // 2], maximize, threads, proved)
-        if half is None:
-            return None
-        other = solve_batch(costs[count // 2 :], maximize, threads, proved)
-        return None if other is None else half + other
-    clock = time.perf_counter()
-    prepared = _prepared(costs, maximize)
-    if prepared is None:
-        return None
-    problems, _owners = prepared  # keep the owners of the memory alive until all is solved
-    n_kept = _starts(problems)
-    columns, kept = np.empty(int(problems[:, _ROWS].sum()), np.intp), np.empty(n_kept)
-    statuses = np.empty(count, np.int64)
-    _run(problems, columns, kept, statuses, total, threads)
-    if isinstance(costs, np.ndarray):
-        shapes, integer = [costs.shape[1:]] * count, [costs.dtype.kind != "f"] * count
-    else:
-        shapes, integer = [c.shape for c in costs], [c.dtype.kind != "f" for c in costs]
+    costs: Any = problems.costs
+    if problems.rows is not None or problems.columns is not None:
+        costs = [problems.cost(place) for place in range(len(problems))]
+    count, clock = len(costs), time.perf_counter()
+    told = np.zeros((count, 7), np.int64)
+    shapes = shapes_of(costs)
+    told[:, _ROWS], told[:, _COLUMNS] = shapes.min(axis=1), shapes.max(axis=1)
+    n_kept = _starts(told)
+    columns, kept = np.empty(int(told[:, _ROWS].sum()), np.intp), np.empty(n_kept)
+    statuses = np.full(count, UNSURE, np.int64)
+    sizes = np.cumsum(shapes.prod(axis=1))
+    first = 0
+    while first < count:
+        # Parts, which bounds the memory of their copies.
+        before = int(sizes[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(sizes, before + policy.BATCH_COSTS_AT_ONCE, "right")))
+        prepared = _prepared(costs[first:last], maximize)
+        if prepared is not None:
+            part, _owners = prepared  # keep the owners of the memory alive until all is solved
+            part[:, _FIRST_ROW : _FIRST_KEPT + 1] = told[first:last, _FIRST_ROW : _FIRST_KEPT + 1]
+            _run(part, columns, kept, statuses[first:last], int(sizes[last - 1]) - before, threads)
+        first = last
+    one = isinstance(costs, np.ndarray)
+    whole = [costs.dtype.kind != "f"] * count if one else [c.dtype.kind != "f" for c in costs]
+    widths = costs.shape[1:] if one else tuple(shapes.max(axis=0).tolist())
     seconds = (time.perf_counter() - clock) / count
-    batch = _Batch(
-        problems, shapes, integer, maximize, proved, columns, kept, statuses, seconds, peak_bytes()
+    return SmallAnswers(
+        told,
+        shapes,
+        widths,
+        np.array(whole),
+        maximize,
+        proved,
+        columns,
+        kept,
+        statuses,
+        seconds,
+        peak_bytes(),
     )
-    return [
-        Result.later(_one_of, (batch, k), maximize=maximize, shape=shape) if status <= INFEASIBLE else None
-        for k, (status, shape) in enumerate(zip(statuses.tolist(), shapes, strict=True))
-    ]
 
 
 def _prepared(costs: Any, maximize: bool) -> tuple[Array, list[Array]] | None:
@@ -151,15 +214,15 @@ def _run(problems: Array, columns: Array, kept: Array, statuses: Array, total: i
         pool.shutdown(wait=True, cancel_futures=True)  # after an interrupt, drop the waiting parts
 
 
-def _one_of(told: tuple[_Batch, int]) -> dict[str, Any]:
+def _one_of(told: tuple[SmallAnswers, int]) -> dict[str, Any]:
     batch, k = told
     _, _, n, m, row, start, _ = batch.problems[k].tolist()
     return fields_of(
         Told(
             int(batch.statuses[k]),
-            batch.shapes[k],
+            tuple(batch.shapes[k].tolist()),
             batch.maximize,
-            batch.integer[k],
+            bool(batch.integer[k]),
             batch.columns[row : row + n],
             batch.kept[start : start + kept_of(n, m)],
             batch.seconds,

@@ -1,0 +1,192 @@
+"""``Batch``: answers as arrays; padded problems; a price for each problem or row."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+
+import bigsap
+
+FIELDS = ("col4row", "row4col", "row_ind", "col_ind", "u", "v", "violator", "costs", "unassigned_cost")
+
+
+def same(found, expected):
+    """Check that results are equal, bit for bit."""
+    for name in ("fun", "bound", "gap", "status", "success", "message", "shape", "maximize"):
+        assert repr(found[name]) == repr(expected[name]), name
+    for name in FIELDS:
+        assert (found[name] is None) == (expected[name] is None), name
+        if expected[name] is not None:
+            assert found[name].dtype == expected[name].dtype, name
+            assert found[name].tobytes() == expected[name].tobytes(), name
+    assert (found.stats["method"], found.stats["proof"]) == (
+        expected.stats["method"],
+        expected.stats["proof"],
+    )
+
+
+def agree(batch):
+    """Check that the arrays of a batch say what its results say."""
+    n, m = batch.col4row.shape[1], batch.row4col.shape[1]
+    for p, result in enumerate(batch):
+        expected = np.full(n, -1), np.full(m, -1)
+        for name, line in zip(("col4row", "row4col"), expected, strict=True):
+            line[: len(result[name])] = result[name]
+            assert batch[p] is result
+            np.testing.assert_array_equal(getattr(batch, name)[p], line)
+        for name in ("fun", "bound", "gap"):
+            value = getattr(batch, name)[p]
+            assert np.isnan(value) if result[name] is None else value == result[name]
+        assert batch.status[p] == result.status
+        assert batch.success[p] == result.success
+        assert tuple(batch.shapes[p]) == result.shape
+    assert batch.col4row.dtype == batch.row4col.dtype == np.intp
+    pairs = [(p, *pair) for p, result in enumerate(batch) for pair in result.pairs().tolist()]
+    assert batch.pairs().tolist() == [list(pair) for pair in pairs]
+
+
+def kinds():
+    rng = np.random.default_rng(3)
+    cube = rng.random((12, 4, 6))
+    holes = np.where(rng.random(cube.shape) < 0.6, np.inf, cube)
+    return {
+        "cube": cube,
+        "tall": np.ascontiguousarray(cube.swapaxes(1, 2)),
+        "square": cube[:, :, :4],
+        "float32": cube.astype("f4"),
+        "float16": cube.astype("f2"),
+        "integers": (9 * cube).astype(int),
+        "bools": cube > 0.5,
+        "holes": holes,
+        "tall holes": holes.swapaxes(1, 2),
+        "ragged": [rng.random(rng.integers(1, 9, 2)) for _ in range(20)],
+        "mixed": [(9 * c).astype(d) for c, d in zip(cube, itertools.cycle("fdilB"))],
+        "nested": cube.tolist(),
+        "with a source": [cube[0], bigsap.points(rng.random((3, 2)), rng.random((5, 2)))],
+        "large": [rng.random((1030, 1031)), cube[1]],
+        "large integers": [2**54 + k + 3 * np.eye(3, dtype=int) for k in range(3)],
+    }
+
+
+@pytest.mark.parametrize("certify", [True, False])
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("name", kinds())
+def test_arrays_say_what_the_results_say(name, maximize, certify):
+    costs = kinds()[name]
+    if maximize and "holes" in name:
+        costs = -costs
+    batch = bigsap.solve_many(costs, maximize=maximize, certify=certify)
+    agree(batch)
+    for cost, result in zip(costs, batch, strict=True):
+        same(result, bigsap.solve(cost, maximize=maximize, certify=certify, threads=1))
+    whole = name in ("integers", "bools", "large integers")
+    assert batch.fun.dtype == (np.int64 if whole else np.float64)
+
+
+def padded(dtype="f8", seed=5):
+    """Problems with garbage outside their true sizes."""
+    rng = np.random.default_rng(seed)
+    costs = rng.integers(-9, 99, (25, 5, 7)).astype(dtype)
+    rows, columns = rng.integers(0, 6, 25), rng.integers(0, 8, 25)
+    rows[:3], columns[:3] = (5, 1, 5), (7, 1, 0)
+    for cost, n, m in zip(costs, rows, columns, strict=True):
+        garbage = np.nan if cost.dtype.kind == "f" else np.iinfo(cost.dtype).min
+        cost[n:], cost[:, m:] = garbage, garbage
+    return costs, rows, columns
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "i2"])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_padding_is_never_read(dtype, maximize):
+    costs, rows, columns = padded(dtype)
+    turned = costs[::-1], rows[::-1], columns[::-1]
+    for given, n, m in ((costs, rows, columns), (list(costs), rows, columns.tolist()), turned):
+        batch = bigsap.solve_many(given, rows=n, columns=m, maximize=maximize)
+        agree(batch)
+        assert batch.col4row.shape == (25, 5)
+        assert batch.success.all()
+        for p, result in enumerate(batch):
+            same(result, bigsap.solve(given[p][: n[p], : m[p]], maximize=maximize, threads=1))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"rows": [3, 3]}, bigsap.ShapeError, "rows is not valid: it has shape"),
+        ({"rows": 3}, bigsap.ShapeError, "rows is not valid: it has shape"),
+        ({"rows": [1, 2, 5]}, bigsap.ShapeError, "rows of problem 2 is 5, but its matrix has 4 rows"),
+        ({"columns": [1, 2, 7]}, bigsap.ShapeError, "columns of problem 2 is 7"),
+        ({"columns": [1, -1, 2]}, bigsap.ShapeError, "columns of problem 1 is -1"),
+        ({"columns": [1, 2.0, 2]}, bigsap.DtypeError, "columns is not valid: it holds float64"),
+        ({"rows": [True, False, True]}, bigsap.DtypeError, "it holds bool"),
+        ({"rows": [1, None, 2]}, bigsap.DtypeError, "rows is not valid"),
+        ({"rows": ["1", "1", "2"]}, bigsap.DtypeError, "rows is not valid"),
+        ({"unassigned_cost": [1.0, 2.0]}, bigsap.ShapeError, "unassigned_cost is not valid"),
+        ({"unassigned_cost": np.ones((2, 4))}, bigsap.ShapeError, "unassigned_cost is not valid"),
+        ({"unassigned_cost": np.ones((3, 4, 1))}, bigsap.ShapeError, "unassigned_cost is not valid"),
+        ({"unassigned_cost": np.ones((3, 5))}, bigsap.ShapeError, "problem 0: unassigned_cost"),
+        (
+            {"unassigned_cost": [1.0, np.nan, 1.0]},
+            bigsap.InvalidCostError,
+            "problem 1: unassigned_cost of row 0",
+        ),
+    ],
+)
+def test_sizes_and_prices_that_do_not_fit(options, error, text):
+    with pytest.raises(error, match=text):
+        bigsap.solve_many(np.ones((3, 4, 6)), **options)
+
+
+def test_only_matrices_are_cut():
+    for cost in (bigsap.points(np.ones((3, 2)), np.ones((3, 2))), np.ones(3), "x"):
+        with pytest.raises(bigsap.OptionError, match="problem 1 is no matrix in memory"):
+            bigsap.solve_many([np.eye(3), cost], rows=[3, 3])
+    with pytest.raises(bigsap.ShapeError, match="rows is for costs"):
+        bigsap.solve_many(np.eye(3), rows=[1, 1, 1])
+
+
+def test_empty_batches_and_empty_problems():
+    for costs in (np.empty((0, 3, 4)), []):
+        batch = bigsap.solve_many(costs)
+        assert (len(batch), list(batch), batch == []) == (0, [], True)
+        assert batch.fun.shape == batch.status.shape == (0,)
+        assert batch.col4row.shape == (0, 3 if len(np.shape(costs)) == 3 else 0)
+    for shape in ((3, 0, 4), (3, 4, 0), (3, 0, 0)):
+        batch = bigsap.solve_many(np.empty(shape))
+        agree(batch)
+        assert (batch.fun == 0).all()
+        assert batch.col4row.shape == shape[:2]
+        assert (batch.col4row == -1).all()
+
+
+def test_a_bad_cost_in_the_used_part_is_named():
+    costs, rows, columns = padded()
+    costs[0, 4, 6] = np.nan
+    with pytest.raises(bigsap.InvalidCostError, match=r"^problem 0: .*cost\[4, 6\] is nan"):
+        bigsap.solve_many(costs, rows=rows, columns=columns)
+    batch = bigsap.solve_many(costs, rows=rows, columns=columns, errors="return")
+    assert isinstance(batch[0], bigsap.InvalidCostError)
+    assert batch.status[0] == "error"
+    assert not batch.success[0]
+    assert (batch.col4row[0] == -1).all()
+    assert np.isnan(batch.fun[0])
+    assert batch.success[1:].all()
+
+
+def test_a_batch_is_a_sequence():
+    batch = bigsap.solve_many(np.random.default_rng(1).random((5, 3, 3)))
+    assert batch[-1] is batch[4]
+    assert batch[1:3] == [batch[1], batch[2]]
+    assert list(reversed(batch)) == [batch[p] for p in (4, 3, 2, 1, 0)]
+    assert batch == list(batch)
+    assert batch[2] in batch
+    assert "5 optimal" in repr(batch)
+    with pytest.raises(IndexError):
+        batch[5]
+    for other in (pickle.loads(pickle.dumps(batch)), copy.deepcopy(batch)):
+        agree(other)
+        np.testing.assert_array_equal(other.col4row, batch.col4row)
