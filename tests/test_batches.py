@@ -190,3 +190,17 @@ def test_a_batch_is_a_sequence():
     for other in (pickle.loads(pickle.dumps(batch)), copy.deepcopy(batch)):
         agree(other)
         np.testing.assert_array_equal(other.col4row, batch.col4row)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, -np.inf])
+@pytest.mark.parametrize("columns", [35, 41])
+def test_a_wrong_cost_behind_an_infeasible_row_is_named(wrong, columns):
+    costs = np.random.default_rng(2).random((35, columns))
+    costs[3] = np.inf
+    assert bigsap.solve(costs).status == "infeasible"
+    for column in (0, 31, 33, 34, columns - 1):
+        broken = costs.copy()
+        broken[34, column] = wrong
+        with pytest.raises(bigsap.InvalidCostError) as caught:
+            bigsap.solve(broken)
+        assert (caught.value.row, caught.value.column) == (34, column)

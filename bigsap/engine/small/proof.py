@@ -12,7 +12,7 @@ import numpy as np
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.small.sums import add, rounded, rounded_to
-from bigsap.engine.small.vectors import find, item, least, two_least
+from bigsap.engine.small.vectors import find, item, two_least
 from bigsap.proof.scan import two_sum
 from bigsap.types import Array
 
@@ -80,13 +80,15 @@ def prove_dense(
         row = cost + 8 * i * stride
         j = column_of_row[i]
         matched[i] = item(row, j)
-        low[i] = least(row, at, m)
+        low[i], second = two_least(row, at, m)
         # A forbidden pair, or a number too large to be summed.
         if not (abs(matched[i]) < _LARGEST and abs(low[i]) < _LARGEST):
             return WRONG
-        rest[i] = _least_rest(row, at, m, low[i])
         size += abs(matched[i])
         tau, error = two_sum(matched[i], -prices[j])
+        # Usually no other column's rounded difference is as small.
+        alone = tau == low[i] and low[i] < second
+        rest[i] = error if alone else _least_rest(row, at, m, low[i])
         if tau != low[i]:
             n_gap = add(room, n_gap, tau)
             n_gap = add(room, n_gap, -low[i])
@@ -101,18 +103,22 @@ def prove_dense(
     gap, n_gap = rounded_to(room, n_gap, 1.0)
     if not gap >= 0.0:
         return WRONG
-    # The bound: total cost minus the gap.
-    for k in range(n_gap):
-        room[k] = -room[k]
-    n_total = n_gap
-    for i in range(n):
-        n_total = add(room, n_total, matched[i])
-    facts[5], n_total = rounded_to(room, n_total, -1.0)
+    facts[4] = gap
     n_total = 0
+    if gap != 0.0:
+        # The bound: total cost minus the gap.
+        for k in range(n_gap):
+            room[k] = -room[k]
+        n_total = n_gap
+        for i in range(n):
+            n_total = add(room, n_total, matched[i])
+        facts[5], n_total = rounded_to(room, n_total, -1.0)
+        n_total = 0
     for i in range(n):
         n_total = add(room, n_total, matched[i])
     facts[3] = rounded(room, n_total)
-    facts[4] = gap
+    if gap == 0.0:
+        facts[5], n_total = rounded_to(room, n_total, -1.0)
     if gap == 0.0:
         return PROVED
     # Sums of magnitudes are rounded too.

@@ -20,7 +20,16 @@ from bigsap.compile.decorator import kernel
 from bigsap.engine.small.proof import LOOSE as LOOSE_PROOF
 from bigsap.engine.small.proof import PROVED, prove_dense, prove_infeasible
 from bigsap.engine.small.sums import add
-from bigsap.engine.small.vectors import find, item, judge, least, open_labels, relax_labels, two_least
+from bigsap.engine.small.vectors import (
+    find,
+    item,
+    judge,
+    least,
+    open_labels,
+    relax_labels,
+    two_least,
+    two_least_judged,
+)
 from bigsap.types import Array
 
 #: Results of ``solve_dense``. UNSURE: nothing was proved, since the costs' range is so wide that
@@ -135,7 +144,7 @@ def solve_dense(
     n_free = _given_prices(t, integers) if warm else _first_prices(t)
     if n_free < 0:
         return INVALID
-    status, n_free = _bid(t, n_free)
+    status, n_free = _bid(t, n_free, n < m)
     if status == OPTIMAL:
         status = _search(t, n_free)
     if status == INFEASIBLE:
@@ -161,28 +170,37 @@ def solve_dense(
 def _first_prices(t: Task) -> int:
     """Set prices to the column minima (0 if n < m) and match nothing.
 
-    Returns the number of free rows, or -1 if a cost is NaN or -inf.
+    Returns the number of free rows, or -1 if a cost is NaN or -inf. If n < m, the first bids find
+    such costs.
     """
     n, m = t.free.size, t.v.size
-    prices_at = np.int64(t.v.ctypes.data)
+    square = n == m
     for j in range(m):
-        t.v[j] = np.inf
+        t.v[j] = np.inf if square else 0.0
         t.row_of_column[j] = -1
         t.nothing[j] = 0.0
-    smallest, wrong = np.inf, 0.0
     for i in range(n):
-        one, bad = judge(t.cost + 8 * i * t.stride, prices_at, m)
-        smallest = one if one < smallest else smallest
-        wrong += bad
         t.column_of_row[i] = -1
         t.free[i] = i
-    if wrong > 0.0 or smallest == -np.inf:
-        return -1
-    for j in range(m):
-        # A column without allowed pairs has inf; the searches detect it.
-        if n < m or t.v[j] == np.inf:
-            t.v[j] = 0.0
+    if square:
+        if _wrong(t, 0, np.int64(t.v.ctypes.data)):
+            return -1
+        for j in range(m):
+            # A column without allowed pairs has inf; the searches detect it.
+            if t.v[j] == np.inf:
+                t.v[j] = 0.0
     return n
+
+
+@kernel
+def _wrong(t: Task, first: int, lows_at: int) -> bool:
+    """Return whether a cost is NaN or -inf in rows from ``first`` on; lower ``lows`` to the costs."""
+    smallest, wrong = np.inf, 0.0
+    for i in range(first, t.free.size):
+        one, bad = judge(t.cost + 8 * i * t.stride, lows_at, t.v.size)
+        smallest = one if one < smallest else smallest
+        wrong += bad
+    return wrong > 0.0 or smallest == -np.inf
 
 
 @kernel
@@ -220,8 +238,11 @@ def _given_prices(t: Task, exact: bool) -> int:
 
 
 @kernel
-def _bid(t: Task, n_free: int) -> tuple[int, int]:
-    """Run rounds of bids (augmenting row reduction); return OPTIMAL and the number of free rows."""
+def _bid(t: Task, n_free: int, unjudged: bool) -> tuple[int, int]:
+    """Run rounds of bids (augmenting row reduction); return OPTIMAL and the number of free rows.
+
+    unjudged: all rows are free, and their costs may be NaN or -inf: the first bids return INVALID then.
+    """
     m = t.v.size
     n_scans, bids = 0, _BIDS * n_free
     prices_at = np.int64(t.v.ctypes.data)
@@ -231,12 +252,19 @@ def _bid(t: Task, n_free: int) -> tuple[int, int]:
             row = t.free[k]
             k += 1
             at = t.cost + 8 * row * t.stride
-            first, second = two_least(at, prices_at, m)
+            if unjudged:
+                first, second, wrong = two_least_judged(at, prices_at, m)
+                if wrong > 0.0:
+                    return INVALID, 0
+            else:
+                first, second = two_least(at, prices_at, m)
             n_scans += 1
             t.facts[1] = n_scans
             t.height[row] = first
             if first == np.inf:
                 # No allowed pair, or costs too large for float64 to distinguish from that.
+                if unjudged and _wrong(t, row + 1, np.int64(t.label.ctypes.data)):
+                    return INVALID, 0
                 t.column_of_row[0] = row
                 t.facts[2] = 1
                 return INFEASIBLE, 0
@@ -265,6 +293,7 @@ def _bid(t: Task, n_free: int) -> tuple[int, int]:
                     t.free[n_left] = owner
                     n_left += 1
         n_free = n_left
+        unjudged = False
         if n_free == 0 or bids == 0:
             break
     return OPTIMAL, n_free
