@@ -25,7 +25,7 @@ from bigsap.progress import guarded
 from bigsap.result import Result
 from bigsap.run.batch_problems import BatchProblems, batch_problems
 from bigsap.run.small_arrays import suits
-from bigsap.run.small_batches import SmallAnswers, can_solve, solve_batch
+from bigsap.run.small_batches import SmallAnswers, solve_batch
 from bigsap.solve import solve
 from bigsap.sources.missing import parted
 
@@ -99,16 +99,18 @@ def solve_many(
 
 def _at_once(problems: BatchProblems, options: dict[str, Any], n_threads: int) -> SmallAnswers | None:
     """Return the answers of small arrays without special options; None if that does not apply."""
-    if not isinstance(problems.costs, (np.ndarray, list, tuple)) or problems.prices is not None:
+    if not isinstance(problems.costs, (np.ndarray, list, tuple)):
         return None
     seed, certify = options.get("seed", 0), options.get("certify", True)
     if options.keys() - {"maximize", "threads", "seed", "certify"}:
         return None
     if type(seed) is not int or seed < 0 or certify not in (True, False, "pairs"):
         return None
-    if not can_solve(problems):
-        return None
-    return solve_batch(problems, bool(options["maximize"]), n_threads, bool(certify))
+
+    def solve_empty(place: int) -> Result:
+        return solve(problems.cost(place), **options, **problems.options(place))
+
+    return solve_batch(problems, bool(options["maximize"]), n_threads, bool(certify), solve_empty)
 
 
 def _one_by_one(
@@ -151,13 +153,16 @@ def _batch(
     found: dict[int, Result | Exception],
     maximize: bool,
 ) -> Batch:
-    if answers is not None:
-        return Batch(answers.shapes, answers.widths, found, maximize=maximize, answers=answers)
-    shapes = np.array([getattr(one, "shape", (0, 0)) for one in found.values()], np.intp).reshape(-1, 2)
+    if answers is None:
+        shapes = np.array([getattr(one, "shape", (0, 0)) for one in found.values()], np.intp).reshape(-1, 2)
+    else:
+        shapes = answers.shapes.astype(np.intp)
+        for place, other in found.items():
+            shapes[place] = getattr(other, "shape", shapes[place])
     n, m = shapes.max(axis=0).tolist() if len(shapes) else (0, 0)
     if isinstance(problems.costs, np.ndarray) and problems.costs.ndim == 3:
         n, m = problems.costs.shape[1:]
-    return Batch(shapes, (n, m), found, maximize=maximize)
+    return Batch(shapes, (n, m), found, maximize=maximize, answers=answers)
 
 
 class _Left(BaseException):

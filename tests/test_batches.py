@@ -204,3 +204,121 @@ def test_a_wrong_cost_behind_an_infeasible_row_is_named(wrong, columns):
         with pytest.raises(bigsap.InvalidCostError) as caught:
             bigsap.solve(broken)
         assert (caught.value.row, caught.value.column) == (34, column)
+
+
+# -- prices --------------------------------------------------------------------------------
+
+
+def least(cost, prices):
+    """Return the least cost of a partial assignment, by trying all: rows left out pay their price."""
+    n, m = cost.shape
+    best = None
+    for columns in itertools.product(range(-1, m), repeat=n):
+        used = [j for j in columns if j >= 0]
+        if len(set(used)) == len(used):
+            total = sum(prices[i] if j < 0 else cost[i, j] for i, j in enumerate(columns))
+            best = total if best is None else min(best, total)
+    return best
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "i4"])
+def test_prices_against_all_partial_assignments(dtype):
+    rng = np.random.default_rng(7)
+    costs = rng.integers(-5, 20, (60, 3, 4)).astype(dtype)
+    rows, columns = rng.integers(0, 4, 60), rng.integers(0, 5, 60)
+    prices = rng.integers(-3, 12, (60, 3))
+    batch = bigsap.solve_many(costs, rows=rows, columns=columns, unassigned_cost=prices)
+    agree(batch)
+    for p, (n, m) in enumerate(zip(rows, columns, strict=True)):
+        assert batch.fun[p] == batch.bound[p] == least(costs[p, :n, :m], prices[p])
+
+
+def priced():
+    rng = np.random.default_rng(8)
+    cube = rng.random((15, 5, 6)).round(2)
+    ragged = [rng.random(rng.integers(1, 9, 2)).round(1) for _ in range(15)]
+    row_prices = rng.random((15, 5)).round(2)
+    must = np.where(rng.random((15, 5)) < 0.3, np.inf, row_prices)
+    whole = (100 * cube).astype(int)
+    return {
+        "one": (cube, 0.3),
+        "a problem": (cube, rng.random(15)),
+        "a row": (cube, row_prices),
+        "a row, list": (cube, [list(line) for line in row_prices]),
+        "ties": (cube, np.float64(cube[0, 0, 0])),
+        "must": (cube, must),
+        "must, tall": (cube.swapaxes(1, 2), np.where(rng.random((15, 6)) < 0.3, np.inf, 0.4)),
+        "holes": (np.where(cube < 0.5, np.inf, cube), must),
+        "ragged": (ragged, 0.4),
+        "ragged rows": (ragged, [rng.random(len(c)) for c in ragged]),
+        "ragged mixed": (ragged, [0.5 if p % 2 else rng.random(len(c)) for p, c in enumerate(ragged)]),
+        "float32": (cube.astype("f4"), 0.3),
+        "float32 prices": (cube, row_prices.astype("f4")),
+        "whole": (whole, 30),
+        "whole, tall": (whole.swapaxes(1, 2), 30),
+        "whole, must": (whole, np.where(np.isinf(must), np.inf, 30)),
+        "whole, tall, must": (whole.swapaxes(1, 2), np.where(rng.random((15, 6)) < 0.1, np.inf, 30)),
+        "whole, halves": (whole, 30.5),
+        "whole as floats": (whole, 30.0),
+        "bools": (cube > 0.5, 0.5),
+        "negative": (cube - 0.5, -0.1),
+        "strided": (cube[:, ::2, ::-1], 0.3),
+        "large whole": ([np.array([[2**54, 1], [2, 2**53 + 1]])], 3),
+        "large whole, halves": ([np.array([[1, 2], [3, 4]])], 2.5),
+    }
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("name", priced())
+def test_prices_equal_one_by_one(name, maximize):
+    costs, prices = priced()[name]
+    if maximize:
+        costs = [-c.astype(float) if name in ("holes", "must") else c for c in costs]
+        turn = name in ("holes", "must", "must, tall", "whole, must", "whole, tall, must")
+        prices = -np.asarray(prices) if turn else prices
+    batch = bigsap.solve_many(costs, unassigned_cost=prices, maximize=maximize)
+    agree(batch)
+    for p, cost in enumerate(costs):
+        price = prices[p] if isinstance(prices, list) or np.ndim(prices) else prices
+        expected = bigsap.solve(cost, unassigned_cost=price, maximize=maximize, threads=1)
+        same(batch[p], expected)
+        assert batch[p].stats["source"] == expected.stats["source"]
+        batch[p].verify(cost)
+    unproved = bigsap.solve_many(costs, unassigned_cost=prices, maximize=maximize, certify=False)
+    agree(unproved)
+    np.testing.assert_array_equal(unproved.col4row, batch.col4row)
+    assert np.isnan(unproved.gap.astype(float)).all()
+
+
+def test_prices_of_padded_problems():
+    costs, rows, columns = padded()
+    prices = np.random.default_rng(9).integers(-9, 60, (25, 5)).astype(float)
+    for p, n in enumerate(rows):
+        prices[p, n:] = np.nan
+    batch = bigsap.solve_many(costs, rows=rows, columns=columns, unassigned_cost=prices)
+    agree(batch)
+    for p, (n, m) in enumerate(zip(rows, columns, strict=True)):
+        same(batch[p], bigsap.solve(costs[p, :n, :m], unassigned_cost=prices[p, :n], threads=1))
+
+
+def test_a_result_with_prices_does_not_change_with_the_costs():
+    costs, prices = np.random.default_rng(1).random((4, 3, 3)), np.full((4, 3), 0.4)
+    kept = costs.copy()
+    batch = bigsap.solve_many(costs, unassigned_cost=prices)
+    costs[:], prices[:] = 7.0, 0.0
+    for cost, result in zip(kept, batch, strict=True):
+        assert result.verify(cost, unassigned_cost=0.4).optimal
+
+
+def test_the_compiled_batch_is_used(monkeypatch):
+    """Padding, prices, and no certificate are no reason to solve one by one."""
+    called = []
+    monkeypatch.setattr(bigsap.batch, "solve", lambda *told, **options: called.append(options))
+    costs = np.random.default_rng(1).random((6, 4, 5))
+    sizes = {"rows": [4, 3, 2, 0, 1, 4], "columns": [5, 0, 2, 1, 1, 4]}
+    for options in ({}, {"certify": False}, {"unassigned_cost": 0.5}, sizes):
+        for given in (costs, costs.astype("f4"), list(costs), (9 * costs).astype(int)):
+            for maximize in (False, True):
+                batch = bigsap.solve_many(given, maximize=maximize, **options)
+                assert batch.success.all()
+    assert not called

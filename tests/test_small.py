@@ -517,18 +517,18 @@ def test_a_batch_equals_one_by_one(name, threads, monkeypatch):
             same(result, bigsap.solve(cost, maximize=maximize, threads=1))
 
 
-def test_large_batches_are_taken_in_parts(monkeypatch):
-    cube = batches()["integers"]
+def test_costs_that_are_converted_are_taken_in_parts(monkeypatch):
+    cube = batches()["integers"].astype("i2")
     plain = bigsap.solve_many(cube)
     calls = []
-    prepared = small_batches._prepared
+    readable = small_batches._readable
     monkeypatch.setattr(policy, "BATCH_COSTS_AT_ONCE", 5 * cube[0].size)
-    monkeypatch.setattr(small_batches, "_prepared", lambda *a: calls.append(len(a[0])) or prepared(*a))
+    monkeypatch.setattr(small_batches, "_readable", lambda part: calls.append(part.size) or readable(part))
     for costs in (cube, list(cube)):
         for a, b in zip(plain, bigsap.solve_many(costs), strict=True):
             same(a, b)
-    assert sum(calls) == 60
-    assert max(calls) <= 5
+    assert sum(calls) == 2 * cube.size
+    assert max(calls) == 5 * cube[0].size
 
 
 def test_bad_costs_in_a_batch():

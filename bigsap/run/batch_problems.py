@@ -18,7 +18,7 @@ class BatchProblems:
     """Costs (k, n, m) or a sequence of them, with what differs from problem to problem.
 
     rows, columns: (k,) int64, the sizes of padded problems; None if they are not padded. prices: None,
-    or a number or vector a problem: (k,) or (k, n) numbers, or a list.
+    an array () or (k,) or (k, n), or a list of numbers and vectors.
     """
 
     costs: Any
@@ -46,10 +46,83 @@ class BatchProblems:
         """Return the options of ``solve`` that only this problem has."""
         if self.prices is None:
             return {}
+        return {"unassigned_cost": self._prices_of(place)}
+
+    def _prices_of(self, place: int) -> Any:
+        if isinstance(self.prices, np.ndarray) and not self.prices.ndim:
+            return self.prices
         prices = self.prices[place]
-        if self.rows is not None and np.ndim(prices) == 1 and len(prices) > self.rows[place]:
-            prices = prices[: self.rows[place]]
-        return {"unassigned_cost": prices}
+        padded = self.rows is not None and np.ndim(prices) == 1 and len(prices) == len(self.costs[place])
+        return prices[: self.rows[place]] if padded and self.rows is not None else prices
+
+    def row_prices(self, rows: Array, maximize: bool) -> RowPrices | None:
+        """Return the prices of all rows; None if all rows must be assigned. rows: (k,) their numbers."""
+        if self.prices is None:
+            return None
+        first, total = np.cumsum(rows) - rows, int(rows.sum())
+        fits = np.ones(len(rows), np.bool_)
+        if isinstance(self.prices, np.ndarray) and self.prices.ndim < 2:
+            given = np.broadcast_to(self.prices, len(rows)).repeat(rows)
+        elif isinstance(self.prices, np.ndarray) and (rows == self.prices.shape[1]).all():
+            given = self.prices.reshape(-1)
+        else:
+            given, fits = _joined([self._prices_of(place) for place in range(len(rows))], rows)
+        real = given.dtype.kind in "biuf"
+        values = given.astype(np.float64) if real else np.zeros(total)
+        finite, sign = np.isfinite(values), -1.0 if maximize else 1.0
+        wrong = np.isnan(values) | (values == -sign * np.inf)
+        exact = finite & ((values != np.rint(values)) | (np.abs(values) >= 2.0**62))
+        per_problem = [_any(one, first, rows) for one in (wrong, exact, ~finite)]
+        return RowPrices(
+            given.astype(np.float64 if given.dtype.kind == "f" else np.int64) if real else values,
+            sign * values,
+            first,
+            rows,
+            per_problem[0] | ~fits | (not real),
+            ~per_problem[1],
+            ~per_problem[2],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RowPrices:
+    """The prices of the rows of all problems, one after the other.
+
+    given: int64 or float64. caps: signed float64. first, rows: (k,) where each problem's begin, and
+    their number. wrong, whole, finite: (k,) whether a price is not valid, all finite ones are
+    integers, all are finite.
+    """
+
+    given: Array
+    caps: Array
+    first: Array
+    rows: Array
+    wrong: Array
+    whole: Array
+    finite: Array
+
+    def of(self, place: int) -> Array:
+        """Return the prices of a problem's rows."""
+        start = int(self.first[place])
+        return self.given[start : start + int(self.rows[place])].copy()
+
+
+def _any(flags: Array, first: Array, rows: Array) -> Array:
+    """Return for each problem whether a flag of its rows is set."""
+    counts = np.concatenate(([0], np.cumsum(flags)))
+    found: Array = counts[first + rows] > counts[first]
+    return found
+
+
+def _joined(prices: list[Any], rows: Array) -> tuple[Array, Array]:
+    """Return numbers and vectors of prices as one vector, and which fit their problem's rows."""
+    parts, fits = [], np.ones(len(rows), np.bool_)
+    for place, (price, n) in enumerate(zip(prices, rows.tolist(), strict=True)):
+        part = np.asarray(price)
+        if part.ndim > 1 or (part.ndim == 1 and len(part) != n) or part.dtype.kind not in "biuf":
+            part, fits[place] = np.zeros(1), False
+        parts.append(np.broadcast_to(part, n) if part.ndim == 0 or not fits[place] else part)
+    return (np.concatenate(parts) if parts else np.empty(0)), fits
 
 
 def batch_problems(costs: Any, rows: Any, columns: Any, prices: Any) -> BatchProblems:
@@ -128,7 +201,7 @@ def _prices(given: Any, costs: Any) -> Any:
         if missing is not None:
             raise DtypeError("unassigned_cost is not valid: values are missing; give a number for each")
         if given.ndim == 0:
-            return _Same(given[()])
+            return given
     if len(given) != count or (not listed and given.ndim > 2):
         told = f"a list of {len(given)}" if listed else f"shape {given.shape}"
         raise ShapeError(
@@ -136,13 +209,3 @@ def _prices(given: Any, costs: Any) -> Any:
             " or one a row of each problem"
         )
     return given
-
-
-@dataclass(frozen=True)
-class _Same:
-    """The same price for every problem."""
-
-    price: Any
-
-    def __getitem__(self, place: int) -> Any:
-        return self.price

@@ -1,11 +1,12 @@
 """Batches of small arrays, each solved as in ``small_arrays``, on threads started by Python.
 
-For a problem of an array (k, n, m), Python does nothing but create its result.
+Costs are read where they lie; for a problem of an array (k, n, m), Python does nothing.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,43 +15,69 @@ from typing import Any
 import numpy as np
 
 from bigsap import policy
-from bigsap.engine.small.search import INFEASIBLE, OPTIMAL, UNSURE, kept_of, sizes, solve_some
+from bigsap.engine.small.batch import (
+    ADDRESS,
+    CAP,
+    COLUMN_STEP,
+    COLUMNS,
+    EXACT,
+    FIRST_KEPT,
+    FIRST_ROW,
+    KIND,
+    ROW_STEP,
+    ROWS,
+    WORDS,
+    solve_some,
+    tabulate,
+)
+from bigsap.engine.small.loading import DTYPES
+from bigsap.engine.small.search import INFEASIBLE, OPTIMAL, UNSURE, kept_of, sizes
 from bigsap.errors import quiet_thread
 from bigsap.memory import peak_bytes
+from bigsap.proof.unassigned import without_pairs
 from bigsap.result import Result, Status
-from bigsap.run.batch_problems import BatchProblems, shapes_of
-from bigsap.run.small_arrays import Told, fields_of, signed_costs, suits
+from bigsap.run.batch_problems import BatchProblems, RowPrices
+from bigsap.run.small_arrays import Told, fields_of
 from bigsap.types import Array
 
-_ADDRESS, _STRIDE, _ROWS, _COLUMNS, _FIRST_ROW, _FIRST_KEPT, _EXACTLY = range(7)
 # Where the facts of a problem are, after its duals and costs.
 _FACT = {"fun": 3, "gap": 4, "bound": 5}
+_KINDS = {dtype: place for place, dtype in enumerate(DTYPES)}
+# What other number types are read as. Of unsigned integers of 64 bits the kernel takes those below 2**53.
+_READ_AS = {"b": "i4", "i": "i4", "u": "i4", "f": "f4", "u4": "i8", "u8": "f8", "i8": "i8", "f8": "f8"}
 
 
 @dataclass(frozen=True, slots=True)
 class SmallAnswers:
-    """Problems (k, 7) as ``engine.small.search.solve_some`` takes them, and their answers.
+    """Problems as ``engine.small.batch.solve_some`` takes them, and their answers.
 
-    shapes (k, 2): the user's n and m. integer (k,): whether costs are whole numbers. proved: see
-    ``Told``. widths: the numbers of columns of the tables of rows and of columns.
+    prices: of rows, None if all must be assigned. columns, chosen, kept, statuses: see ``solve_some``.
+    proved: see ``Told``. solve_empty: returns the result of a problem without rows or columns.
     """
 
     problems: Array
-    shapes: Array
-    widths: tuple[int, int]
-    integer: Array
+    prices: RowPrices | None
     maximize: bool
     proved: bool
     columns: Array
+    chosen: Array
     kept: Array
     statuses: Array
     seconds: float
     peak: int
+    solve_empty: Callable[[int], Result] | None
+
+    @property
+    def shapes(self) -> Array:
+        """(k, 2), the sizes of the problems."""
+        return self.problems[:, ROWS : COLUMNS + 1]
 
     def result(self, place: int) -> Result:
         """Return the result of a problem; its fields are computed on first access."""
         n, m = self.shapes[place].tolist()
-        return Result.later(_one_of, (self, place), maximize=self.maximize, shape=(n, m))
+        if self.solve_empty is not None and not n * m:
+            return self.solve_empty(place)
+        return Result.later(_fields, (self, place), maximize=self.maximize, shape=(n, m))
 
     def statuses_told(self) -> Array:
         """Return the status of each problem, empty where it is not known."""
@@ -60,152 +87,196 @@ class SmallAnswers:
         """Return ``fun``, ``bound`` or ``gap`` of each problem, NaN where there is none."""
         if name != "fun" and not self.proved:
             return np.full(len(self.problems), np.nan)
-        few, many, first = (self.problems[:, k] for k in (_ROWS, _COLUMNS, _FIRST_KEPT))
-        found = self.kept[first + 2 * few + many + _FACT[name]]
+        few, many = self._sizes()
+        found = self.kept[self.problems[:, FIRST_KEPT] + 2 * few + many + _FACT[name]]
         if name != "gap":
             found = (-1 if self.maximize else 1) * found + 0
-        solved = self.statuses == OPTIMAL
-        if self.integer.all() and solved[self.statuses <= INFEASIBLE].all():
+        solved, whole = self.statuses == OPTIMAL, self.problems[:, EXACT] != 0
+        if whole.all() and (solved | (self.statuses > INFEASIBLE)).all():
             return np.where(solved, found, 0).astype(np.int64)
         return np.where(solved, found, np.nan)
 
-    def col4row(self) -> Array:
-        """Return the column of each row (k, N), -1 where there is none."""
-        return self._table(0)
-
-    def row4col(self) -> Array:
-        """Return the row of each column (k, M), -1 where there is none."""
-        return self._table(1)
-
-    def _table(self, axis: int) -> Array:
-        few, solved = self.problems[:, _ROWS], self.statuses == OPTIMAL
-        tall = self.shapes[:, 0] > self.shapes[:, 1]
-        short = tall if axis else ~tall  # where the kernel's rows are the lines asked for
-        count, width = len(few), self.widths[axis]
-        if short.all() and len(self.columns) == count * width:
-            table = self.columns.reshape(count, width)
-            return table if solved.all() else np.where(solved[:, None], table, -1)
-        table = np.full((count, width), -1, np.intp)
-        problem = np.repeat(np.arange(count), few)
-        line = np.arange(len(self.columns)) - np.repeat(self.problems[:, _FIRST_ROW], few)
-        here = solved[problem]
-        problem, line, column = problem[here], line[here], self.columns[here]
-        turned = ~short[problem]
-        table[problem, np.where(turned, column, line)] = np.where(turned, line, column)
+    def table(self, axis: int, width: int) -> Array:
+        """Return ``col4row`` (axis 0) or ``row4col`` (axis 1), (k, width), -1 where there is none."""
+        table = np.empty((len(self.problems), width), np.intp)
+        gated = self.prices is not None
+        tabulate(self.problems, self.chosen, self.statuses, axis == 1, gated, table)
         return table
 
-
-def can_solve(problems: BatchProblems) -> bool:
-    """Return whether all problems are arrays that can be solved here."""
-    costs = problems.costs
-    if not len(costs):
-        return False
-    if isinstance(costs, np.ndarray) and problems.rows is problems.columns is None:
-        return costs.ndim == 3 and suits(costs[0])
-    return all(suits(problems.cost(place)) for place in range(len(costs)))
+    def _sizes(self) -> tuple[Array, Array]:
+        return _kernel_sizes(self.problems, self.prices is not None)
 
 
-def solve_batch(problems: BatchProblems, maximize: bool, threads: int, proved: bool = True) -> SmallAnswers:
-    """Return the answers of an array (k, n, m), or of a list of matrices of any shapes that ``suits``.
+def solve_batch(
+    problems: BatchProblems, maximize: bool, threads: int, proved: bool, solve_empty: Callable[[int], Result]
+) -> SmallAnswers | None:
+    """Return the answers of an array (k, n, m), or of a list of matrices of any shapes.
 
-    Statuses beyond INFEASIBLE are those of problems that must be solved by ``solve``: invalid costs,
-    and what is not proved here. proved: see ``small_arrays.solve_small``.
+    Statuses beyond INFEASIBLE are those of problems that must be solved by ``solve``: no arrays, or
+    large ones; invalid costs; what is not proved here. None if no problem can be solved here.
+    proved: see ``small_arrays.solve_small``.
     """
-    costs: Any = problems.costs
-    if problems.rows is not None or problems.columns is not None:
-        costs = [problems.cost(place) for place in range(len(problems))]
-    count, clock = len(costs), time.perf_counter()
-    told = np.zeros((count, 7), np.int64)
-    shapes = shapes_of(costs)
-    told[:, _ROWS], told[:, _COLUMNS] = shapes.min(axis=1), shapes.max(axis=1)
-    n_kept = _starts(told)
-    columns, kept = np.empty(int(told[:, _ROWS].sum()), np.intp), np.empty(n_kept)
-    statuses = np.full(count, UNSURE, np.int64)
-    sizes = np.cumsum(shapes.prod(axis=1))
-    first = 0
-    while first < count:
-        # Parts, which bounds the memory of their copies.
-        before = int(sizes[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(sizes, before + policy.BATCH_COSTS_AT_ONCE, "right")))
-        prepared = _prepared(costs[first:last], maximize)
-        if prepared is not None:
-            part, _owners = prepared  # keep the owners of the memory alive until all is solved
-            part[:, _FIRST_ROW : _FIRST_KEPT + 1] = told[first:last, _FIRST_ROW : _FIRST_KEPT + 1]
-            _run(part, columns, kept, statuses[first:last], int(sizes[last - 1]) - before, threads)
-        first = last
-    one = isinstance(costs, np.ndarray)
-    whole = [costs.dtype.kind != "f"] * count if one else [c.dtype.kind != "f" for c in costs]
-    widths = costs.shape[1:] if one else tuple(shapes.max(axis=0).tolist())
+    clock = time.perf_counter()
+    words, parts = _described(problems)
+    prices = problems.row_prices(words[:, ROWS], maximize)
+    if prices is not None:
+        _price(words, prices)
+    count = len(words)
+    if not count or words[:, KIND].max() < 0:
+        return None
+    n_rows, n_kept = _starts(words, prices is not None)
+    columns, kept, statuses = np.empty(n_rows, np.intp), np.empty(n_kept), np.empty(count, np.int64)
+    chosen = columns if prices is None else np.empty(n_rows, np.intp)
+    caps = np.empty(0) if prices is None else prices.caps
+    for first, last in pairwise(parts):
+        _owners = _addressed(words, problems, first, last)  # keep the memory alive until all is solved
+        _run((words, caps, columns, chosen, kept, statuses), first, last, -1.0 if maximize else 1.0, threads)
+    empty = solve_empty if (words[:, ROWS : COLUMNS + 1] == 0).any() else None
     seconds = (time.perf_counter() - clock) / count
     return SmallAnswers(
-        told,
-        shapes,
-        widths,
-        np.array(whole),
-        maximize,
-        proved,
-        columns,
-        kept,
-        statuses,
-        seconds,
-        peak_bytes(),
+        words, prices, maximize, proved, columns, chosen, kept, statuses, seconds, peak_bytes(), empty
     )
 
 
-def _prepared(costs: Any, maximize: bool) -> tuple[Array, list[Array]] | None:
-    """Return addresses, strides and shapes of the signed costs, and the arrays that own them."""
-    problems = np.empty((len(costs), 7), np.int64)
-    if not isinstance(costs, np.ndarray):
-        kinds = {(c.dtype, c.shape) for c in costs}
-        if len(kinds) == 1 and (maximize or costs[0].dtype != np.float64):
-            costs = np.array(costs)
+def _described(problems: BatchProblems) -> tuple[Array, list[int]]:
+    """Return words with sizes, and -1 as kind where a problem is not solved here; and the ends of parts.
+
+    Costs of other number types than the kernel reads are converted part by part, which bounds the
+    memory of their copies.
+    """
+    costs: Any = problems.costs
+    count = len(costs)
+    words = np.zeros((count, WORDS), np.int64)
     if isinstance(costs, np.ndarray):
-        prepared = signed_costs(costs, maximize)
-        if prepared is None:
-            return None
-        signed, integers = prepared
-        steps = signed.strides
-        problems[:, _ADDRESS] = signed.__array_interface__["data"][0]
-        problems[:, _ADDRESS] += np.arange(len(signed)) * steps[0]
-        problems[:, _STRIDE] = steps[1] // 8
-        problems[:, _ROWS], problems[:, _COLUMNS] = signed.shape[1:]
-        problems[:, _EXACTLY] = integers
-        return problems, [signed]
-    each = [signed_costs(matrix, maximize) for matrix in costs]
-    found = [one for one in each if one is not None]
-    if len(found) < len(each):
-        return None
-    problems[:, :5] = [
-        (matrix.__array_interface__["data"][0], matrix.strides[0] // 8, *matrix.shape, 0)
-        for matrix, _ in found
-    ]
-    problems[:, _EXACTLY] = [integers for _, integers in found]
-    return problems, [matrix for matrix, _ in found]
+        fits = type(costs) is np.ndarray and costs.ndim == 3 and _is_number(costs.dtype)
+        if not fits:
+            words[:, KIND] = -1
+            return words, [0, count]
+        words[:, ROWS], words[:, COLUMNS] = costs.shape[1:]
+        words[:, EXACT] = costs.dtype.kind != "f"
+        read = _is_read(costs)
+    else:
+        told = [_told(cost) for cost in costs]
+        words[:, [ROWS, COLUMNS, EXACT, KIND]] = np.array(told, np.int64).reshape(-1, 4)
+        read = all(_is_read(cost) for cost, one in zip(costs, told, strict=True) if one[3] == 0)
+    for place, sizes_ in ((ROWS, problems.rows), (COLUMNS, problems.columns)):
+        if sizes_ is not None:
+            words[:, place] = sizes_
+    amounts = words[:, ROWS] * words[:, COLUMNS]
+    words[amounts > policy.MOST_SMALL_COSTS, KIND] = -1
+    if read or not count:
+        return words, [0, count]
+    ends, total = [0], np.cumsum(amounts)
+    while ends[-1] < count:
+        before = int(total[ends[-1] - 1]) if ends[-1] else 0
+        last = int(np.searchsorted(total, before + policy.BATCH_COSTS_AT_ONCE, "right"))
+        ends.append(max(ends[-1] + 1, last))
+    return words, ends
 
 
-def _starts(problems: Array) -> int:
-    """Set where each problem's results begin; return how many numbers are stored in all."""
-    rows = problems[:, _ROWS]
-    sizes_kept = kept_of(rows, problems[:, _COLUMNS])
-    problems[0, _FIRST_ROW] = problems[0, _FIRST_KEPT] = 0
-    np.cumsum(rows[:-1], out=problems[1:, _FIRST_ROW])
-    np.cumsum(sizes_kept[:-1], out=problems[1:, _FIRST_KEPT])
-    return int(sizes_kept.sum())
+def _told(cost: Any) -> tuple[int, int, int, int]:
+    """Return n, m, whether costs are integers, and 0, or -1 where it is no array for the kernel."""
+    if type(cost) is np.ndarray and cost.ndim == 2 and _is_number(cost.dtype):
+        n, m = cost.shape
+        return n, m, cost.dtype.kind != "f", 0
+    return 0, 0, 0, -1
 
 
-def _run(problems: Array, columns: Array, kept: Array, statuses: Array, total: int, threads: int) -> None:
-    """Solve all problems, in parts that the threads take from a queue."""
-    _, real, whole = sizes(int(problems[:, _ROWS].max()), int(problems[:, _COLUMNS].max()))
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "biuf" and dtype.itemsize <= 8
 
-    def solve(first: int, last: int) -> None:
-        solve_some(problems, first, last, columns, kept, statuses, np.empty(real), np.empty(whole, np.int64))
 
-    count = len(problems)
-    n_parts = max(1, min(count, 8 * threads, total // policy.BATCH_COSTS_PER_CALL))
-    ends = np.linspace(0, count, n_parts + 1).astype(int).tolist()
+def _is_read(costs: Array) -> bool:
+    """Return whether the kernel reads an array where it lies."""
+    return costs.dtype in _KINDS and costs.flags.aligned
+
+
+def _readable(costs: Array) -> Array:
+    """Return costs as the kernel reads them: a copy if it does not read them where they lie."""
+    if _is_read(costs):
+        return costs
+    kind, size = costs.dtype.kind, costs.dtype.itemsize
+    return np.array(costs, _READ_AS.get(f"{kind}{size}", _READ_AS[kind]))
+
+
+def _addressed(words: Array, problems: BatchProblems, first: int, last: int) -> list[Array]:
+    """Set where problems lie, and their number types; return the arrays that own the memory."""
+    costs = problems.costs[first:last]
+    part = words[first:last]
+    where = [ADDRESS, ROW_STEP, COLUMN_STEP, KIND]
+    if isinstance(costs, np.ndarray):
+        costs = _readable(costs)
+        step, *steps = costs.strides
+        part[:, ADDRESS] = costs.__array_interface__["data"][0] + step * np.arange(len(costs))
+        part[:, ROW_STEP], part[:, COLUMN_STEP] = steps
+        part[part[:, KIND] == 0, KIND] = _KINDS[costs.dtype]
+        return [costs]
+    places = np.flatnonzero(part[:, KIND] == 0)
+    owners = [_readable(costs[place]) for place in places.tolist()]
+    if owners:
+        part[places[:, None], where] = [
+            (one.__array_interface__["data"][0], *one.strides, _KINDS[one.dtype]) for one in owners
+        ]
+    return owners
+
+
+def _price(words: Array, prices: RowPrices) -> None:
+    """Set where the prices of problems begin, and leave to ``solve`` what it does not solve here either."""
+    n, m = words[:, ROWS], words[:, COLUMNS]
+    words[:, CAP] = prices.first
+    large = n * np.maximum(n, m) > policy.MOST_SMALL_GATED_COSTS
+    words[large | prices.wrong | (n > 0) & (m == 0), KIND] = -1
+    # As ``sources.clipped`` chooses the number type of clipped costs.
+    words[:, EXACT] &= prices.whole & ((n <= m) | prices.finite)
+
+
+def _kernel_sizes(words: Array, gated: bool) -> tuple[Array, Array]:
+    """Return the kernel's rows and columns of each problem."""
+    n, m = words[:, ROWS], words[:, COLUMNS]
+    return (n if gated else np.minimum(n, m)), np.maximum(n, m)
+
+
+def _starts(words: Array, gated: bool) -> tuple[int, int]:
+    """Set where each problem's results begin; return how many rows and numbers are stored in all."""
+    if not gated:
+        words[:, CAP] = -1
+    few, many = _kernel_sizes(words, gated)
+    here = words[:, KIND] >= 0
+    rows, kept = few * here, kept_of(few, many) * here
+    words[:, FIRST_ROW], words[:, FIRST_KEPT] = np.cumsum(rows) - rows, np.cumsum(kept) - kept
+    # A place for the facts of problems that are not solved here, which are read and dropped.
+    words[~here, FIRST_KEPT] = 0
+    return int(rows.sum()), int(max(kept.sum(), kept_of(few, many).max()))
+
+
+def _run(arrays: tuple[Array, ...], first: int, last: int, sign: float, threads: int) -> None:
+    """Solve problems, in parts that the threads take from a queue."""
+    words, caps, columns, chosen, kept, statuses = arrays
+    part = words[first:last]
+    part = part[part[:, KIND] >= 0]
+    if not len(part):
+        statuses[first:last] = UNSURE
+        return
+    few, many = _kernel_sizes(part, part[0, CAP] >= 0)
+    _, real, whole = sizes(int(few.max()), int(many.max()))
+    copied = max((few * (many + 16)).tolist())
+    total = int((few * many).sum())
+
+    def room() -> tuple[Array, Array, Array]:
+        return np.empty(real), np.empty(whole, np.int64), np.empty(copied)
+
+    def solve(start: int, stop: int, mine: tuple[Array, Array, Array] | None = None) -> None:
+        mine = mine or room()
+        solve_some(words, start, stop, sign, caps, columns, chosen, kept, statuses, *mine)
+
+    n_parts = max(1, min(last - first, total // policy.BATCH_COSTS_PER_CALL))
+    if threads > 1:
+        n_parts = min(n_parts, 8 * threads)
+    ends = np.linspace(first, last, n_parts + 1).astype(int).tolist()
     if min(threads, n_parts) == 1:
-        for first, last in pairwise(ends):
-            solve(first, last)
+        once = room()
+        for start, stop in pairwise(ends):  # Ctrl-C is heard between parts
+            solve(start, stop, once)
         return
     pool = ThreadPoolExecutor(min(threads, n_parts), "bigsap-many", quiet_thread)
     try:
@@ -214,19 +285,29 @@ def _run(problems: Array, columns: Array, kept: Array, statuses: Array, total: i
         pool.shutdown(wait=True, cancel_futures=True)  # after an interrupt, drop the waiting parts
 
 
-def _one_of(told: tuple[SmallAnswers, int]) -> dict[str, Any]:
+def _fields(told: tuple[SmallAnswers, int]) -> dict[str, Any]:
+    """Return the fields of one result."""
     batch, k = told
-    _, _, n, m, row, start, _ = batch.problems[k].tolist()
-    return fields_of(
+    words = batch.problems[k]
+    n, m, row, start = (int(words[w]) for w in (ROWS, COLUMNS, FIRST_ROW, FIRST_KEPT))
+    prices = batch.prices
+    few, many = (n if prices is not None else min(n, m)), max(n, m)
+    found = fields_of(
         Told(
             int(batch.statuses[k]),
-            tuple(batch.shapes[k].tolist()),
+            (n, m) if prices is None else (n, many),
             batch.maximize,
-            bool(batch.integer[k]),
-            batch.columns[row : row + n],
-            batch.kept[start : start + kept_of(n, m)],
+            bool(words[EXACT]),
+            batch.columns[row : row + few],
+            batch.kept[start : start + kept_of(few, many)],
             batch.seconds,
             batch.peak,
             proved=batch.proved,
         )
     )
+    if prices is None:
+        return found
+    chosen = batch.chosen[row : row + n].copy() if found["success"] else np.full(n, -1, np.intp)
+    result = without_pairs(Result(**found), chosen, prices.of(k), m)
+    result.stats["source"] = "ClippedCosts"
+    return vars(result)

@@ -374,40 +374,6 @@ def _augment(t: Task, root: int, sink: int) -> None:
 
 
 @kernel
-def solve_some(
-    problems: Array,
-    first: int,
-    last: int,
-    columns: Array,
-    kept: Array,
-    statuses: Array,
-    real: Array,
-    whole: Array,
-) -> None:
-    """Solve problems ``first`` to ``last - 1`` of a batch in sequence.
-
-    problems (k, 7) int64: the address, stride, n, m of ``solve_dense``, the first positions of the
-    problem's parts of ``columns`` and ``kept``, and 1 for integers. statuses (k,), out: the
-    results of ``solve_dense``.
-    """
-    for k in range(first, last):
-        p = problems[k]
-        n, m = p[2], p[3]
-        statuses[k] = solve_dense(
-            p[0],
-            p[1],
-            n,
-            m,
-            p[6] != 0,
-            False,
-            columns[p[4] : p[4] + n],
-            kept[p[5] : p[5] + 3 * n + m + FACTS],
-            real,
-            whole,
-        )
-
-
-@kernel
 def _insert(numbers: Array, count: int, number: int) -> None:
     """Insert into the first ``count`` numbers, which are sorted."""
     k = count

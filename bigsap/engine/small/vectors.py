@@ -31,7 +31,7 @@ def _vector(item: Any, width: int) -> Any:
     return ir.VectorType(item, width)
 
 
-def _spread(builder: Any, item: Any, width: int) -> Any:
+def spread(builder: Any, item: Any, width: int) -> Any:
     """Broadcast an item to all lanes."""
     nothing = ir.Constant(_vector(item.type, width), ir.Undefined)
     one = builder.insert_element(nothing, item, _WORD(0))
@@ -45,13 +45,15 @@ def _place(builder: Any, address: Any, index: Any, kind: Any) -> Any:
     return builder.inttoptr(at, kind.as_pointer())
 
 
-def _load(builder: Any, address: Any, index: Any, width: int, item: Any = _DOUBLE) -> Any:
+def load(builder: Any, address: Any, index: Any, width: int, item: Any = _DOUBLE) -> Any:
+    """Return items of 8 bytes from position ``index`` on."""
     items = builder.load(_place(builder, address, index, _vector(item, width)))
     items.align = 8
     return items
 
 
-def _store(builder: Any, items: Any, address: Any, index: Any) -> None:
+def store(builder: Any, items: Any, address: Any, index: Any) -> None:
+    """Write items of 8 bytes from position ``index`` on."""
     builder.store(items, _place(builder, address, index, items.type)).align = 8
 
 
@@ -78,13 +80,13 @@ def _item(builder: Any, items: Any) -> Any:
     return builder.extract_element(items, _WORD(0))
 
 
-class _Minimum:
+class Minimum:
     """A running minimum for each width; LLVM keeps it in registers."""
 
     def __init__(self, builder: Any) -> None:
         self.rooms = {w: cgutils.alloca_once(builder, _vector(_DOUBLE, w)) for w in _WIDTHS}
         for width, room in self.rooms.items():
-            builder.store(_spread(builder, _INFINITY, width), room)
+            builder.store(spread(builder, _INFINITY, width), room)
 
     def get(self, builder: Any, width: int) -> Any:
         return builder.load(self.rooms[width])
@@ -108,7 +110,7 @@ class _TwoLeast:
     """The running smallest item and the next."""
 
     def __init__(self, builder: Any) -> None:
-        self.low, self.next_low = _Minimum(builder), _Minimum(builder)
+        self.low, self.next_low = Minimum(builder), Minimum(builder)
 
     def add(self, builder: Any, items: Any) -> None:
         low = self.low.get(builder, items.type.count)
@@ -133,7 +135,7 @@ def _joined(builder: Any, one: tuple[Any, Any], other: tuple[Any, Any]) -> tuple
     return first, second
 
 
-def _sweep(builder: Any, count: Any, body: Callable[[Any, int], None]) -> None:
+def sweep(builder: Any, count: Any, body: Callable[[Any, int], None]) -> None:
     """Emit ``body(first, width)`` over all ``count`` items."""
     start: Any = _LONG(0)
     for width in _WIDTHS:
@@ -158,18 +160,18 @@ def judge(typing: Any, cost: Any, lows: Any, count: Any) -> Any:
     """Return the smallest cost of a row, and 1.0 if a cost is NaN; lower ``lows`` to the costs."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        least, wrong = _Minimum(builder), cgutils.alloca_once_value(builder, ir.Constant(_LONG, 0))
+        least, wrong = Minimum(builder), cgutils.alloca_once_value(builder, ir.Constant(_LONG, 0))
 
         def body(first: Any, width: int) -> None:
-            c = _load(builder, args[0], first, width)
-            w = _load(builder, args[1], first, width)
-            _store(builder, _smaller(builder, c, w), args[1], first)
+            c = load(builder, args[0], first, width)
+            w = load(builder, args[1], first, width)
+            store(builder, _smaller(builder, c, w), args[1], first)
             least.add(builder, c)
             bits = builder.bitcast(builder.fcmp_unordered("uno", c, c), ir.IntType(width))
             bits = builder.zext(bits, _LONG)
             builder.store(builder.or_(builder.load(wrong), bits), wrong)
 
-        _sweep(builder, args[2], body)
+        sweep(builder, args[2], body)
         bad = builder.icmp_unsigned("!=", builder.load(wrong), _LONG(0))
         found = [least.found(builder), builder.uitofp(bad, _DOUBLE)]
         return context.make_tuple(builder, signature.return_type, found)
@@ -183,13 +185,13 @@ def least(typing: Any, cost: Any, price: Any, count: Any) -> Any:
     """Return the smallest ``cost - price``."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        found = _Minimum(builder)
+        found = Minimum(builder)
 
         def body(first: Any, width: int) -> None:
-            c = _load(builder, args[0], first, width)
-            found.add(builder, builder.fsub(c, _load(builder, args[1], first, width)))
+            c = load(builder, args[0], first, width)
+            found.add(builder, builder.fsub(c, load(builder, args[1], first, width)))
 
-        _sweep(builder, args[2], body)
+        sweep(builder, args[2], body)
         return found.found(builder)
 
     return types.float64(types.int64, types.int64, types.int64), emit
@@ -203,10 +205,10 @@ def two_least(typing: Any, cost: Any, price: Any, count: Any) -> Any:
         least = _TwoLeast(builder)
 
         def body(first: Any, width: int) -> None:
-            c = _load(builder, args[0], first, width)
-            least.add(builder, builder.fsub(c, _load(builder, args[1], first, width)))
+            c = load(builder, args[0], first, width)
+            least.add(builder, builder.fsub(c, load(builder, args[1], first, width)))
 
-        _sweep(builder, args[2], body)
+        sweep(builder, args[2], body)
         return context.make_tuple(builder, signature.return_type, least.found(builder))
 
     result = types.UniTuple(types.float64, 2)
@@ -222,14 +224,14 @@ def two_least_judged(typing: Any, cost: Any, price: Any, count: Any) -> Any:
         lowest = ir.Constant(_DOUBLE, -math.inf)
 
         def body(first: Any, width: int) -> None:
-            c = _load(builder, args[0], first, width)
-            least.add(builder, builder.fsub(c, _load(builder, args[1], first, width)))
+            c = load(builder, args[0], first, width)
+            least.add(builder, builder.fsub(c, load(builder, args[1], first, width)))
             # Unordered: true for a NaN, too.
-            bits = builder.fcmp_unordered("<=", c, _spread(builder, lowest, width))
+            bits = builder.fcmp_unordered("<=", c, spread(builder, lowest, width))
             bits = builder.zext(builder.bitcast(bits, ir.IntType(width)), _LONG)
             builder.store(builder.or_(builder.load(wrong), bits), wrong)
 
-        _sweep(builder, args[2], body)
+        sweep(builder, args[2], body)
         bad = builder.icmp_unsigned("!=", builder.load(wrong), _LONG(0))
         found = [*least.found(builder), builder.uitofp(bad, _DOUBLE)]
         return context.make_tuple(builder, signature.return_type, found)
@@ -252,23 +254,23 @@ def _relaxing(fresh: bool) -> Callable[..., Any]:
     ) -> Any:
         def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             cost, price, label, tree, spare, count, height, row = args
-            low, free = _Minimum(builder), _Minimum(builder)
+            low, free = Minimum(builder), Minimum(builder)
 
             def body(first: Any, width: int) -> None:
-                x = builder.fsub(_load(builder, cost, first, width), _load(builder, price, first, width))
-                x = builder.fsub(x, _spread(builder, height, width))
-                tag = _spread(builder, row, width)
+                x = builder.fsub(load(builder, cost, first, width), load(builder, price, first, width))
+                x = builder.fsub(x, spread(builder, height, width))
+                tag = spread(builder, row, width)
                 if not fresh:
-                    d = _load(builder, label, first, width)
+                    d = load(builder, label, first, width)
                     better = builder.fcmp_ordered("<", x, d)
                     x = builder.select(better, x, d)
-                    tag = builder.select(better, tag, _load(builder, tree, first, width, _LONG))
-                _store(builder, x, label, first)
-                _store(builder, tag, tree, first)
+                    tag = builder.select(better, tag, load(builder, tree, first, width, _LONG))
+                store(builder, x, label, first)
+                store(builder, tag, tree, first)
                 low.add(builder, x)
-                free.add(builder, builder.fsub(x, _load(builder, spare, first, width)))
+                free.add(builder, builder.fsub(x, load(builder, spare, first, width)))
 
-            _sweep(builder, count, body)
+            sweep(builder, count, body)
             found = [low.found(builder), free.found(builder)]
             return context.make_tuple(builder, signature.return_type, found)
 
@@ -291,9 +293,9 @@ relax_labels = _relaxing(False)
 def _placing(width: int) -> Callable[..., Any]:
     def places(typing: Any, a: Any, b: Any, first: Any, value: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            x = _load(builder, args[0], args[2], width)
-            x = builder.fsub(x, _load(builder, args[1], args[2], width))
-            hits = builder.fcmp_ordered("==", x, _spread(builder, args[3], width))
+            x = load(builder, args[0], args[2], width)
+            x = builder.fsub(x, load(builder, args[1], args[2], width))
+            hits = builder.fcmp_ordered("==", x, spread(builder, args[3], width))
             return builder.zext(builder.bitcast(hits, ir.IntType(width)), _LONG)
 
         return types.int64(types.int64, types.int64, types.int64, types.float64), emit
