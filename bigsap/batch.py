@@ -29,6 +29,8 @@ from bigsap.run.small_batches import SmallAnswers, solve_batch
 from bigsap.solve import solve
 from bigsap.sources.missing import parted
 
+_NAMES = inspect.signature(solve).parameters.keys() - {"cost"}
+
 # Options that a batch does not accept, and the alternatives.
 _REFUSED = {
     "progress": "count the results of smaller batches",
@@ -90,7 +92,8 @@ def solve_many(
         )
     options = {**options, "maximize": maximize, "threads": 1}
     # Check option names first: a misspelt option is an error of the call, not of each problem.
-    inspect.signature(solve).bind(None, **options)
+    if not options.keys() <= _NAMES:
+        inspect.signature(solve).bind(None, **options)
     problems = batch_problems(costs, rows, columns, unassigned_cost)
     answers = _at_once(problems, options, n_threads)
     found = _one_by_one(problems, answers, options, n_threads, errors == "return")

@@ -59,29 +59,29 @@ class BatchProblems:
         """Return the prices of all rows; None if all rows must be assigned. rows: (k,) their numbers."""
         if self.prices is None:
             return None
-        first, total = np.cumsum(rows) - rows, int(rows.sum())
-        fits = np.ones(len(rows), np.bool_)
-        if isinstance(self.prices, np.ndarray) and self.prices.ndim < 2:
-            given = np.broadcast_to(self.prices, len(rows)).repeat(rows)
+        first, fits = np.cumsum(rows) - rows, np.ones(len(rows), np.bool_)
+        each = isinstance(self.prices, np.ndarray) and self.prices.ndim < 2
+        if each:
+            given = np.broadcast_to(self.prices, len(rows))
         elif isinstance(self.prices, np.ndarray) and (rows == self.prices.shape[1]).all():
             given = self.prices.reshape(-1)
         else:
             given, fits = _joined([self._prices_of(place) for place in range(len(rows))], rows)
         real = given.dtype.kind in "biuf"
-        values = given.astype(np.float64) if real else np.zeros(total)
-        finite, sign = np.isfinite(values), -1.0 if maximize else 1.0
+        values = given.astype(np.float64) if real else np.zeros(len(given))
+        if real:
+            given = given.astype(np.float64 if given.dtype.kind == "f" else np.int64)
+        sign = -1.0 if maximize else 1.0
+        free = np.isfinite(values)
         wrong = np.isnan(values) | (values == -sign * np.inf)
-        exact = finite & ((values != np.rint(values)) | (np.abs(values) >= 2.0**62))
-        per_problem = [_any(one, first, rows) for one in (wrong, exact, ~finite)]
-        return RowPrices(
-            given.astype(np.float64 if given.dtype.kind == "f" else np.int64) if real else values,
-            sign * values,
-            first,
-            rows,
-            per_problem[0] | ~fits | (not real),
-            ~per_problem[1],
-            ~per_problem[2],
-        )
+        rounded = free & ((values != np.rint(values)) | (np.abs(values) >= 2.0**62))
+        told = [wrong, rounded, ~free]
+        if each:
+            given, values = given.repeat(rows), values.repeat(rows)
+        else:
+            told = [_any(one, first, rows) for one in told]
+        bad = told[0] | ~fits | (not real)
+        return RowPrices(given, sign * values, first, rows, bad, ~told[1], ~told[2])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -27,6 +28,7 @@ from bigsap.engine.small.batch import (
     ROW_STEP,
     ROWS,
     WORDS,
+    addresses,
     solve_some,
     tabulate,
 )
@@ -34,7 +36,6 @@ from bigsap.engine.small.loading import DTYPES
 from bigsap.engine.small.search import INFEASIBLE, OPTIMAL, UNSURE, kept_of, sizes
 from bigsap.errors import quiet_thread
 from bigsap.memory import peak_bytes
-from bigsap.proof.unassigned import without_pairs
 from bigsap.result import Result, Status
 from bigsap.run.batch_problems import BatchProblems, RowPrices
 from bigsap.run.small_arrays import Told, fields_of
@@ -42,6 +43,7 @@ from bigsap.types import Array
 
 # Where the facts of a problem are, after its duals and costs.
 _FACT = {"fun": 3, "gap": 4, "bound": 5}
+_OTHER = (0, 0, 0, -1)
 _KINDS = {dtype: place for place, dtype in enumerate(DTYPES)}
 # What other number types are read as. Of unsigned integers of 64 bits the kernel takes those below 2**53.
 _READ_AS = {"b": "i4", "i": "i4", "u": "i4", "f": "f4", "u4": "i8", "u8": "f8", "i8": "i8", "f8": "f8"}
@@ -51,7 +53,7 @@ _READ_AS = {"b": "i4", "i": "i4", "u": "i4", "f": "f4", "u4": "i8", "u8": "f8", 
 class SmallAnswers:
     """Problems as ``engine.small.batch.solve_some`` takes them, and their answers.
 
-    prices: of rows, None if all must be assigned. columns, chosen, kept, statuses: see ``solve_some``.
+    prices: of rows, None if all must be assigned. columns, kept, statuses: see ``solve_some``.
     proved: see ``Told``. solve_empty: returns the result of a problem without rows or columns.
     """
 
@@ -60,7 +62,6 @@ class SmallAnswers:
     maximize: bool
     proved: bool
     columns: Array
-    chosen: Array
     kept: Array
     statuses: Array
     seconds: float
@@ -100,7 +101,7 @@ class SmallAnswers:
         """Return ``col4row`` (axis 0) or ``row4col`` (axis 1), (k, width), -1 where there is none."""
         table = np.empty((len(self.problems), width), np.intp)
         gated = self.prices is not None
-        tabulate(self.problems, self.chosen, self.statuses, axis == 1, gated, table)
+        tabulate(self.problems, self.columns, self.statuses, axis == 1, gated, table)
         return table
 
     def _sizes(self) -> tuple[Array, Array]:
@@ -108,7 +109,11 @@ class SmallAnswers:
 
 
 def solve_batch(
-    problems: BatchProblems, maximize: bool, threads: int, proved: bool, solve_empty: Callable[[int], Result]
+    problems: BatchProblems,
+    maximize: bool,
+    threads: int,
+    proved: bool,
+    solve_empty: Callable[[int], Result] | None = None,
 ) -> SmallAnswers | None:
     """Return the answers of an array (k, n, m), or of a list of matrices of any shapes.
 
@@ -126,16 +131,22 @@ def solve_batch(
         return None
     n_rows, n_kept = _starts(words, prices is not None)
     columns, kept, statuses = np.empty(n_rows, np.intp), np.empty(n_kept), np.empty(count, np.int64)
-    chosen = columns if prices is None else np.empty(n_rows, np.intp)
     caps = np.empty(0) if prices is None else prices.caps
     for first, last in pairwise(parts):
         _owners = _addressed(words, problems, first, last)  # keep the memory alive until all is solved
-        _run((words, caps, columns, chosen, kept, statuses), first, last, -1.0 if maximize else 1.0, threads)
+        _run((words, caps, columns, kept, statuses), first, last, -1.0 if maximize else 1.0, threads)
     empty = solve_empty if (words[:, ROWS : COLUMNS + 1] == 0).any() else None
     seconds = (time.perf_counter() - clock) / count
     return SmallAnswers(
-        words, prices, maximize, proved, columns, chosen, kept, statuses, seconds, peak_bytes(), empty
+        words, prices, maximize, proved, columns, kept, statuses, seconds, peak_bytes(), empty
     )
+
+
+def solve_priced(costs: Array, prices: Array, maximize: bool, proved: bool) -> Result | None:
+    """Return the result of one array whose rows may stay unassigned; None if it is not proved here."""
+    problems = BatchProblems([costs], prices=[prices])
+    answers = solve_batch(problems, maximize, 1, proved)
+    return answers.result(0) if answers is not None and answers.statuses[0] <= INFEASIBLE else None
 
 
 def _described(problems: BatchProblems) -> tuple[Array, list[int]]:
@@ -153,12 +164,15 @@ def _described(problems: BatchProblems) -> tuple[Array, list[int]]:
             words[:, KIND] = -1
             return words, [0, count]
         words[:, ROWS], words[:, COLUMNS] = costs.shape[1:]
-        words[:, EXACT] = costs.dtype.kind != "f"
-        read = _is_read(costs)
+        words[:, EXACT], words[:, KIND] = _code(costs.dtype)
+        read = bool((words[:, KIND] < len(DTYPES)).all())
     else:
-        told = [_told(cost) for cost in costs]
+        told = [
+            (*cost.shape, *_code(cost.dtype)) if type(cost) is np.ndarray and cost.ndim == 2 else _OTHER
+            for cost in costs
+        ]
         words[:, [ROWS, COLUMNS, EXACT, KIND]] = np.array(told, np.int64).reshape(-1, 4)
-        read = all(_is_read(cost) for cost, one in zip(costs, told, strict=True) if one[3] == 0)
+        read = all(one[3] < len(DTYPES) for one in told)
     for place, sizes_ in ((ROWS, problems.rows), (COLUMNS, problems.columns)):
         if sizes_ is not None:
             words[:, place] = sizes_
@@ -174,12 +188,14 @@ def _described(problems: BatchProblems) -> tuple[Array, list[int]]:
     return words, ends
 
 
-def _told(cost: Any) -> tuple[int, int, int, int]:
-    """Return n, m, whether costs are integers, and 0, or -1 where it is no array for the kernel."""
-    if type(cost) is np.ndarray and cost.ndim == 2 and _is_number(cost.dtype):
-        n, m = cost.shape
-        return n, m, cost.dtype.kind != "f", 0
-    return 0, 0, 0, -1
+@cache
+def _code(dtype: np.dtype[Any]) -> tuple[bool, int]:
+    """Return whether a number type is of integers, and its place in ``DTYPES``, or one beyond if it is read
+    as another type; -1 for one that is not solved here.
+    """
+    if not _is_number(dtype):
+        return False, -1
+    return dtype.kind != "f", _KINDS.get(dtype, len(DTYPES))
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:
@@ -203,20 +219,19 @@ def _addressed(words: Array, problems: BatchProblems, first: int, last: int) -> 
     """Set where problems lie, and their number types; return the arrays that own the memory."""
     costs = problems.costs[first:last]
     part = words[first:last]
-    where = [ADDRESS, ROW_STEP, COLUMN_STEP, KIND]
     if isinstance(costs, np.ndarray):
         costs = _readable(costs)
         step, *steps = costs.strides
         part[:, ADDRESS] = costs.__array_interface__["data"][0] + step * np.arange(len(costs))
         part[:, ROW_STEP], part[:, COLUMN_STEP] = steps
-        part[part[:, KIND] == 0, KIND] = _KINDS[costs.dtype]
+        part[part[:, KIND] >= 0, KIND] = _KINDS[costs.dtype]
         return [costs]
-    places = np.flatnonzero(part[:, KIND] == 0)
+    places = np.flatnonzero(part[:, KIND] >= 0)
     owners = [_readable(costs[place]) for place in places.tolist()]
     if owners:
-        part[places[:, None], where] = [
-            (one.__array_interface__["data"][0], *one.strides, _KINDS[one.dtype]) for one in owners
-        ]
+        part[places, ADDRESS] = addresses(owners)
+        told = [(*one.strides, _KINDS[one.dtype]) for one in owners]
+        part[places[:, None], [ROW_STEP, COLUMN_STEP, KIND]] = told
     return owners
 
 
@@ -225,7 +240,7 @@ def _price(words: Array, prices: RowPrices) -> None:
     n, m = words[:, ROWS], words[:, COLUMNS]
     words[:, CAP] = prices.first
     large = n * np.maximum(n, m) > policy.MOST_SMALL_GATED_COSTS
-    words[large | prices.wrong | (n > 0) & (m == 0), KIND] = -1
+    words[large | prices.wrong | (m == 0), KIND] = -1
     # As ``sources.clipped`` chooses the number type of clipped costs.
     words[:, EXACT] &= prices.whole & ((n <= m) | prices.finite)
 
@@ -233,7 +248,7 @@ def _price(words: Array, prices: RowPrices) -> None:
 def _kernel_sizes(words: Array, gated: bool) -> tuple[Array, Array]:
     """Return the kernel's rows and columns of each problem."""
     n, m = words[:, ROWS], words[:, COLUMNS]
-    return (n if gated else np.minimum(n, m)), np.maximum(n, m)
+    return (n, m) if gated else (np.minimum(n, m), np.maximum(n, m))
 
 
 def _starts(words: Array, gated: bool) -> tuple[int, int]:
@@ -251,7 +266,7 @@ def _starts(words: Array, gated: bool) -> tuple[int, int]:
 
 def _run(arrays: tuple[Array, ...], first: int, last: int, sign: float, threads: int) -> None:
     """Solve problems, in parts that the threads take from a queue."""
-    words, caps, columns, chosen, kept, statuses = arrays
+    words, caps, columns, kept, statuses = arrays
     part = words[first:last]
     part = part[part[:, KIND] >= 0]
     if not len(part):
@@ -267,7 +282,7 @@ def _run(arrays: tuple[Array, ...], first: int, last: int, sign: float, threads:
 
     def solve(start: int, stop: int, mine: tuple[Array, Array, Array] | None = None) -> None:
         mine = mine or room()
-        solve_some(words, start, stop, sign, caps, columns, chosen, kept, statuses, *mine)
+        solve_some(words, start, stop, sign, caps, columns, kept, statuses, *mine)
 
     n_parts = max(1, min(last - first, total // policy.BATCH_COSTS_PER_CALL))
     if threads > 1:
@@ -291,11 +306,11 @@ def _fields(told: tuple[SmallAnswers, int]) -> dict[str, Any]:
     words = batch.problems[k]
     n, m, row, start = (int(words[w]) for w in (ROWS, COLUMNS, FIRST_ROW, FIRST_KEPT))
     prices = batch.prices
-    few, many = (n if prices is not None else min(n, m)), max(n, m)
-    found = fields_of(
+    few, many = (n, m) if prices is not None else (min(n, m), max(n, m))
+    return fields_of(
         Told(
             int(batch.statuses[k]),
-            (n, m) if prices is None else (n, many),
+            (n, m),
             batch.maximize,
             bool(words[EXACT]),
             batch.columns[row : row + few],
@@ -303,11 +318,6 @@ def _fields(told: tuple[SmallAnswers, int]) -> dict[str, Any]:
             batch.seconds,
             batch.peak,
             proved=batch.proved,
+            prices=None if prices is None else prices.of(k),
         )
     )
-    if prices is None:
-        return found
-    chosen = batch.chosen[row : row + n].copy() if found["success"] else np.full(n, -1, np.intp)
-    result = without_pairs(Result(**found), chosen, prices.of(k), m)
-    result.stats["source"] = "ClippedCosts"
-    return vars(result)

@@ -17,15 +17,13 @@ from numba.extending import intrinsic
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.small.vectors import Minimum, load, spread, store, sweep
-from bigsap.types import Array
 
 #: The number types that are read where they lie.
 DTYPES = tuple(np.dtype(name) for name in ("f8", "f4", "i8", "i4"))
 _ITEMS = ir.DoubleType(), ir.FloatType(), ir.IntType(64), ir.IntType(32)
 _DOUBLE, _LONG = ir.DoubleType(), ir.IntType(64)
-_INT64 = 2
-# float64 represents integers below this exactly.
-_EXACT = 2.0**53
+#: The place of int64 in ``DTYPES``.
+INT64 = 2
 #: Columns of a problem with more rows than columns that are read together: a cache line of its copy.
 _TOGETHER = 8
 
@@ -64,11 +62,11 @@ def _reading(item: Any) -> Callable[..., Any]:
 def _copying(item: Any) -> Callable[..., Any]:
     """Return an intrinsic that copies numbers that lie side by side."""
 
-    def copy(typing: Any, source: Any, target: Any, count: Any, sign: Any, cap: Any) -> Any:
-        """Copy numbers times ``sign``, at most ``cap`` each; NaN stays."""
+    def copy(typing: Any, source: Any, target: Any, count: Any, sign: Any) -> Any:
+        """Copy numbers times ``sign``."""
 
         def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            source, target, count, sign, cap = args
+            source, target, count, sign = args
 
             def body(first: Any, width: int) -> None:
                 vector = ir.VectorType(item, width)
@@ -76,14 +74,12 @@ def _copying(item: Any) -> Callable[..., Any]:
                 items = builder.load(_at(builder, place, vector))
                 items.align = _bytes(item)
                 x = builder.fmul(_as_doubles(builder, items), spread(builder, sign, width))
-                limit = spread(builder, cap, width)
-                x = builder.select(builder.fcmp_ordered("<", limit, x), limit, x)
                 store(builder, x, target, first)
 
             sweep(builder, count, body)
             return context.get_dummy_value()
 
-        return types.void(types.int64, types.int64, types.int64, types.float64, types.float64), emit
+        return types.void(types.int64, types.int64, types.int64, types.float64), emit
 
     return intrinsic(copy)
 
@@ -109,7 +105,7 @@ def _turning(item: Any) -> Callable[..., Any]:
     return intrinsic(turn)
 
 
-_read_f8, _read_f4, _read_i8, _read_i4 = map(_reading, _ITEMS)
+_read_f8, _read_f4, read_i8, _read_i4 = map(_reading, _ITEMS)
 _copy_f8, _copy_f4, _copy_i8, _copy_i4 = map(_copying, _ITEMS)
 _turn_f8, _turn_f4, _turn_i8, _turn_i4 = map(_turning, _ITEMS)
 
@@ -166,69 +162,53 @@ def signed_cost(p: Place, row: int, column: int) -> float:
         return p.sign * _read_f8(at)
     if p.kind == 1:
         return p.sign * _read_f4(at)
-    return p.sign * (_read_i8(at) if p.kind == 2 else _read_i4(at))
+    return p.sign * (read_i8(at) if p.kind == 2 else _read_i4(at))
 
 
 @kernel
-def copy_rows(p: Place, n: int, m: int, target: int, stride: int, caps: Array, exact: bool) -> float:
+def copy_rows(p: Place, n: int, m: int, target: int, stride: int, whole: bool) -> float:
     """Copy (n, m) costs to rows ``stride`` items apart at ``target``.
 
-    caps (n,): costs above a row's cap are replaced by it, and columns from m to max(n, m) - 1 hold it;
-    empty for none. exact: the costs are integers. Returns their largest magnitude in the copy, 0.0 if
-    they are not; inf for integers that float64 may round, if not ``exact``.
+    Returns their largest magnitude if they are ``whole``, integers, else 0.0.
     """
-    width, largest = max(n, m) if caps.size > 0 else m, 0.0
-    unsafe = p.kind == _INT64 and not exact
+    largest, side_by_side = 0.0, 8 if p.kind == 0 or p.kind == INT64 else 4
     for i in range(n):
-        to, cap = target + 8 * i * stride, np.inf
-        _copy_row(p, i, m, to, cap)
-        if unsafe and _largest(to, m) >= _EXACT:
-            return np.inf
-        if caps.size > 0:
-            cap = caps[i]
-            _copy_f8(to, to, m, 1.0, cap)
-            for j in range(m, width):
-                _put(to, j, cap)
-        if exact:
-            largest = max(largest, _largest(to, width))
+        at, to = p.address + i * p.row_step, target + 8 * i * stride
+        if p.column_step != side_by_side:
+            for j in range(m):
+                _put(to, j, signed_cost(p, i, j))
+        elif p.kind == 0:
+            _copy_f8(at, to, m, p.sign)
+        elif p.kind == 1:
+            _copy_f4(at, to, m, p.sign)
+        elif p.kind == INT64:
+            _copy_i8(at, to, m, p.sign)
+        else:
+            _copy_i4(at, to, m, p.sign)
+        if whole:
+            largest = max(largest, _largest(to, m))
     return largest
 
 
 @kernel
-def _copy_row(p: Place, i: int, m: int, target: int, cap: float) -> None:
-    at = p.address + i * p.row_step
-    if p.column_step != (8 if p.kind == 0 or p.kind == _INT64 else 4):
-        for j in range(m):
-            _put(target, j, signed_cost(p, i, j))
-    elif p.kind == 0:
-        _copy_f8(at, target, m, p.sign, cap)
-    elif p.kind == 1:
-        _copy_f4(at, target, m, p.sign, cap)
-    elif p.kind == _INT64:
-        _copy_i8(at, target, m, p.sign, cap)
-    else:
-        _copy_i4(at, target, m, p.sign, cap)
-
-
-@kernel
-def copy_columns(p: Place, n: int, m: int, target: int, stride: int, exact: bool) -> float:
+def copy_columns(p: Place, n: int, m: int, target: int, stride: int, whole: bool) -> float:
     """Copy the transposed matrix: column j of (n, m) costs to row j. Else as ``copy_rows``."""
-    largest, whole = 0.0, n - n % _TOGETHER
-    for i in range(0, whole, _TOGETHER):
+    largest, even = 0.0, n - n % _TOGETHER
+    for i in range(0, even, _TOGETHER):
         for j in range(m):
             at, to = p.address + i * p.row_step + j * p.column_step, target + 8 * (j * stride + i)
             if p.kind == 0:
                 _turn_f8(at, p.row_step, to, p.sign)
             elif p.kind == 1:
                 _turn_f4(at, p.row_step, to, p.sign)
-            elif p.kind == _INT64:
+            elif p.kind == INT64:
                 _turn_i8(at, p.row_step, to, p.sign)
             else:
                 _turn_i4(at, p.row_step, to, p.sign)
-    for i in range(whole, n):
+    for i in range(even, n):
         for j in range(m):
             _put(target + 8 * j * stride, i, signed_cost(p, i, j))
-    if exact:
+    if whole:
         for j in range(m):
             largest = max(largest, _largest(target + 8 * j * stride, n))
     return largest
