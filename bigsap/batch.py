@@ -28,6 +28,8 @@ from bigsap.run.small_arrays import suits
 from bigsap.run.small_batches import SmallAnswers, solve_batch
 from bigsap.solve import solve
 from bigsap.sources.missing import parted
+from bigsap.sources.tensors import is_tensor, like, on_host
+from bigsap.types import Array
 
 _NAMES = inspect.signature(solve).parameters.keys() - {"cost"}
 
@@ -45,6 +47,7 @@ def solve_many(
     rows: Any = None,
     columns: Any = None,
     unassigned_cost: Any = None,
+    device: str = "cpu",
     threads: int | None = None,
     maximize: bool = False,
     errors: str = "raise",
@@ -60,6 +63,8 @@ def solve_many(
         lists of matrices.
     unassigned_cost: see ``solve``; a number, (k,) one a problem, or (k, n) or a list of vectors, one
         a row.
+    device: ``"cpu"``; or a device, see ``solve``, which then solves one problem after the other: for
+        few and large ones.
     threads: problems solved at a time; None: the cores available. Each is solved by one
         thread; for few large problems call ``solve``, which shares one among threads.
     errors: ``"raise"``: the first problem, in order, that cannot be solved ends the
@@ -69,6 +74,11 @@ def solve_many(
 
     Returns a ``Batch``: a sequence of results, each the same as ``solve`` returns for that problem,
     also for an infeasible one, and the answers as arrays.
+
+    Costs of another library that speaks DLPack (torch, JAX, CuPy), one array or a list of them: the
+    arrays of the batch are of that library, on its device; the results hold numpy's. Host memory is
+    read in place; costs on a device are copied to the host, once, unless ``device`` names a device. Of
+    number types that numpy lacks, such as bfloat16, a wider copy is made. Gradients are ignored.
 
     Arrays (k, n, m), and arrays in lists, of up to 2**20 costs a problem are solved
     one after the other by compiled code, if no option but ``maximize``, ``certify`` and ``seed`` is
@@ -86,18 +96,35 @@ def solve_many(
     for name, reason in _REFUSED.items():
         if options.get(name):
             raise OptionError(f"solve_many takes no {name}=: {reason}")
-    if isinstance(costs, (str, bytes, os.PathLike)) or not isinstance(costs, Iterable):
+    iterable = is_tensor(costs) or isinstance(costs, Iterable)
+    if isinstance(costs, (str, bytes, os.PathLike)) or not iterable:
         raise OptionError(
             f"solve_many needs an iterable of costs, got {type(costs).__name__}; for one problem call solve"
         )
     options = {**options, "maximize": maximize, "threads": 1}
+    if device != "cpu":
+        options["device"] = device
     # Check option names first: a misspelt option is an error of the call, not of each problem.
     if not options.keys() <= _NAMES:
         inspect.signature(solve).bind(None, **options)
+    costs, give = _seen(costs, device == "cpu")
     problems = batch_problems(costs, rows, columns, unassigned_cost)
     answers = _at_once(problems, options, n_threads)
     found = _one_by_one(problems, answers, options, n_threads, errors == "return")
-    return _batch(problems, answers, found, bool(maximize))
+    return _batch(problems, answers, found, bool(maximize), give)
+
+
+def _seen(costs: Any, host: bool) -> tuple[Any, Callable[[Array], Any] | None]:
+    """Return costs as numpy arrays, and what turns the answers into arrays of the user's library.
+
+    host: False to leave them on their device.
+    """
+    if is_tensor(costs):
+        return (on_host(costs) if host else costs), like(costs)
+    if isinstance(costs, (list, tuple)) and costs and is_tensor(costs[0]):
+        seen = [on_host(one) if host and is_tensor(one) else one for one in costs]
+        return seen, like(costs[0])
+    return costs, None
 
 
 def _at_once(problems: BatchProblems, options: dict[str, Any], n_threads: int) -> SmallAnswers | None:
@@ -155,6 +182,7 @@ def _batch(
     answers: SmallAnswers | None,
     found: dict[int, Result | Exception],
     maximize: bool,
+    give: Callable[[Array], Any] | None,
 ) -> Batch:
     if answers is None:
         shapes = np.array([getattr(one, "shape", (0, 0)) for one in found.values()], np.intp).reshape(-1, 2)
@@ -163,9 +191,9 @@ def _batch(
         for place, other in found.items():
             shapes[place] = getattr(other, "shape", shapes[place])
     n, m = shapes.max(axis=0).tolist() if len(shapes) else (0, 0)
-    if isinstance(problems.costs, np.ndarray) and problems.costs.ndim == 3:
+    if len(getattr(problems.costs, "shape", ())) == 3:
         n, m = problems.costs.shape[1:]
-    return Batch(shapes, (n, m), found, maximize=maximize, answers=answers)
+    return Batch(shapes, (n, m), found, maximize=maximize, answers=answers, give=give)
 
 
 class _Left(BaseException):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from bigsap.errors import DtypeError, InputError, OptionError, ShapeError
 from bigsap.sources.missing import parted
+from bigsap.sources.tensors import is_tensor
 from bigsap.types import Array
 
 
@@ -27,11 +28,11 @@ class BatchProblems:
     prices: Any = None
 
     def __len__(self) -> int:
-        return len(self.costs)
+        return _count(self.costs)
 
     def each(self) -> Iterator[Any]:
         """Return the costs of one problem after the other."""
-        if self.rows is None and self.columns is None:
+        if self.rows is None and self.columns is None and isinstance(self.costs, Iterable):
             return iter(self.costs)
         return (self.cost(place) for place in range(len(self)))
 
@@ -132,26 +133,24 @@ def batch_problems(costs: Any, rows: Any, columns: Any, prices: Any) -> BatchPro
     numbers, OptionError for costs without a size to cut.
     """
     if rows is not None or columns is not None:
-        costs = costs if isinstance(costs, np.ndarray) else [_as_matrix(c, p) for p, c in enumerate(costs)]
+        if not isinstance(costs, np.ndarray) and not is_tensor(costs):
+            costs = [_as_matrix(cost, place) for place, cost in enumerate(costs)]
         rows = _sizes("rows", rows, costs, 0)
         columns = _sizes("columns", columns, costs, 1)
     return BatchProblems(costs, rows, columns, _prices(prices, costs))
 
 
-def shapes_of(costs: Any) -> Array:
-    """Return the shapes (k, 2) of an array (k, n, m), or of matrices, as intp."""
-    if isinstance(costs, np.ndarray):
-        return np.tile(np.array(costs.shape[1:], np.intp), (len(costs), 1))
-    return np.array([cost.shape for cost in costs], np.intp).reshape(-1, 2)
+def _count(costs: Any) -> int:
+    return int(costs.shape[0]) if is_tensor(costs) else len(costs)
 
 
-def _as_matrix(cost: Any, place: int) -> Array:
+def _as_matrix(cost: Any, place: int) -> Any:
     """Return costs that can be cut to their true size."""
     if isinstance(cost, (list, tuple)):
         cost, missing = parted(cost, "costs")
         if missing is not None:
             cost = None
-    if not isinstance(cost, np.ndarray) or cost.ndim != 2:
+    if not (isinstance(cost, np.ndarray) or is_tensor(cost)) or len(cost.shape) != 2:
         raise OptionError(
             f"rows= and columns= are not valid: problem {place} is no matrix in memory; give padded"
             " matrices, or costs of their true size and neither option"
@@ -167,17 +166,18 @@ def _sizes(name: str, given: Any, costs: Any, axis: int) -> Array | None:
         sizes, missing = parted(given, name)
     except InputError as error:
         raise type(error)(f"{name} is not valid: {error}; give one whole number a problem") from error
-    if sizes.shape != (len(costs),):
+    count = _count(costs)
+    if sizes.shape != (count,):
         raise ShapeError(
-            f"{name} is not valid: it has shape {sizes.shape} for {len(costs)} problems; give one whole"
+            f"{name} is not valid: it has shape {sizes.shape} for {count} problems; give one whole"
             " number a problem"
         )
     if len(sizes) and (sizes.dtype.kind not in "iu" or missing is not None):
         raise DtypeError(f"{name} is not valid: it holds {sizes.dtype}; give one whole number a problem")
-    if isinstance(costs, np.ndarray):
-        if costs.ndim != 3:
+    if not isinstance(costs, list):
+        if len(costs.shape) != 3:
             raise ShapeError(f"{name} is for costs (k, n, m) or a list of matrices, got shape {costs.shape}")
-        limits = np.full(len(costs), costs.shape[1 + axis])
+        limits = np.full(count, costs.shape[1 + axis])
     else:
         limits = np.array([cost.shape[axis] for cost in costs], np.int64)
     bad = (sizes < 0) | (sizes > limits)
@@ -194,7 +194,7 @@ def _prices(given: Any, costs: Any) -> Any:
     """Return prices that can be indexed by problem; a number is the price of all rows."""
     if given is None:
         return None
-    count = len(costs) if hasattr(costs, "__len__") else None
+    count = _count(costs) if hasattr(costs, "__len__") or is_tensor(costs) else None
     listed = isinstance(given, (list, tuple)) and any(np.ndim(one) for one in given)
     if not listed:
         given, missing = parted(given, "unassigned_cost")

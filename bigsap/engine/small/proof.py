@@ -30,7 +30,7 @@ _SAMPLE = 16
 
 
 class Claim(NamedTuple):
-    """What is to be proved: the column of each row, prices (m,), and caps, see ``search.solve_dense``."""
+    """The claim to be proved: the column of each row, prices (m,), and caps, see ``search.solve_dense``."""
 
     column_of_row: Array
     v: Array
@@ -38,7 +38,7 @@ class Claim(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Room for what is proved.
+    """Room for the proof's answers.
 
     low, rest, matched (n,): the row duals ``min_j (cost - prices)`` in two parts, and the costs of the
     pairs, of unassigned rows their caps. prices (m,): v shifted so that its largest is 0 (n < m: the
