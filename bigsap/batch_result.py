@@ -8,6 +8,7 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 
+from bigsap.notebook import html_table
 from bigsap.result import Result, Status
 from bigsap.types import Array
 
@@ -102,6 +103,14 @@ class Batch(Sequence[Any]):
         told = ", ".join(f"{count:,} {kind}" for kind, count in zip(kinds.tolist(), counts, strict=True))
         sense = ", maximize" if self.maximize else ""
         return f"<bigsap.Batch of {len(self):,}{sense}: {told or 'empty'}>"
+
+    def _repr_html_(self) -> str:
+        names, counts = np.unique(self.status, return_counts=True)
+        n, m = self._widths
+        lines = [("problems", f"{len(self):,}"), ("largest sizes", f"{n:,} x {m:,}")]
+        lines += [(str(name), f"{count:,}") for name, count in zip(names, counts.tolist(), strict=True)]
+        lines.append(("assigned pairs", f"{int((self._columns >= 0).sum()):,}"))
+        return html_table("bigsap.Batch", lines)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return results without the arrays' memory, for pickles and copies."""
