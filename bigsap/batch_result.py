@@ -33,13 +33,13 @@ class Batch(Sequence[Any]):
     """The results of ``solve_many``: a sequence of ``Result``, and the same answers as arrays.
 
     ``batch[p]`` is the result of problem p, made when it is asked for; with ``errors="return"`` it
-    may be an exception. The arrays have one line a problem; N and M are the largest sizes. For costs
-    in arrays of another library than numpy, see ``solve_many``, they are arrays of that library.
+    may be an exception. Its integers are exact where those of the arrays are floats. The arrays have
+    one line a problem; N and M are the largest sizes. For costs in arrays of another library than
+    numpy, see ``solve_many``, they are arrays of that library.
 
     col4row: (k, N) intp, the column of each row; -1 = unassigned, or no row of the problem.
     row4col: (k, M) intp, the row of each column, likewise.
     fun: (k,) total costs; int64 if all costs are integers, else float64, NaN where there is none.
-        ``batch[p].fun`` has integers in full.
     bound, gap: (k,) likewise; NaN without a certificate.
     status: (k,) strings, see ``Status``; "error" for an exception. Always an array of numpy.
     success: (k,) bool.

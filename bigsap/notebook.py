@@ -1,4 +1,4 @@
-"""What notebooks show of results and sources: small tables in HTML."""
+"""Small tables in HTML, which notebooks show in place of results and sources."""
 
 from __future__ import annotations
 

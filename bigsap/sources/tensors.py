@@ -1,7 +1,7 @@
 """Arrays of other libraries: seen as numpy arrays, and answers given back in the same library.
 
-DLPack and the names of the array API are used, so that no library is imported here: whoever gives
-such an array has imported its own.
+DLPack and the names of the array API are used, so that no library is imported here: a caller with
+such an array has imported its library.
 """
 
 from __future__ import annotations
