@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap import policy
 
 FIELDS = ("col4row", "row4col", "row_ind", "col_ind", "u", "v", "violator", "costs", "unassigned_cost")
 
@@ -322,3 +323,13 @@ def test_the_compiled_batch_is_used(monkeypatch):
                 batch = bigsap.solve_many(given, maximize=maximize, **options)
                 assert batch.success.all()
     assert not called
+
+
+def test_threads_do_not_change_the_answers(monkeypatch):
+    monkeypatch.setattr(policy, "BATCH_COSTS_PER_CALL", 50)
+    costs, rows, columns = padded()
+    options = {"rows": rows, "columns": columns, "unassigned_cost": 20.0}
+    alone, shared = (bigsap.solve_many(costs, threads=threads, **options) for threads in (1, 3))
+    for one, other in zip(alone, shared, strict=True):
+        same(one, other)
+    np.testing.assert_array_equal(alone.col4row, shared.col4row)

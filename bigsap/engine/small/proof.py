@@ -77,7 +77,7 @@ def prove_dense(
         largest = v[j] if v[j] > largest else largest
     for i in range(n):
         j = column_of_row[i]
-        if j < 0 and gated:
+        if j == -1 and gated:
             continue
         if j < 0 or j >= m or seen[j] != 0:
             return WRONG
