@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bigsap.batch import solve_many
+    from bigsap.batch_result import Batch
     from bigsap.certification import certify
     from bigsap.errors import (
         BigsapError,
@@ -62,6 +63,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Assignments",
+    "Batch",
     "BigsapError",
     "CallbackError",
     "Certificate",
@@ -122,6 +124,7 @@ _HOMES = {
     ),
     "bigsap.scipy_compat": "linear_sum_assignment",
     "bigsap.batch": "solve_many",
+    "bigsap.batch_result": "Batch",
     "bigsap.k_best": "Assignments solve_k_best",
     "bigsap.progress": "Progress",
     "bigsap.result": "Result Status",

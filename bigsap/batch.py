@@ -11,20 +11,27 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
 
 from bigsap import policy
+from bigsap.batch_result import Batch
 from bigsap.engine.core.team import check_threads
+from bigsap.engine.small.search import INFEASIBLE
 from bigsap.errors import CertificateError, InputError, OptionError, quiet, quiet_thread
 from bigsap.memory import usable_memory
 from bigsap.progress import guarded
 from bigsap.result import Result
+from bigsap.run.batch_problems import BatchProblems, batch_problems
 from bigsap.run.small_arrays import suits
-from bigsap.run.small_batches import solve_batch
+from bigsap.run.small_batches import SmallAnswers, solve_batch
 from bigsap.solve import solve
 from bigsap.sources.missing import parted
+from bigsap.sources.tensors import is_tensor, like, on_host
+from bigsap.types import Array
+
+_NAMES = inspect.signature(solve).parameters.keys() - {"cost"}
 
 # Options that a batch does not accept, and the alternatives.
 _REFUSED = {
@@ -33,60 +40,55 @@ _REFUSED = {
 }
 
 
-@overload
-def solve_many(
-    costs: Iterable[Any],
-    *,
-    threads: int | None = ...,
-    maximize: bool = ...,
-    errors: Literal["raise"] = ...,
-    **options: Any,
-) -> list[Result]: ...
-
-
-@overload
-def solve_many(
-    costs: Iterable[Any],
-    *,
-    threads: int | None = ...,
-    maximize: bool = ...,
-    errors: Literal["return"],
-    **options: Any,
-) -> list[Result | Exception]: ...
-
-
 @quiet
 def solve_many(
     costs: Iterable[Any],
     *,
+    rows: Any = None,
+    columns: Any = None,
+    unassigned_cost: Any = None,
+    device: str = "cpu",
     threads: int | None = None,
     maximize: bool = False,
     errors: str = "raise",
     **options: Any,
-) -> list[Any]:
+) -> Batch:
     """Solve many problems at once; return the results in the order of the problems.
 
-    costs: an iterable of anything ``solve`` accepts: a list of matrices, an array
-        (k, n, m), a generator. A generator is advanced by the calling thread, at most
-        a few problems a thread ahead of the oldest unfinished one.
+    costs: an iterable of anything ``solve`` accepts: an array (k, n, m), a list of matrices, a
+        generator. A generator is advanced by the calling thread, at most a few problems a thread
+        ahead of the oldest unfinished one.
+    rows, columns: (k,) whole numbers, the true sizes of padded problems: problem p is
+        ``costs[p][:rows[p], :columns[p]]``, and what lies outside is never read. For arrays and
+        lists of matrices.
+    unassigned_cost: see ``solve``; a number, (k,) one a problem, or (k, n) or a list of vectors, one
+        a row.
+    device: ``"cpu"``; or a device, see ``solve``, which then solves one problem after the other: for
+        few and large ones.
     threads: problems solved at a time; None: the cores available. Each is solved by one
         thread; for few large problems call ``solve``, which shares one among threads.
     errors: ``"raise"``: the first problem, in order, that cannot be solved ends the
-        batch; ``"return"``: the list holds its exception in its place.
+        batch; ``"return"``: its exception takes the place of its result.
     options: of ``solve``, the same for every problem. ``callback`` is called from
         several threads. Without ``memory_limit`` the threads share the machine's memory evenly.
 
-    Arrays (k, n, m) and lists of arrays, of any shapes, of up to 2**20 costs a problem are solved
-    one after the other by compiled code, with the same results as ``solve``, if no option but
-    ``maximize``, ``certify`` and ``seed`` is given. The fields of such a result are computed on
-    first access.
+    Returns a ``Batch``: a sequence of results, each the same as ``solve`` returns for that problem,
+    also for an infeasible one, and the answers as arrays.
 
-    Each result is the same as ``solve`` returns for that problem, also for an infeasible one.
-    Raises OptionError for the batch's own options and TypeError for an unknown one. If a problem
-    raises an ``InputError`` or CertificateError, an error of the same type is raised, with its row
-    and column, a message that begins with ``problem k:``, and the original as its cause; any other
-    error is raised unchanged, with a note that names the problem. Errors of ``costs`` itself are
-    raised unchanged.
+    Costs of another library that speaks DLPack (torch, JAX, CuPy), one array or a list of them: the
+    arrays of the batch are of that library, on its device; the results hold numpy's. Host memory is
+    read in place; costs on a device are copied to the host, once, unless ``device`` names a device. Of
+    number types that numpy lacks, such as bfloat16, a wider copy is made. Gradients are ignored.
+
+    Arrays (k, n, m), and arrays in lists, of up to 2**20 costs a problem are solved
+    one after the other by compiled code, if no option but ``maximize``, ``certify`` and ``seed`` is
+    given. The fields of such a result are computed on first access.
+
+    Raises OptionError, ShapeError and DtypeError for the batch's own options and TypeError for an
+    unknown one. If a problem raises an ``InputError`` or CertificateError, an error of the same type
+    is raised, with its row and column, a message that begins with ``problem k:``, and the original as
+    its cause; any other error is raised unchanged, with a note that names the problem. Errors of
+    ``costs`` itself are raised unchanged.
     """
     n_threads = check_threads(threads)
     if errors not in ("raise", "return"):
@@ -94,34 +96,104 @@ def solve_many(
     for name, reason in _REFUSED.items():
         if options.get(name):
             raise OptionError(f"solve_many takes no {name}=: {reason}")
-    if isinstance(costs, (str, bytes, os.PathLike)) or not isinstance(costs, Iterable):
+    iterable = is_tensor(costs) or isinstance(costs, Iterable)
+    if isinstance(costs, (str, bytes, os.PathLike)) or not iterable:
         raise OptionError(
             f"solve_many needs an iterable of costs, got {type(costs).__name__}; for one problem call solve"
         )
     options = {**options, "maximize": maximize, "threads": 1}
+    if device != "cpu":
+        options["device"] = device
     # Check option names first: a misspelt option is an error of the call, not of each problem.
-    inspect.signature(solve).bind(None, **options)
-    found = _at_once(costs, options, n_threads)
-    if found is not None:
-        return _completed(found, costs, errors == "return", options)
+    if not options.keys() <= _NAMES:
+        inspect.signature(solve).bind(None, **options)
+    costs, give = _seen(costs, device == "cpu")
+    problems = batch_problems(costs, rows, columns, unassigned_cost)
+    answers = _at_once(problems, options, n_threads)
+    found = _one_by_one(problems, answers, options, n_threads, errors == "return")
+    return _batch(problems, answers, found, bool(maximize), give)
+
+
+def _seen(costs: Any, host: bool) -> tuple[Any, Callable[[Array], Any] | None]:
+    """Return costs as numpy arrays, and what turns the answers into arrays of the user's library.
+
+    host: False to leave them on their device.
+    """
+    if is_tensor(costs):
+        return (on_host(costs) if host else costs), like(costs)
+    if isinstance(costs, (list, tuple)) and costs and is_tensor(costs[0]):
+        seen = [on_host(one) if host and is_tensor(one) else one for one in costs]
+        return seen, like(costs[0])
+    return costs, None
+
+
+def _at_once(problems: BatchProblems, options: dict[str, Any], n_threads: int) -> SmallAnswers | None:
+    """Return the answers of small arrays without special options; None if that does not apply."""
+    if not isinstance(problems.costs, (np.ndarray, list, tuple)):
+        return None
+    seed, certify = options.get("seed", 0), options.get("certify", True)
+    if options.keys() - {"maximize", "threads", "seed", "certify"}:
+        return None
+    if type(seed) is not int or seed < 0 or certify not in (True, False, "pairs"):
+        return None
+
+    def solve_empty(place: int) -> Result:
+        return solve(problems.cost(place), **options, **problems.options(place))
+
+    return solve_batch(problems, bool(options["maximize"]), n_threads, bool(certify), solve_empty)
+
+
+def _one_by_one(
+    problems: BatchProblems, answers: SmallAnswers | None, options: dict[str, Any], n_threads: int, keep: bool
+) -> dict[int, Result | Exception]:
+    """Return the results of the problems without an answer, each found by ``solve``.
+
+    Bad costs, and problems that need the general method. keep: exceptions too.
+    """
+    if answers is None:
+        left = ((place, cost) for place, cost in enumerate(problems.each()))
+    else:
+        places = np.flatnonzero(answers.statuses > INFEASIBLE).tolist()
+        if not places:
+            return {}
+        left = ((place, problems.cost(place)) for place in places)
     share = None
     if options.get("memory_limit") is None:
         share = max(1, usable_memory() // n_threads)
     pool = ThreadPoolExecutor(n_threads, "bigsap-many", quiet_thread)
-    left = threading.Event()
+    leaving = threading.Event()
 
-    def one(cost: Any) -> Result:
-        with guarded(lambda: _leave(left)):
-            return _one(cost, share, options)
+    def one(place: int, cost: Any) -> Result:
+        with guarded(lambda: _leave(leaving)):
+            return _one(cost, share, {**options, **problems.options(place)})
 
     try:
-        return list(_in_order(pool, costs, n_threads * policy.BATCH_AHEAD, errors == "return", one))
+        return dict(_in_order(pool, left, n_threads * policy.BATCH_AHEAD, keep, one))
     except BaseException:
         # The other results are not returned: abandon running problems, drop queued ones.
-        left.set()
+        leaving.set()
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _batch(
+    problems: BatchProblems,
+    answers: SmallAnswers | None,
+    found: dict[int, Result | Exception],
+    maximize: bool,
+    give: Callable[[Array], Any] | None,
+) -> Batch:
+    if answers is None:
+        shapes = np.array([getattr(one, "shape", (0, 0)) for one in found.values()], np.intp).reshape(-1, 2)
+    else:
+        shapes = answers.shapes.astype(np.intp)
+        for place, other in found.items():
+            shapes[place] = getattr(other, "shape", shapes[place])
+    n, m = shapes.max(axis=0).tolist() if len(shapes) else (0, 0)
+    if len(getattr(problems.costs, "shape", ())) == 3:
+        n, m = problems.costs.shape[1:]
+    return Batch(shapes, (n, m), found, maximize=maximize, answers=answers, give=give)
 
 
 class _Left(BaseException):
@@ -133,52 +205,27 @@ def _leave(left: threading.Event) -> None:
         raise _Left
 
 
-def _at_once(costs: Any, options: dict[str, Any], n_threads: int) -> list[Result | None] | None:
-    """Return the results of small arrays without special options; None if that does not apply."""
-    if not isinstance(costs, (np.ndarray, list, tuple)):
-        return None
-    seed, certify = options.get("seed", 0), options.get("certify", True)
-    if options.keys() - {"maximize", "threads", "seed", "certify"}:
-        return None
-    if type(seed) is not int or seed < 0 or certify not in (True, False, "pairs"):
-        return None
-    return solve_batch(costs, bool(options["maximize"]), n_threads, bool(certify))
-
-
-def _completed(
-    found: list[Result | None], costs: Any, keep: bool, options: dict[str, Any]
-) -> list[Result | Exception]:
-    """Solve the rest one by one: bad costs, and problems that need the general method."""
-    results: list[Result | Exception] = []
-    for number, result in enumerate(found):
-        if result is not None:
-            results.append(result)
-            continue
-        try:
-            results.append(solve(costs[number], **options))
-        except Exception as error:
-            if not keep:
-                raise _named(error, number) from error
-            results.append(error)
-    return results
-
-
 def _in_order(
-    pool: ThreadPoolExecutor, costs: Iterable[Any], ahead: int, keep: bool, one: Callable[[Any], Result]
-) -> Iterator[Result | Exception]:
-    problems = iter(costs)
-    waiting: deque[Future[Result]] = deque()
-    for number in itertools.count():
-        for cost in itertools.islice(problems, ahead - len(waiting)):
-            waiting.append(pool.submit(one, cost))
+    pool: ThreadPoolExecutor,
+    problems: Iterator[tuple[int, Any]],
+    ahead: int,
+    keep: bool,
+    one: Callable[[int, Any], Result],
+) -> Iterator[tuple[int, Result | Exception]]:
+    """Yield numbers and results of numbered problems."""
+    waiting: deque[tuple[int, Future[Result]]] = deque()
+    while True:
+        for place, cost in itertools.islice(problems, ahead - len(waiting)):
+            waiting.append((place, pool.submit(one, place, cost)))
         if not waiting:
             return
+        place, future = waiting.popleft()
         try:
-            yield waiting.popleft().result()
+            yield place, future.result()
         except Exception as error:
             if not keep:
-                raise _named(error, number) from error
-            yield error
+                raise _named(error, place) from error
+            yield place, error
 
 
 def _one(cost: Any, share: int | None, options: dict[str, Any]) -> Result:

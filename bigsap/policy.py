@@ -35,8 +35,8 @@ MOST_SMALL_COSTS = 1 << 20
 #: since many clipped costs tie.
 MOST_SMALL_GATED_COSTS = 1 << 17
 #: Fewest costs of a batch that one call from Python solves.
-BATCH_COSTS_PER_CALL = 1 << 16
-#: Most costs examined together, which bounds the memory of their copies.
+BATCH_COSTS_PER_CALL = 1 << 18
+#: Most costs converted together, which bounds the memory of their copies.
 BATCH_COSTS_AT_ONCE = 1 << 24
 #: Problems taken from an iterable ahead of the oldest unfinished one, for each thread: enough to
 #: keep the threads busy, few enough to keep a generator's arrays out of memory.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import json
 import math
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import OptionError, StoreError, quiet
+from bigsap.notebook import html_table
 from bigsap.system import replace
 from bigsap.types import Array
 
@@ -280,6 +282,26 @@ class Result:
             f"fun={self.fun!r}, bound={self.bound!r}, gap={self.gap!r}>"
         )
 
+    def _repr_html_(self) -> str:
+        from bigsap.display.text import result_lines
+
+        return html_table("bigsap.Result", result_lines(self))
+
+    @property
+    def labels(self) -> dict[str, Array]:
+        """Labels of the rows, then of the columns, by the name of their dimension.
+
+        Those of the coordinates of an xarray that ``solve`` was given, else empty; not saved by ``save``.
+        """
+        return dict(self.__dict__.get("_labels", {}))
+
+    def with_labels(self, labels: Mapping[str, tuple[int, Array]]) -> Result:
+        """Return this result with labels: name, 0 for rows or 1 for columns, and one label each."""
+        found = copy.copy(self)
+        found.__dict__["_axes"] = {name: axis for name, (axis, _) in labels.items()}
+        found.__dict__["_labels"] = {name: label for name, (_, label) in labels.items()}
+        return found
+
     @property
     def certificate(self) -> str | None:
         """Kind of proof: "bounds", "pairs" (every pair was read), or None."""
@@ -317,12 +339,17 @@ class Result:
     def to_dataframe(self, library: str = "pandas") -> Any:
         """Return a data frame of the assigned pairs: columns ``row``, ``column``, ``cost``, by row.
 
+        With ``labels`` also a column for each, named as these, unless it has one of the three names.
+
         library: ``"pandas"`` or ``"polars"``, which must be installed. Raises OptionError for another
         name, and if the costs are not known (see ``pairs``).
         """
         if library not in ("pandas", "polars"):
             raise OptionError(f'library must be "pandas" or "polars", got {library!r}')
         table = {"row": self.row_ind, "column": self.col_ind, "cost": self._known_costs()}
+        for name, labels in self.labels.items():
+            ids = self.col_ind if self.__dict__["_axes"][name] else self.row_ind
+            table.setdefault(name, labels[ids])
         return import_module(library).DataFrame(table)
 
     @quiet

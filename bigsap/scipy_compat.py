@@ -11,6 +11,7 @@ from bigsap.run.small_arrays import assignment, suits
 from bigsap.sources.missing import mask_of, parted, under_mask
 from bigsap.sources.packing import labelled
 from bigsap.sources.sparse.sparse_costs import SparseCosts, looks_sparse, sparse
+from bigsap.sources.tensors import CUDA, is_tensor, like, on_host, place_of
 from bigsap.types import Array
 
 
@@ -21,10 +22,14 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
     cost_matrix: (n, m) array_like of real numbers; ``inf`` (``-inf`` when maximising)
         forbids a pair. The same inputs are accepted and refused as by
         ``scipy.optimize.linear_sum_assignment``, with the same messages. Also ``scipy.sparse``
-        arrays and ``bigsap.sparse``: only listed pairs are allowed.
+        arrays and ``bigsap.sparse``: only listed pairs are allowed. Arrays of another library
+        that speaks DLPack (torch, JAX, CuPy) are used where they lie, without a copy but of number
+        types that numpy lacks, such as bfloat16, and of column-major ones on a device; gradients are
+        ignored. On a CUDA device its kernels solve them, which needs CuPy.
     maximize: whether the sum is maximised.
 
-    Returns ``(row_ind, col_ind)``, two intp arrays of length min(n, m), ``row_ind`` sorted:
+    Returns ``(row_ind, col_ind)``, two intp arrays of length min(n, m), ``row_ind`` sorted, of the
+    library and on the device of the costs:
     ``cost_matrix[row_ind, col_ind].sum()`` is optimal. Among equally good assignments the choice
     may differ from scipy's; the identity is always chosen if it is optimal.
 
@@ -45,6 +50,8 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
     costs = cost_matrix
     if looks_sparse(costs) or isinstance(costs, SparseCosts):
         return _of_listed_pairs(costs, maximize)
+    if is_tensor(costs):
+        return _of_tensor(costs, maximize)
     if type(costs) is not np.ndarray or costs.dtype != np.float64:
         costs = _as_scipy_reads(cost_matrix)
     if costs.ndim != 2:
@@ -58,6 +65,17 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
         raise InvalidCostError("matrix contains invalid numeric entries", error.row, error.column) from error
 
 
+def _of_tensor(given: Any, maximize: bool) -> tuple[Any, Any]:
+    """Solve the costs of another library where they lie; return arrays of that library."""
+    give = like(given)
+    kind, number = place_of(given)
+    if kind == CUDA:
+        rows, columns = _by_solve(given, maximize, device=f"cuda:{number}")
+    else:
+        rows, columns = linear_sum_assignment(on_host(given), maximize)
+    return give(rows), give(columns)
+
+
 def _of_listed_pairs(given: Any, maximize: bool) -> tuple[Array, Array]:
     """Solve sparse costs: only listed pairs are allowed, and an explicit zero is a cost."""
     costs = given if isinstance(given, SparseCosts) else sparse(given)
@@ -67,12 +85,12 @@ def _of_listed_pairs(given: Any, maximize: bool) -> tuple[Array, Array]:
         return _by_solve(costs.as_dtype(np.dtype(np.float64)), maximize)
 
 
-def _by_solve(costs: Any, maximize: bool) -> tuple[Array, Array]:
+def _by_solve(costs: Any, maximize: bool, device: str = "cpu") -> tuple[Array, Array]:
     from bigsap.result import Status
     from bigsap.solve import solve
 
     try:
-        result = solve(costs, maximize=maximize)
+        result = solve(costs, maximize=maximize, device=device)
     except OverflowRiskError:
         if not isinstance(costs, np.ndarray):
             raise

@@ -37,6 +37,7 @@ from bigsap.sources.base import CostSource, Guarded, intact_throughout
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cluster.costs import connect, spread_out, warn_of_little
 from bigsap.sources.cuda.device_memory import naming_bytes
+from bigsap.sources.packing import labels_of
 from bigsap.sources.sparse.by_rows import ByRows
 from bigsap.sources.sparse.sparse_costs import SparseCosts
 from bigsap.strategies import ON_ENTRIES
@@ -197,7 +198,9 @@ def solve(
     stopped. Levels take the costs of a sixteenth of the pairs for a matrix, and their lists.
     """
     asked = dict(locals())
-    return _solve(asked.pop("cost"), asked, None)
+    labels = labels_of(cost)
+    result = _solve(asked.pop("cost"), asked, None)
+    return result.with_labels(labels) if labels else result
 
 
 @quiet

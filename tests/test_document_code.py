@@ -22,7 +22,7 @@ from test_docs import PAGES, ROOT, blocks, commands
 
 SERVICE = "http://127.0.0.1:8765"
 # Other solvers and formats, which are compared with: blocks that import one are left out without it.
-PEERS = {"scipy", "lap", "ot", "ortools", "xarray", "pandas", "zarr", "netCDF4", "PIL", "polars"}
+PEERS = {"scipy", "lap", "ot", "ortools", "xarray", "pandas", "zarr", "netCDF4", "PIL", "polars", "torch"}
 # Commands that end by themselves, in a second.
 SHORT = {"solve", "verify", "rechunk", "info"}
 

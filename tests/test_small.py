@@ -326,14 +326,9 @@ def proof(cost, column_of_row, v, whole=False):
         n,
         m,
         whole,
-        np.array(column_of_row),
-        v,
+        dense_proof.Claim(np.array(column_of_row), v, np.empty(0)),
         np.empty(m, np.int64),
-        low,
-        rest,
-        np.empty(n),
-        prices,
-        facts,
+        dense_proof.Found(low, rest, np.empty(n), prices, facts),
         np.empty(4 * m + 2 * n + dense.SPARE),
     )
     return proved, facts, (low, rest), prices
@@ -438,7 +433,10 @@ def test_what_the_proof_tells_is_exact(shape, spread, offset, ties, barred, nois
 def test_the_proof_of_infeasibility(rows, proved):
     cost = np.array([[1, np.inf, np.inf], [2, np.inf, np.inf], [1, 1, 1]])
     allowed = np.empty(3, np.int64)
-    assert proved == dense_proof.prove_infeasible(cost.ctypes.data, 3, 3, np.array(rows), len(rows), allowed)
+    for caps, possible in (((), True), ((np.inf, np.inf, 5.0), True), ((np.inf, 5.0, np.inf), len(rows) < 2)):
+        given = np.array(rows), len(rows), allowed, np.array(caps, float)
+        found = dense_proof.prove_infeasible(cost.ctypes.data, 3, 3, *given)
+        assert found == (proved and possible)
 
 
 def test_what_the_kernel_is_not_sure_of_is_solved_by_another_method(monkeypatch):
@@ -517,18 +515,18 @@ def test_a_batch_equals_one_by_one(name, threads, monkeypatch):
             same(result, bigsap.solve(cost, maximize=maximize, threads=1))
 
 
-def test_large_batches_are_taken_in_parts(monkeypatch):
-    cube = batches()["integers"]
+def test_costs_that_are_converted_are_taken_in_parts(monkeypatch):
+    cube = batches()["integers"].astype("i2")
     plain = bigsap.solve_many(cube)
     calls = []
-    prepared = small_batches._prepared
+    readable = small_batches._readable
     monkeypatch.setattr(policy, "BATCH_COSTS_AT_ONCE", 5 * cube[0].size)
-    monkeypatch.setattr(small_batches, "_prepared", lambda *a: calls.append(len(a[0])) or prepared(*a))
+    monkeypatch.setattr(small_batches, "_readable", lambda part: calls.append(part.size) or readable(part))
     for costs in (cube, list(cube)):
         for a, b in zip(plain, bigsap.solve_many(costs), strict=True):
             same(a, b)
-    assert sum(calls) == 60
-    assert max(calls) <= 5
+    assert sum(calls) == 2 * cube.size
+    assert max(calls) == 5 * cube[0].size
 
 
 def test_bad_costs_in_a_batch():

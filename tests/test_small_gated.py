@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
+from bigsap.engine.small import proof as dense_proof
+from bigsap.engine.small import search as dense
 from bigsap.proof.unassigned import drop_clipped_pairs
 from bigsap.sources import as_source
 from bigsap.sources.clipped import ClippedCosts
@@ -136,3 +140,62 @@ def test_the_array_may_be_another_frames_afterwards():
     buffer[:] = 0
     for frame, found in zip(frames, results, strict=True):
         assert found.verify(frame, unassigned_cost=0.05).optimal
+
+
+def best_of(cost, caps):
+    """The least cost of a partial assignment, by trying all of them."""
+    n, m = cost.shape
+    best = np.inf
+    for columns in itertools.product(range(-1, m), repeat=n):
+        used = [j for j in columns if j >= 0]
+        if len(set(used)) == len(used):
+            best = min(best, sum(caps[i] if j < 0 else cost[i, j] for i, j in enumerate(columns)))
+    return best
+
+
+@examples(150)
+@given(st.integers(1, 4), st.integers(0, 4), st.integers(0, 10**6))
+def test_the_proof_of_partial_assignments(n, m, seed):
+    rng = np.random.default_rng(seed)
+    cost, caps = rng.integers(-4, 9, (n, m)).astype(float), rng.integers(-2, 8, n).astype(float)
+    caps[rng.random(n) < 0.2] = np.inf
+    columns = np.full(n, -1)
+    for row in rng.permutation(n)[:m]:
+        if rng.random() < 0.7 or np.isinf(caps[row]):
+            columns[row] = rng.choice(np.setdiff1d(np.arange(m), columns))
+    v = -rng.integers(0, 5, m).astype(float)
+    low, rest, matched, prices, facts = (np.empty(size) for size in (n, n, n, m, dense.FACTS))
+    proved = dense_proof.prove_dense(
+        cost.ctypes.data,
+        m,
+        n,
+        m,
+        True,
+        dense_proof.Claim(columns, v, caps),
+        np.empty(m, np.int64),
+        dense_proof.Found(low, rest, matched, prices, facts),
+        np.empty(4 * m + 2 * n + dense.SPARE),
+    )
+    if np.isinf(caps[columns < 0]).any():
+        assert proved == dense_proof.WRONG
+        return
+    best = best_of(cost, caps)
+    total = sum(caps[i] if j < 0 else cost[i, j] for i, j in enumerate(columns))
+    free = np.setdiff1d(np.arange(m), columns)
+    duals = np.minimum(caps, (cost - v).min(axis=1, initial=np.inf))
+    assert (facts[3], facts[5], facts[4]) == (total, duals.sum() + v.sum(), total - facts[5])
+    assert facts[5] <= best <= total
+    assert (proved == dense_proof.PROVED) == (facts[4] == 0)
+    assert proved != dense_proof.WRONG
+    assert (low + rest == duals).all()
+    assert free.size == 0 or proved != dense_proof.PROVED or (v[free] == 0).all()
+
+
+@pytest.mark.parametrize("columns", [[0, 0], [5, -1], [-2, 0]])
+def test_the_proof_refuses_what_is_no_assignment(columns):
+    cost, caps, n = np.ones((2, 3)), np.ones(2), 2
+    found = dense_proof.Found(*(np.empty(size) for size in (n, n, n, 3, dense.FACTS)))
+    claim = dense_proof.Claim(np.array(columns), np.zeros(3), caps)
+    room = np.empty(3, np.int64), found, np.empty(4 * 3 + 2 * n + dense.SPARE)
+    proved = dense_proof.prove_dense(cost.ctypes.data, 3, n, 3, True, claim, *room)
+    assert proved == dense_proof.WRONG

@@ -215,7 +215,12 @@ class Bar:
         if self._compiling is not None:
             heading = f"compiling, {clock(self._compiling)}"
         if self._tqdm is not None:
-            self._tqdm.total = state.n_rows
+            if self._tqdm.total != state.n_rows:
+                # In a notebook only a reset tells the widget; the clock goes on.
+                start = getattr(self._tqdm, "start_t", None)  # none where tqdm is off
+                self._tqdm.reset(state.n_rows)
+                if start is not None:
+                    self._tqdm.start_t = start
             self._tqdm.n = min(self._assigned.rows, state.n_rows)
             self._tqdm.set_description_str(heading, refresh=False)
             parts = self._assigned.text(state.n_rows), counts(state)

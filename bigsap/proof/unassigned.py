@@ -73,11 +73,20 @@ def drop_clipped_pairs(result: _Claim, gated: ClippedCosts) -> _Claim:
     duals prove a better one. Reads one cost for each row whose duals do not show that its pair is
     cheaper than its price: O(n), and few.
     """
-    n, m = gated.given.shape
+    m = gated.given.shape[1]
     col4row = result.col4row.copy()
     col4row[col4row >= m] = -1
     rows = _doubtful(result, gated, col4row)
     col4row[rows[~_worth_it(gated, rows, col4row[rows])]] = -1
+    return without_pairs(result, col4row, gated.prices, m)
+
+
+def without_pairs(result: _Claim, col4row: Array, prices: Array, m: int) -> _Claim:
+    """Return a result of clipped costs with the pairs of ``col4row`` alone.
+
+    prices: of the rows. m: the user's columns; the duals of additional ones are dropped.
+    """
+    n = len(col4row)
     (row_ind,) = np.nonzero(col4row >= 0)
     row4col = np.full(m, -1, np.intp)
     row4col[col4row[row_ind]] = row_ind
@@ -98,7 +107,7 @@ def drop_clipped_pairs(result: _Claim, gated: ClippedCosts) -> _Claim:
         gap=gap,
         shape=(int(n), int(m)),
         stats=stats,
-        unassigned_cost=gated.prices,
+        unassigned_cost=prices,
         costs=None if result.costs is None else result.costs[np.isin(result.row_ind, row_ind)],
     )
 

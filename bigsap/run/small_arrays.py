@@ -54,7 +54,7 @@ class Told:
 
     shape: as the user has it. kept: see ``engine.small.search``. seconds: the mean in a batch.
     v_low: low parts of the stored prices. warm: whether the search began from a given start.
-    proved: False to omit the proof from the result.
+    proved: False to omit the proof from the result. prices: of rows that may stay unassigned.
     """
 
     status: int
@@ -68,6 +68,18 @@ class Told:
     v_low: Array | None = None
     warm: bool = False
     proved: bool = True
+    prices: Array | None = None
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The kernel's rows and columns."""
+        n, m = self.shape
+        return (min(n, m), max(n, m)) if self.prices is None else (n, m)
+
+    @property
+    def turned(self) -> bool:
+        """Whether the kernel's rows are the user's columns."""
+        return self.sizes[0] != self.shape[0]
 
 
 def suits(costs: Any) -> bool:
@@ -101,7 +113,7 @@ def assignment(costs: Array, maximize: bool) -> tuple[Array, Array] | None:
     if status == INVALID:
         _complain(costs, maximize)
     if status == INFEASIBLE:
-        violator = _violator(n, m, column_of_row, kept)
+        violator = _violator(Told(status, (n, m), maximize, False, column_of_row, kept, 0.0))
         raise InfeasibleError("cost matrix is infeasible", violator.tolist())
     return None
 
@@ -221,6 +233,7 @@ def _solved(matrix: Array, integers: bool, start: Start | None = None) -> tuple[
         m,
         integers,
         start is not None,
+        np.empty(0),
         column_of_row,
         kept,
         real,
@@ -238,18 +251,19 @@ def _complain(costs: Array, maximize: bool) -> None:
     raise InvalidCostError("the costs changed while they were read")
 
 
-def _violator(n: int, m: int, column_of_row: Array, kept: Array) -> Array:
+def _violator(told: Told) -> Array:
     """Return the user's rows that have too few allowed columns, in order."""
-    if n <= m:
-        return column_of_row[: int(kept[2 * n + m + 2])]
+    few, many = told.sizes
+    if not told.turned:
+        return told.column_of_row[: int(told.kept[2 * few + many + 2])]
     # The violator consists of columns. The rows that allow none of them have too few columns themselves.
-    return np.flatnonzero(kept[2 * m : 2 * m + n] == 0)
+    return np.flatnonzero(told.kept[2 * few : 2 * few + many] == 0)
 
 
 def fields_of(told: Told) -> dict[str, Any]:
     """Return the fields of a result, equal to those of ``certify`` and ``Result.from_assignment``."""
     n, m = told.shape
-    few, many = min(n, m), max(n, m)
+    few, many = told.sizes
     kept = told.kept
     facts = kept[2 * few + many : 2 * few + many + FACTS]
     _, scans, _, total, gap, bound = facts.tolist()
@@ -266,7 +280,7 @@ def fields_of(told: Told) -> dict[str, Any]:
     if told.status == INFEASIBLE:
         from bigsap.run.conclude import explain
 
-        violator = _violator(n, m, told.column_of_row, kept)
+        violator = _violator(told)
         return vars(
             Result.from_assignment(
                 None,
@@ -278,10 +292,12 @@ def fields_of(told: Told) -> dict[str, Any]:
                 nit=1,
                 violator=violator,
             )
-        )
+        ) | {"unassigned_cost": told.prices}
     sign = -1 if told.maximize else 1
-    matching = told.column_of_row.copy() if n <= m else inverse(told.column_of_row, n)
+    matching = inverse(told.column_of_row, n) if told.turned else told.column_of_row.copy()
     row_ind, col_ind, row4col = views_of(matching, m)
+    if told.prices is not None:
+        stats["unassigned_rows"] = n - len(row_ind)
     # Adding 0 turns -0.0 into 0.0.
     u, v = sign * kept[:few] + 0, sign * kept[2 * few : 2 * few + many] + 0
     u_low = sign * rest + 0 if rest.any() else None
@@ -298,10 +314,10 @@ def fields_of(told: Told) -> dict[str, Any]:
         "row_ind": row_ind,
         "col_ind": col_ind,
         "fun": fun,
-        "u": u if n <= m else v,
-        "v": v if n <= m else u,
-        "u_low": u_low if n <= m else v_low,
-        "v_low": v_low if n <= m else u_low,
+        "u": v if told.turned else u,
+        "v": u if told.turned else v,
+        "u_low": v_low if told.turned else u_low,
+        "v_low": u_low if told.turned else v_low,
         "bound": bound if told.proved else None,
         "gap": gap if told.proved else None,
         "status": Status.OPTIMAL,
@@ -314,23 +330,23 @@ def fields_of(told: Told) -> dict[str, Any]:
         "violator": np.empty(0, np.intp),
         "maximize": told.maximize,
         "shape": told.shape,
-        "unassigned_cost": None,
+        "unassigned_cost": told.prices,
         "costs": _costs(told, matching, row_ind),
     }
 
 
 def _costs(told: Told, col4row: Array, row_ind: Array) -> Array:
     """Return the costs of the pairs in the user's sense."""
-    n, m = told.shape
-    few = min(n, m)
+    few, _ = told.sizes
     matched = (-1 if told.maximize else 1) * told.kept[few : 2 * few] + 0
-    costs = matched[row_ind] if n <= m else matched[col4row[row_ind]]
+    costs = matched[col4row[row_ind]] if told.turned else matched[row_ind]
     return costs.astype(np.int64) if told.integer else costs
 
 
 def _stats(told: Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
     """Return the same fields as ``stats.solve_stats``."""
     n, m = told.shape
+    rows, _ = told.sizes
     seconds = told.seconds
     proved = told.proved and told.status == OPTIMAL
     return {
@@ -338,13 +354,13 @@ def _stats(told: Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
         "why": WHY,
         "threads": 1,
         "device": "cpu",
-        "source": "ArraySource",
+        "source": "ArraySource" if told.prices is None else "ClippedCosts",
         "evaluated_by": None,
-        "transposed": n > m,
+        "transposed": told.turned,
         "price": "float64",
         "resumed": 0,
         "warm_started": told.warm,
-        "rows_evaluated": min(n, m),
+        "rows_evaluated": rows,
         "pairs_evaluated": n * m,
         "certificate_pairs": n * m if proved else 0,
         "proof": "pairs" if proved else None,
@@ -352,7 +368,7 @@ def _stats(told: Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
         "rows_scanned": scans,
         "pairs_skipped": 0,
         "cache_policy": "in place",
-        "cache_slots": min(n, m),
+        "cache_slots": rows,
         "cache_bytes": 0,
         "cache_hits": scans,
         "cache_misses": 0,

@@ -1,39 +1,64 @@
 """Batches of small arrays, each solved as in ``small_arrays``, on threads started by Python.
 
-For a problem of an array (k, n, m), Python does nothing but create its result.
+Costs are read where they lie; for a problem of an array (k, n, m), Python does nothing.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from bigsap import policy
-from bigsap.engine.small.search import INFEASIBLE, kept_of, sizes, solve_some
+from bigsap.engine.small.batch import (
+    ADDRESS,
+    CAP,
+    COLUMN_STEP,
+    COLUMNS,
+    EXACT,
+    FIRST_KEPT,
+    FIRST_ROW,
+    KIND,
+    ROW_STEP,
+    ROWS,
+    WORDS,
+    addresses,
+    solve_some,
+    tabulate,
+)
+from bigsap.engine.small.loading import DTYPES
+from bigsap.engine.small.search import INFEASIBLE, OPTIMAL, UNSURE, kept_of, sizes
 from bigsap.errors import quiet_thread
 from bigsap.memory import peak_bytes
-from bigsap.result import Result
-from bigsap.run.small_arrays import Told, fields_of, signed_costs, suits
+from bigsap.result import Result, Status
+from bigsap.run.batch_problems import BatchProblems, RowPrices
+from bigsap.run.small_arrays import Told, fields_of
 from bigsap.types import Array
 
-_ADDRESS, _STRIDE, _ROWS, _COLUMNS, _FIRST_ROW, _FIRST_KEPT, _EXACTLY = range(7)
+# Where the facts of a problem are, after its duals and costs.
+_FACT = {"fun": 3, "gap": 4, "bound": 5}
+_OTHER = (0, 0, 0, -1)
+_KINDS = {dtype: place for place, dtype in enumerate(DTYPES)}
+# What other number types are read as. Of unsigned integers of 64 bits the kernel takes those below 2**53.
+_READ_AS = {"b": "i4", "i": "i4", "u": "i4", "f": "f4", "u4": "i8", "u8": "f8", "i8": "i8", "f8": "f8"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
-    """Problems (k, 7) as ``engine.small.search.solve_some`` takes them, and their results.
+class SmallAnswers:
+    """Problems as ``engine.small.batch.solve_some`` takes them, and their answers.
 
-    shapes: the user's (n, m), of each or of all; integer: likewise. proved: see ``Told``.
+    prices: of rows, None if all must be assigned. columns, kept, statuses: see ``solve_some``.
+    proved: see ``Told``. solve_empty: returns the result of a problem without rows or columns.
     """
 
     problems: Array
-    shapes: list[tuple[int, int]]
-    integer: list[bool]
+    prices: RowPrices | None
     maximize: bool
     proved: bool
     columns: Array
@@ -41,108 +66,232 @@ class _Batch:
     statuses: Array
     seconds: float
     peak: int
+    solve_empty: Callable[[int], Result] | None
+
+    @property
+    def shapes(self) -> Array:
+        """(k, 2), the sizes of the problems."""
+        return self.problems[:, ROWS : COLUMNS + 1]
+
+    def result(self, place: int) -> Result:
+        """Return the result of a problem; its fields are computed on first access."""
+        n, m = self.shapes[place].tolist()
+        if self.solve_empty is not None and not n * m:
+            return self.solve_empty(place)
+        return Result.later(_fields, (self, place), maximize=self.maximize, shape=(n, m))
+
+    def statuses_told(self) -> Array:
+        """Return the status of each problem, empty where it is not known."""
+        return np.array([Status.OPTIMAL.value, Status.INFEASIBLE.value, "", "", ""])[self.statuses]
+
+    def numbers(self, name: str) -> Array:
+        """Return ``fun``, ``bound`` or ``gap`` of each problem, NaN where there is none."""
+        if name != "fun" and not self.proved:
+            return np.full(len(self.problems), np.nan)
+        few, many = self._sizes()
+        found = self.kept[self.problems[:, FIRST_KEPT] + 2 * few + many + _FACT[name]]
+        if name != "gap":
+            found = (-1 if self.maximize else 1) * found + 0
+        solved, whole = self.statuses == OPTIMAL, self.problems[:, EXACT] != 0
+        if whole.all() and (solved | (self.statuses > INFEASIBLE)).all():
+            return np.where(solved, found, 0).astype(np.int64)
+        return np.where(solved, found, np.nan)
+
+    def table(self, axis: int, width: int) -> Array:
+        """Return ``col4row`` (axis 0) or ``row4col`` (axis 1), (k, width), -1 where there is none."""
+        table = np.empty((len(self.problems), width), np.intp)
+        gated = self.prices is not None
+        tabulate(self.problems, self.columns, self.statuses, axis == 1, gated, table)
+        return table
+
+    def _sizes(self) -> tuple[Array, Array]:
+        return _kernel_sizes(self.problems, self.prices is not None)
 
 
-def solve_batch(costs: Any, maximize: bool, threads: int, proved: bool = True) -> list[Result | None] | None:
-    """Return the results of an array (k, n, m), or of a list of matrices of any shapes.
+def solve_batch(
+    problems: BatchProblems,
+    maximize: bool,
+    threads: int,
+    proved: bool,
+    solve_empty: Callable[[int], Result] | None = None,
+) -> SmallAnswers | None:
+    """Return the answers of an array (k, n, m), or of a list of matrices of any shapes.
 
-    None in place of a result that is not proved (invalid costs too); None for the whole batch if not
-    all problems can be solved here. For a problem of an array, Python only creates its result, which
-    is filled on first access; for one of a list it inspects the array too. proved: see
-    ``small_arrays.solve_small``.
+    Statuses beyond INFEASIBLE are those of problems that must be solved by ``solve``: no arrays, or
+    large ones; invalid costs; what is not proved here. None if no problem can be solved here.
+    proved: see ``small_arrays.solve_small``.
     """
-    count = len(costs)
-    if isinstance(costs, np.ndarray):
-        if costs.ndim != 3 or not count or not suits(costs[0]):
-            return None
-        total = costs.size
-    else:
-        if not count or not all(map(suits, costs)):
-            return None
-        total = sum([matrix.size for matrix in costs])
-    if total > policy.BATCH_COSTS_AT_ONCE and count > 1:
-        half = solve_batch(costs[: count // 2], maximize, threads, proved)
-        if half is None:
-            return None
-        other = solve_batch(costs[count // 2 :], maximize, threads, proved)
-        return None if other is None else half + other
     clock = time.perf_counter()
-    prepared = _prepared(costs, maximize)
-    if prepared is None:
+    words, parts = _described(problems)
+    prices = problems.row_prices(words[:, ROWS], maximize)
+    if prices is not None:
+        _price(words, prices)
+    count = len(words)
+    if not count or words[:, KIND].max() < 0:
         return None
-    problems, _owners = prepared  # keep the owners of the memory alive until all is solved
-    n_kept = _starts(problems)
-    columns, kept = np.empty(int(problems[:, _ROWS].sum()), np.intp), np.empty(n_kept)
-    statuses = np.empty(count, np.int64)
-    _run(problems, columns, kept, statuses, total, threads)
-    if isinstance(costs, np.ndarray):
-        shapes, integer = [costs.shape[1:]] * count, [costs.dtype.kind != "f"] * count
-    else:
-        shapes, integer = [c.shape for c in costs], [c.dtype.kind != "f" for c in costs]
+    n_rows, n_kept = _starts(words, prices is not None)
+    columns, kept, statuses = np.empty(n_rows, np.intp), np.empty(n_kept), np.empty(count, np.int64)
+    caps = np.empty(0) if prices is None else prices.caps
+    for first, last in pairwise(parts):
+        _owners = _addressed(words, problems, first, last)  # keep the memory alive until all is solved
+        _run((words, caps, columns, kept, statuses), first, last, -1.0 if maximize else 1.0, threads)
+    empty = solve_empty if (words[:, ROWS : COLUMNS + 1] == 0).any() else None
     seconds = (time.perf_counter() - clock) / count
-    batch = _Batch(
-        problems, shapes, integer, maximize, proved, columns, kept, statuses, seconds, peak_bytes()
+    return SmallAnswers(
+        words, prices, maximize, proved, columns, kept, statuses, seconds, peak_bytes(), empty
     )
-    return [
-        Result.later(_one_of, (batch, k), maximize=maximize, shape=shape) if status <= INFEASIBLE else None
-        for k, (status, shape) in enumerate(zip(statuses.tolist(), shapes, strict=True))
-    ]
 
 
-def _prepared(costs: Any, maximize: bool) -> tuple[Array, list[Array]] | None:
-    """Return addresses, strides and shapes of the signed costs, and the arrays that own them."""
-    problems = np.empty((len(costs), 7), np.int64)
-    if not isinstance(costs, np.ndarray):
-        kinds = {(c.dtype, c.shape) for c in costs}
-        if len(kinds) == 1 and (maximize or costs[0].dtype != np.float64):
-            costs = np.array(costs)
+def solve_priced(costs: Array, prices: Array, maximize: bool, proved: bool) -> Result | None:
+    """Return the result of one array whose rows may stay unassigned; None if it is not proved here."""
+    problems = BatchProblems([costs], prices=[prices])
+    answers = solve_batch(problems, maximize, 1, proved)
+    return answers.result(0) if answers is not None and answers.statuses[0] <= INFEASIBLE else None
+
+
+def _described(problems: BatchProblems) -> tuple[Array, list[int]]:
+    """Return words with sizes, and -1 as kind where a problem is not solved here; and the ends of parts.
+
+    Costs of other number types than the kernel reads are converted part by part, which bounds the
+    memory of their copies.
+    """
+    costs: Any = problems.costs
+    count = len(costs)
+    words = np.zeros((count, WORDS), np.int64)
     if isinstance(costs, np.ndarray):
-        prepared = signed_costs(costs, maximize)
-        if prepared is None:
-            return None
-        signed, integers = prepared
-        steps = signed.strides
-        problems[:, _ADDRESS] = signed.__array_interface__["data"][0]
-        problems[:, _ADDRESS] += np.arange(len(signed)) * steps[0]
-        problems[:, _STRIDE] = steps[1] // 8
-        problems[:, _ROWS], problems[:, _COLUMNS] = signed.shape[1:]
-        problems[:, _EXACTLY] = integers
-        return problems, [signed]
-    each = [signed_costs(matrix, maximize) for matrix in costs]
-    found = [one for one in each if one is not None]
-    if len(found) < len(each):
-        return None
-    problems[:, :5] = [
-        (matrix.__array_interface__["data"][0], matrix.strides[0] // 8, *matrix.shape, 0)
-        for matrix, _ in found
-    ]
-    problems[:, _EXACTLY] = [integers for _, integers in found]
-    return problems, [matrix for matrix, _ in found]
+        fits = type(costs) is np.ndarray and costs.ndim == 3 and _is_number(costs.dtype)
+        if not fits:
+            words[:, KIND] = -1
+            return words, [0, count]
+        words[:, ROWS], words[:, COLUMNS] = costs.shape[1:]
+        words[:, EXACT], words[:, KIND] = _code(costs.dtype)
+        read = bool((words[:, KIND] < len(DTYPES)).all())
+    else:
+        told = [
+            (*cost.shape, *_code(cost.dtype)) if type(cost) is np.ndarray and cost.ndim == 2 else _OTHER
+            for cost in costs
+        ]
+        words[:, [ROWS, COLUMNS, EXACT, KIND]] = np.array(told, np.int64).reshape(-1, 4)
+        read = all(one[3] < len(DTYPES) for one in told)
+    for place, sizes_ in ((ROWS, problems.rows), (COLUMNS, problems.columns)):
+        if sizes_ is not None:
+            words[:, place] = sizes_
+    amounts = words[:, ROWS] * words[:, COLUMNS]
+    words[amounts > policy.MOST_SMALL_COSTS, KIND] = -1
+    if read or not count:
+        return words, [0, count]
+    ends, total = [0], np.cumsum(amounts)
+    while ends[-1] < count:
+        before = int(total[ends[-1] - 1]) if ends[-1] else 0
+        last = int(np.searchsorted(total, before + policy.BATCH_COSTS_AT_ONCE, "right"))
+        ends.append(max(ends[-1] + 1, last))
+    return words, ends
 
 
-def _starts(problems: Array) -> int:
-    """Set where each problem's results begin; return how many numbers are stored in all."""
-    rows = problems[:, _ROWS]
-    sizes_kept = kept_of(rows, problems[:, _COLUMNS])
-    problems[0, _FIRST_ROW] = problems[0, _FIRST_KEPT] = 0
-    np.cumsum(rows[:-1], out=problems[1:, _FIRST_ROW])
-    np.cumsum(sizes_kept[:-1], out=problems[1:, _FIRST_KEPT])
-    return int(sizes_kept.sum())
+@cache
+def _code(dtype: np.dtype[Any]) -> tuple[bool, int]:
+    """Return whether a number type is of integers, and its place in ``DTYPES``, or one beyond if it is read
+    as another type; -1 for one that is not solved here.
+    """
+    if not _is_number(dtype):
+        return False, -1
+    return dtype.kind != "f", _KINDS.get(dtype, len(DTYPES))
 
 
-def _run(problems: Array, columns: Array, kept: Array, statuses: Array, total: int, threads: int) -> None:
-    """Solve all problems, in parts that the threads take from a queue."""
-    _, real, whole = sizes(int(problems[:, _ROWS].max()), int(problems[:, _COLUMNS].max()))
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "biuf" and dtype.itemsize <= 8
 
-    def solve(first: int, last: int) -> None:
-        solve_some(problems, first, last, columns, kept, statuses, np.empty(real), np.empty(whole, np.int64))
 
-    count = len(problems)
-    n_parts = max(1, min(count, 8 * threads, total // policy.BATCH_COSTS_PER_CALL))
-    ends = np.linspace(0, count, n_parts + 1).astype(int).tolist()
+def _is_read(costs: Array) -> bool:
+    """Return whether the kernel reads an array where it lies."""
+    return costs.dtype in _KINDS and costs.flags.aligned
+
+
+def _readable(costs: Array) -> Array:
+    """Return costs as the kernel reads them: a copy if it does not read them where they lie."""
+    if _is_read(costs):
+        return costs
+    kind, size = costs.dtype.kind, costs.dtype.itemsize
+    return np.array(costs, _READ_AS.get(f"{kind}{size}", _READ_AS[kind]))
+
+
+def _addressed(words: Array, problems: BatchProblems, first: int, last: int) -> list[Array]:
+    """Set where problems lie, and their number types; return the arrays that own the memory."""
+    costs = problems.costs[first:last]
+    part = words[first:last]
+    if isinstance(costs, np.ndarray):
+        costs = _readable(costs)
+        step, *steps = costs.strides
+        part[:, ADDRESS] = costs.__array_interface__["data"][0] + step * np.arange(len(costs))
+        part[:, ROW_STEP], part[:, COLUMN_STEP] = steps
+        part[part[:, KIND] >= 0, KIND] = _KINDS[costs.dtype]
+        return [costs]
+    places = np.flatnonzero(part[:, KIND] >= 0)
+    owners = [_readable(costs[place]) for place in places.tolist()]
+    if owners:
+        part[places, ADDRESS] = addresses(owners)
+        told = [(*one.strides, _KINDS[one.dtype]) for one in owners]
+        part[places[:, None], [ROW_STEP, COLUMN_STEP, KIND]] = told
+    return owners
+
+
+def _price(words: Array, prices: RowPrices) -> None:
+    """Set where the prices of problems begin, and leave to ``solve`` what it does not solve here either."""
+    n, m = words[:, ROWS], words[:, COLUMNS]
+    words[:, CAP] = prices.first
+    large = n * np.maximum(n, m) > policy.MOST_SMALL_GATED_COSTS
+    words[large | prices.wrong | (m == 0), KIND] = -1
+    # As ``sources.clipped`` chooses the number type of clipped costs.
+    words[:, EXACT] &= prices.whole & ((n <= m) | prices.finite)
+
+
+def _kernel_sizes(words: Array, gated: bool) -> tuple[Array, Array]:
+    """Return the kernel's rows and columns of each problem."""
+    n, m = words[:, ROWS], words[:, COLUMNS]
+    return (n, m) if gated else (np.minimum(n, m), np.maximum(n, m))
+
+
+def _starts(words: Array, gated: bool) -> tuple[int, int]:
+    """Set where each problem's results begin; return how many rows and numbers are stored in all."""
+    if not gated:
+        words[:, CAP] = -1
+    few, many = _kernel_sizes(words, gated)
+    here = words[:, KIND] >= 0
+    rows, kept = few * here, kept_of(few, many) * here
+    words[:, FIRST_ROW], words[:, FIRST_KEPT] = np.cumsum(rows) - rows, np.cumsum(kept) - kept
+    # A place for the facts of problems that are not solved here, which are read and dropped.
+    words[~here, FIRST_KEPT] = 0
+    return int(rows.sum()), int(max(kept.sum(), kept_of(few, many).max()))
+
+
+def _run(arrays: tuple[Array, ...], first: int, last: int, sign: float, threads: int) -> None:
+    """Solve problems, in parts that the threads take from a queue."""
+    words, caps, columns, kept, statuses = arrays
+    part = words[first:last]
+    part = part[part[:, KIND] >= 0]
+    if not len(part):
+        statuses[first:last] = UNSURE
+        return
+    few, many = _kernel_sizes(part, part[0, CAP] >= 0)
+    _, real, whole = sizes(int(few.max()), int(many.max()))
+    copied = max((few * (many + 16)).tolist())
+    total = int((few * many).sum())
+
+    def room() -> tuple[Array, Array, Array]:
+        return np.empty(real), np.empty(whole, np.int64), np.empty(copied)
+
+    def solve(start: int, stop: int, mine: tuple[Array, Array, Array] | None = None) -> None:
+        mine = mine or room()
+        solve_some(words, start, stop, sign, caps, columns, kept, statuses, *mine)
+
+    n_parts = max(1, min(last - first, total // policy.BATCH_COSTS_PER_CALL))
+    if threads > 1:
+        n_parts = min(n_parts, 8 * threads)
+    ends = np.linspace(first, last, n_parts + 1).astype(int).tolist()
     if min(threads, n_parts) == 1:
-        for first, last in pairwise(ends):
-            solve(first, last)
+        once = room()
+        for start, stop in pairwise(ends):  # Ctrl-C is heard between parts
+            solve(start, stop, once)
         return
     pool = ThreadPoolExecutor(min(threads, n_parts), "bigsap-many", quiet_thread)
     try:
@@ -151,19 +300,24 @@ def _run(problems: Array, columns: Array, kept: Array, statuses: Array, total: i
         pool.shutdown(wait=True, cancel_futures=True)  # after an interrupt, drop the waiting parts
 
 
-def _one_of(told: tuple[_Batch, int]) -> dict[str, Any]:
+def _fields(told: tuple[SmallAnswers, int]) -> dict[str, Any]:
+    """Return the fields of one result."""
     batch, k = told
-    _, _, n, m, row, start, _ = batch.problems[k].tolist()
+    words = batch.problems[k]
+    n, m, row, start = (int(words[w]) for w in (ROWS, COLUMNS, FIRST_ROW, FIRST_KEPT))
+    prices = batch.prices
+    few, many = (n, m) if prices is not None else (min(n, m), max(n, m))
     return fields_of(
         Told(
             int(batch.statuses[k]),
-            batch.shapes[k],
+            (n, m),
             batch.maximize,
-            batch.integer[k],
-            batch.columns[row : row + n],
-            batch.kept[start : start + kept_of(n, m)],
+            bool(words[EXACT]),
+            batch.columns[row : row + few],
+            batch.kept[start : start + kept_of(few, many)],
             batch.seconds,
             batch.peak,
             proved=batch.proved,
+            prices=None if prices is None else prices.of(k),
         )
     )

@@ -146,5 +146,6 @@ def last_report(monitor: Monitor, result: Result) -> None:
         low, high = high, low
     monitor.update_bounds(low, high)
     monitor.reached(result.stats["rows_scanned"], result.stats["rows_evaluated"])
-    progress.stage, progress.level, progress.assigned = "done", 0, len(result.row_ind)
+    decided = len(result.row_ind) + result.stats.get("unassigned_rows", 0)
+    progress.stage, progress.level, progress.assigned = "done", 0, decided
     monitor.conclude()

@@ -19,6 +19,7 @@ from bigsap.sources.packing import labelled, packing_told
 from bigsap.sources.sparse.sparse_costs import looks_sparse
 from bigsap.sources.sparse.sparse_costs import sparse as listed_pairs
 from bigsap.sources.sparse.stored import from_npz, from_zarr_group, is_zarr_group, open_zarr_group
+from bigsap.sources.tensors import CPU, on_host, place_of
 from bigsap.sources.wrappers import Counted, converted
 from bigsap.sources.zarr.zarr_store import from_zarr, open_zarr
 
@@ -38,7 +39,6 @@ __all__ = [
 #: Dask arrays up to this size are computed at once; of larger ones each row would cost a graph.
 DASK_LIMIT_BYTES = 64 << 20
 
-_CPU_DEVICE = 1  # kDLCPU of DLPack
 _NPY_MAGIC = b"\x93NUMPY"
 
 
@@ -192,7 +192,7 @@ def _recognise(cost: Any, forbid: bool) -> CostSource:
     if _is_source(cost):
         return _checked_source(cost)
     if hasattr(cost, "__dlpack__") and hasattr(cost, "__dlpack_device__"):
-        return _from_dlpack(cost, forbid)
+        return _from_dlpack(cost)
     if _is_sliceable(cost) and _numpy_dtype(cost.dtype) is not None:
         return _from_sliceable(cost, forbid)
     return _in_memory(cost, _name(cost), forbid)
@@ -273,19 +273,15 @@ def _from_dask(cost: Any, forbid: bool) -> CostSource:
     return _recognise(computed, forbid)
 
 
-def _from_dlpack(cost: Any, forbid: bool) -> CostSource:
+def _from_dlpack(cost: Any) -> CostSource:
     """Return the source of another library's array in host memory, without a copy."""
-    if int(cost.__dlpack_device__()[0]) != _CPU_DEVICE:
+    if place_of(cost)[0] != CPU:
         from bigsap.sources.cuda.placed import device_array
 
         return device_array(cost)
     try:
-        return ArraySource(np.from_dlpack(cost))
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        try:  # numpy's DLPack does not support bfloat16
-            return _in_memory(np.asarray(cost), _name(cost), forbid)
-        except (RuntimeError, TypeError) as again:
-            raise DtypeError(
-                f"{_name(cost)} cannot be seen as a numpy array: {error}; pass a plain copy of it,"
-                f" as float64, or numpy.asarray of it where it lives ({again})"
-            ) from error
+        return ArraySource(on_host(cost))
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise DtypeError(
+            f"{_name(cost)} cannot be seen as a numpy array: {error}; pass a plain copy of it, as float64"
+        ) from error

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import InputError, InvalidCostError, OptionError, OverflowRiskError, ShapeError, number
+from bigsap.notebook import Shown
 from bigsap.sources import as_source
 from bigsap.sources.base import (
     CostSource,
@@ -264,7 +265,7 @@ def _combined(sources: tuple[CostSource, ...], rule: _Rule) -> _Combined:
     return _Combined(sources, rule)
 
 
-class _Combined:
+class _Combined(Shown):
     """Rows of several sources, combined by a rule."""
 
     dtype: np.dtype[Any] = np.dtype(np.float64)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
+from bigsap.notebook import Shown
 from bigsap.sources.base import Fill, Separation
 from bigsap.sources.convert import convert, cost_dtype
 from bigsap.sources.metrics import check_finite, digest, real_array, whole_array
@@ -29,7 +30,7 @@ def lowrank(a: Any, b: Any, *, row_terms: Any = None, column_terms: Any = None) 
     return LowRankSource(a, b, row_terms, column_terms)
 
 
-class LowRankSource:
+class LowRankSource(Shown):
     """A matrix of low rank plus row and column terms. See ``lowrank``.
 
     a: float64 (n, r); b: float64 (m, r); row_terms: float64 (n,); column_terms: (m,).
@@ -153,7 +154,7 @@ def table(values: Any, row_class: Any, column_class: Any) -> TableSource:
     return TableSource(values, row_class, column_class)
 
 
-class TableSource:
+class TableSource(Shown):
     """Costs looked up by the classes of row and column. See ``table``.
 
     values: (K, L), dtype; row_class: int64 (n,); column_class: int64 (m,).

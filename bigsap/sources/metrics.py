@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DtypeError, InvalidCostError, OptionError, ShapeError
+from bigsap.notebook import Shown
 from bigsap.sources.base import Fill, Separation
 from bigsap.sources.missing import parted
 from bigsap.sources.products import Chosen, Product
@@ -57,7 +58,7 @@ def points(
     return PointSource(x, y, metric, p=p, w=w, radius=radius)
 
 
-class PointSource:
+class PointSource(Shown):
     """Distances between two point sets. See ``points``.
 
     x: float64 (n, d), y: float64 (m, d), both read-only; metric, p, w, radius: as given.

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
 from bigsap.sources.packing import labelled, packing_told
+from bigsap.sources.tensors import is_tensor, on_host
 
 _Array: TypeAlias = npt.NDArray[Any]
 
@@ -58,6 +59,8 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
         values = values.compute()  # its conversion to an array drops masks
     elif labelled(values):
         return _unpacked(values, name)
+    elif is_tensor(values):
+        return on_host(values), None
     mask = mask_of(values)
     if mask is not None:
         return under_mask(values), (mask if mask.any() else None)

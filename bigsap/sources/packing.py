@@ -276,3 +276,14 @@ def _as_stored(value: Any, dtype: np.dtype[Any]) -> float | int:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
+
+
+def labels_of(cost: Any) -> dict[str, tuple[int, npt.NDArray[Any]]]:
+    """Return the labels that an xarray has for its rows and columns: name, axis, and one label each."""
+    if type(cost).__module__.partition(".")[0] != "xarray" or len(getattr(cost, "dims", ())) != 2:
+        return {}
+    return {
+        str(name): (axis, np.array(cost.coords[name].values))
+        for axis, name in enumerate(cost.dims)
+        if name in cost.coords
+    }

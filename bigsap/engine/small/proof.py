@@ -8,11 +8,13 @@ If the gap exceeds the limit of an optimal result, it says so; prices are correc
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.small.sums import add, rounded, rounded_to
-from bigsap.engine.small.vectors import find, item, least, two_least
+from bigsap.engine.small.vectors import find, item, two_least
 from bigsap.proof.scan import two_sum
 from bigsap.types import Array
 
@@ -27,32 +29,44 @@ _SHARE, _CLEAR, _TIE = 2.0**-50, 1e-12, 2.0**-48
 _SAMPLE = 16
 
 
+class Claim(NamedTuple):
+    """The claim to be proved: the column of each row, prices (m,), and caps, see ``search.solve_dense``."""
+
+    column_of_row: Array
+    v: Array
+    caps: Array
+
+
+class Found(NamedTuple):
+    """Room for the proof's answers.
+
+    low, rest, matched (n,): the row duals ``min_j (cost - prices)`` in two parts, and the costs of the
+    pairs, of unassigned rows their caps. prices (m,): v shifted so that its largest is 0 (n < m: the
+    largest of an assigned column, and the others capped; with caps not shifted).
+    facts: [0] the span of v, [3] the total of ``matched``, rounded to nearest, [4] the gap,
+    rounded up, [5] the bound, rounded down.
+    """
+
+    low: Array
+    rest: Array
+    matched: Array
+    prices: Array
+    facts: Array
+
+
 @kernel
 def prove_dense(
-    cost: int,
-    stride: int,
-    n: int,
-    m: int,
-    whole: bool,
-    column_of_row: Array,
-    v: Array,
-    seen: Array,
-    low: Array,
-    rest: Array,
-    matched: Array,
-    prices: Array,
-    facts: Array,
-    room: Array,
+    cost: int, stride: int, n: int, m: int, whole: bool, claim: Claim, seen: Array, found: Found, room: Array
 ) -> int:
     """Check that the assignment is optimal: complete, allowed, and tight at these prices.
 
-    cost, stride, whole: as for ``search.solve_dense``, n <= m. v (m,): any prices.
-    seen (m,) int64: workspace. low, rest, matched (n,), prices (m,), out: the row duals
-    ``min_j (cost - prices)`` in two parts, the costs of the pairs, and v shifted so that its
-    largest is 0 (n < m: the largest of an assigned column, and the others capped).
-    facts, out: [0] the span of v, [3] the total of ``matched``, rounded to nearest, [4] the gap,
-    rounded up, [5] the bound, rounded down. room (4 m + 2 n + 64,): sums of 4 n + m numbers.
+    cost, stride, whole: as for ``search.solve_dense``. seen (m,) int64: workspace. found: out.
+    room (4 m + 2 n + 64,): sums of 4 n + m numbers. With caps, rows without a column are those that
+    pay their cap, and a row's dual is at most its cap.
     """
+    column_of_row, v, caps = claim
+    low, rest, matched, prices, facts = found
+    gated = caps.size > 0
     for j in range(m):
         seen[j] = 0
     smallest, largest, top = np.inf, -np.inf, -np.inf
@@ -63,11 +77,15 @@ def prove_dense(
         largest = v[j] if v[j] > largest else largest
     for i in range(n):
         j = column_of_row[i]
+        if j == -1 and gated:
+            continue
         if j < 0 or j >= m or seen[j] != 0:
             return WRONG
         seen[j] = 1
         top = v[j] if v[j] > top else top
     top = largest if n == m else top
+    if gated:
+        top = 0.0
     for j in range(m):
         prices[j] = v[j] - top
         if prices[j] > 0.0:
@@ -79,14 +97,25 @@ def prove_dense(
     for i in range(n):
         row = cost + 8 * i * stride
         j = column_of_row[i]
-        matched[i] = item(row, j)
-        low[i] = least(row, at, m)
+        matched[i] = item(row, j) if j >= 0 else caps[i]
+        low[i], second = two_least(row, at, m)
+        left_out = gated and caps[i] <= low[i]
+        least_rest = 0.0
+        if left_out and caps[i] == low[i]:
+            least_rest = min(0.0, _least_rest(row, at, m, low[i]))
+        if left_out:
+            low[i] = caps[i]
         # A forbidden pair, or a number too large to be summed.
         if not (abs(matched[i]) < _LARGEST and abs(low[i]) < _LARGEST):
             return WRONG
-        rest[i] = _least_rest(row, at, m, low[i])
         size += abs(matched[i])
-        tau, error = two_sum(matched[i], -prices[j])
+        tau, error = two_sum(matched[i], -prices[j] if j >= 0 else 0.0)
+        # Usually no other column's rounded difference is as small.
+        alone = tau == low[i] and low[i] < second
+        if left_out:
+            rest[i] = least_rest
+        else:
+            rest[i] = error if alone else _least_rest(row, at, m, low[i])
         if tau != low[i]:
             n_gap = add(room, n_gap, tau)
             n_gap = add(room, n_gap, -low[i])
@@ -96,29 +125,33 @@ def prove_dense(
     for j in range(m):
         if seen[j] == 0 and prices[j] != 0.0:
             n_gap = add(room, n_gap, -prices[j])
-    if not (facts[0] < _LARGEST and size < _LARGEST):
+    if (m > 0 and not facts[0] < _LARGEST) or not size < _LARGEST:
         return WRONG
     gap, n_gap = rounded_to(room, n_gap, 1.0)
     if not gap >= 0.0:
         return WRONG
-    # The bound: total cost minus the gap.
-    for k in range(n_gap):
-        room[k] = -room[k]
-    n_total = n_gap
-    for i in range(n):
-        n_total = add(room, n_total, matched[i])
-    facts[5], n_total = rounded_to(room, n_total, -1.0)
+    facts[4] = gap
     n_total = 0
+    if gap != 0.0:
+        # The bound: total cost minus the gap.
+        for k in range(n_gap):
+            room[k] = -room[k]
+        n_total = n_gap
+        for i in range(n):
+            n_total = add(room, n_total, matched[i])
+        facts[5], n_total = rounded_to(room, n_total, -1.0)
+        n_total = 0
     for i in range(n):
         n_total = add(room, n_total, matched[i])
     facts[3] = rounded(room, n_total)
-    facts[4] = gap
+    if gap == 0.0:
+        facts[5], n_total = rounded_to(room, n_total, -1.0)
     if gap == 0.0:
         return PROVED
     # Sums of magnitudes are rounded too.
     if whole or not gap <= _SHARE * size * (1.0 - 2.0**-20):
         return LOOSE
-    margin = _margin(cost, stride, n, m, at, room)
+    margin = _margin(cost, stride, n, m, at, caps, room)
     return LOOSE if margin > 0.0 and gap > _CLEAR * n * margin else PROVED
 
 
@@ -135,13 +168,17 @@ def _least_rest(row: int, prices: int, m: int, low: float) -> float:
 
 
 @kernel
-def _margin(cost: int, stride: int, n: int, m: int, prices: int, room: Array) -> float:
+def _margin(cost: int, stride: int, n: int, m: int, prices: int, caps: Array, room: Array) -> float:
     """Return the median margin of the best column over sampled rows, ignoring ties; 0 if all are ties."""
     count = min(n, _SAMPLE)
     n_found = 0
     for k in range(count):
         i = k if count == n else k * (n - 1) // (count - 1)
         first, second = two_least(cost + 8 * i * stride, prices, m)
+        if caps.size > 0:
+            cap = caps[i]
+            second = max(first, cap) if cap < second else second
+            first = cap if cap < first else first
         excess = second - first
         if not excess > _TIE * abs(first) or not excess < np.inf:
             continue
@@ -155,15 +192,22 @@ def _margin(cost: int, stride: int, n: int, m: int, prices: int, room: Array) ->
 
 
 @kernel
-def prove_infeasible(cost: int, stride: int, m: int, rows: Array, n_rows: int, allowed: Array) -> bool:
+def prove_infeasible(
+    cost: int, stride: int, m: int, rows: Array, n_rows: int, allowed: Array, caps: Array
+) -> bool:
     """Check that rows have too few allowed columns for an assignment (Hall's theorem).
 
-    The first ``n_rows`` of ``rows``, all different, must have fewer allowed columns than n_rows.
+    The first ``n_rows`` of ``rows``, all different, must have fewer allowed columns than n_rows, and,
+    with caps, must be assigned.
     allowed (m,) int64, out: 1 for these columns.
     """
     for k in range(1, n_rows):
         if rows[k - 1] >= rows[k]:
             return False
+    if caps.size > 0:
+        for k in range(n_rows):
+            if caps[rows[k]] < np.inf:
+                return False
     n_allowed = 0
     for j in range(m):
         allowed[j] = 0

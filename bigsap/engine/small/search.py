@@ -18,9 +18,18 @@ import numpy as np
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.small.proof import LOOSE as LOOSE_PROOF
-from bigsap.engine.small.proof import PROVED, prove_dense, prove_infeasible
+from bigsap.engine.small.proof import PROVED, Claim, Found, prove_dense, prove_infeasible
 from bigsap.engine.small.sums import add
-from bigsap.engine.small.vectors import find, item, judge, least, open_labels, relax_labels, two_least
+from bigsap.engine.small.vectors import (
+    find,
+    item,
+    judge,
+    least,
+    open_labels,
+    relax_labels,
+    two_least,
+    two_least_judged,
+)
 from bigsap.types import Array
 
 #: Results of ``solve_dense``. UNSURE: nothing was proved, since the costs' range is so wide that
@@ -61,6 +70,7 @@ class Task(NamedTuple):
     Of one search: label, tree (m,): distances and the rows they come from; nothing: zeros;
     spare (m,): 0 for a free column, else -inf; settled, reached, held (m,): the columns settled
     so far, their distances, and their prices, while ``v`` has -inf.
+    caps: (n,) the prices of leaving rows unassigned; empty if all must be assigned.
     """
 
     cost: int
@@ -78,6 +88,7 @@ class Task(NamedTuple):
     settled: Array
     reached: Array
     held: Array
+    caps: Array
 
 
 @kernel
@@ -88,19 +99,23 @@ def solve_dense(
     m: int,
     integers: bool,
     warm: bool,
+    caps: Array,
     column_of_row: Array,
     kept: Array,
     real: Array,
     whole: Array,
 ) -> int:
-    """Solve one problem, n <= m, and prove the result.
+    """Solve one problem, and prove the result; n <= m unless rows may stay unassigned.
 
     cost: address of the signed costs, float64, with rows ``stride`` items apart.
     integers: the costs are integers and all sums of them exact.
     warm: start from the prices in ``real[:m]`` and the pairs in ``column_of_row`` (-1: none), no
     column twice; only for n == m, where any prices are valid.
-    column_of_row (n,) int64: the assignment. If INFEASIBLE, the first ``facts[2]`` entries are
-    rows, in order, with too few allowed columns, and ``prices`` is 1 for these columns, else 0.
+    caps (n,): prices at which rows may stay unassigned, inf for a row that must be assigned; empty if
+    all must be. Such a price is a column that only its row may take (the textbook's model).
+    column_of_row (n,) int64: the assignment, -1 = unassigned. If INFEASIBLE, the first ``facts[2]``
+    entries are rows, in order, with too few allowed columns, and ``prices`` is 1 for these columns,
+    else 0.
     kept: in sequence, low (n,), matched (n,), prices (m,): row duals, costs of the pairs and
     normalised prices, as in ``certificate.certify``. Then facts (FACTS,): the span of the prices
     before normalisation; rows scanned; the row count above; and, from ``proof.prove_dense``, the
@@ -113,6 +128,7 @@ def solve_dense(
     prices, facts = kept[2 * n : 2 * n + m], kept[2 * n + m : 2 * n + m + FACTS]
     rest = kept[2 * n + m + FACTS :]
     v, room, row_of_column = real[:m], real[2 * m :], whole[:m]
+    square = n == m and caps.size == 0
     for k in range(FACTS):
         facts[k] = 0.0
     t = Task(
@@ -131,58 +147,67 @@ def solve_dense(
         whole[2 * m + n : 2 * m + 2 * n],
         real[4 * m : 5 * m],
         real[5 * m : 6 * m],
+        caps,
     )
-    n_free = _given_prices(t, integers) if warm else _first_prices(t)
+    n_free = _given_prices(t, integers) if warm else _first_prices(t, square)
     if n_free < 0:
         return INVALID
-    status, n_free = _bid(t, n_free)
+    status, n_free = _bid(t, n_free, not square)
     if status == OPTIMAL:
         status = _search(t, n_free)
     if status == INFEASIBLE:
         n_rows = np.int64(facts[2])
-        if not prove_infeasible(cost, stride, m, column_of_row, n_rows, row_of_column):
+        if not prove_infeasible(cost, stride, m, column_of_row, n_rows, row_of_column, caps):
             return UNSURE
         for j in range(m):
             prices[j] = row_of_column[j]
     if status != OPTIMAL:
         return status
-    if _identity_is_as_good(cost, stride, n, column_of_row, room):
+    if caps.size == 0 and _identity_is_as_good(cost, stride, n, column_of_row, room):
         for i in range(n):
             column_of_row[i] = i
-    proved = prove_dense(
-        cost, stride, n, m, integers, column_of_row, v, row_of_column, low, rest, matched, prices, facts, room
-    )
+    claim = Claim(column_of_row, v, caps)
+    found = Found(low, rest, matched, prices, facts)
+    proved = prove_dense(cost, stride, n, m, integers, claim, row_of_column, found, room)
     if proved == PROVED:
         return OPTIMAL
     return LOOSE if proved == LOOSE_PROOF and not integers else UNSURE
 
 
 @kernel
-def _first_prices(t: Task) -> int:
-    """Set prices to the column minima (0 if n < m) and match nothing.
+def _first_prices(t: Task, square: bool) -> int:
+    """Set prices to the column minima (0 unless square) and match nothing.
 
-    Returns the number of free rows, or -1 if a cost is NaN or -inf.
+    Returns the number of free rows, or -1 if a cost is NaN or -inf. Unless square, the first bids find
+    such costs.
     """
     n, m = t.free.size, t.v.size
-    prices_at = np.int64(t.v.ctypes.data)
     for j in range(m):
-        t.v[j] = np.inf
+        t.v[j] = np.inf if square else 0.0
         t.row_of_column[j] = -1
         t.nothing[j] = 0.0
-    smallest, wrong = np.inf, 0.0
     for i in range(n):
-        one, bad = judge(t.cost + 8 * i * t.stride, prices_at, m)
-        smallest = one if one < smallest else smallest
-        wrong += bad
         t.column_of_row[i] = -1
         t.free[i] = i
-    if wrong > 0.0 or smallest == -np.inf:
-        return -1
-    for j in range(m):
-        # A column without allowed pairs has inf; the searches detect it.
-        if n < m or t.v[j] == np.inf:
-            t.v[j] = 0.0
+    if square:
+        if _wrong(t, 0, np.int64(t.v.ctypes.data)):
+            return -1
+        for j in range(m):
+            # A column without allowed pairs has inf; the searches detect it.
+            if t.v[j] == np.inf:
+                t.v[j] = 0.0
     return n
+
+
+@kernel
+def _wrong(t: Task, first: int, lows_at: int) -> bool:
+    """Return whether a cost is NaN or -inf in rows from ``first`` on; lower ``lows`` to the costs."""
+    smallest, wrong = np.inf, 0.0
+    for i in range(first, t.free.size):
+        one, bad = judge(t.cost + 8 * i * t.stride, lows_at, t.v.size)
+        smallest = one if one < smallest else smallest
+        wrong += bad
+    return wrong > 0.0 or smallest == -np.inf
 
 
 @kernel
@@ -220,9 +245,12 @@ def _given_prices(t: Task, exact: bool) -> int:
 
 
 @kernel
-def _bid(t: Task, n_free: int) -> tuple[int, int]:
-    """Run rounds of bids (augmenting row reduction); return OPTIMAL and the number of free rows."""
-    m = t.v.size
+def _bid(t: Task, n_free: int, unjudged: bool) -> tuple[int, int]:
+    """Run rounds of bids (augmenting row reduction); return OPTIMAL and the number of free rows.
+
+    unjudged: all rows are free, and their costs may be NaN or -inf: the first bids return INVALID then.
+    """
+    m, gated = t.v.size, t.caps.size > 0
     n_scans, bids = 0, _BIDS * n_free
     prices_at = np.int64(t.v.ctypes.data)
     for _ in range(_ROUNDS):
@@ -231,12 +259,24 @@ def _bid(t: Task, n_free: int) -> tuple[int, int]:
             row = t.free[k]
             k += 1
             at = t.cost + 8 * row * t.stride
-            first, second = two_least(at, prices_at, m)
+            if unjudged:
+                first, second, wrong = two_least_judged(at, prices_at, m)
+                if wrong > 0.0:
+                    return INVALID, 0
+            else:
+                first, second = two_least(at, prices_at, m)
             n_scans += 1
             t.facts[1] = n_scans
+            cap = t.caps[row] if gated else np.inf
+            if cap < first:
+                t.height[row] = cap
+                continue
             t.height[row] = first
+            second = cap if cap < second else second
             if first == np.inf:
                 # No allowed pair, or costs too large for float64 to distinguish from that.
+                if unjudged and _wrong(t, row + 1, np.int64(t.label.ctypes.data)):
+                    return INVALID, 0
                 t.column_of_row[0] = row
                 t.facts[2] = 1
                 return INFEASIBLE, 0
@@ -265,6 +305,7 @@ def _bid(t: Task, n_free: int) -> tuple[int, int]:
                     t.free[n_left] = owner
                     n_left += 1
         n_free = n_left
+        unjudged = False
         if n_free == 0 or bids == 0:
             break
     return OPTIMAL, n_free
@@ -286,8 +327,8 @@ def _other(t: Task, at: int, taken: int, first: float) -> tuple[int, int]:
 @kernel
 def _search(t: Task, n_free: int) -> int:
     """Run a Dijkstra search from each of the first ``n_free`` rows of ``free``."""
-    n, m = t.free.size, t.v.size
-    n_scans, most_scans = np.int64(t.facts[1]), n + _MOST_PAIRS // m
+    n, m, gated = t.free.size, t.v.size, t.caps.size > 0
+    n_scans, most_scans = np.int64(t.facts[1]), n + _MOST_PAIRS // max(m, 1)
     prices_at, label_at = np.int64(t.v.ctypes.data), np.int64(t.label.ctypes.data)
     nothing_at, spare_at = np.int64(t.nothing.ctypes.data), np.int64(t.spare.ctypes.data)
     tree_at = np.int64(t.tree.ctypes.data)
@@ -297,9 +338,11 @@ def _search(t: Task, n_free: int) -> int:
         root = t.free[k]
         at = t.cost + 8 * root * t.stride
         best, best_free = open_labels(at, prices_at, label_at, tree_at, spare_at, m, t.height[root], root)
+        # A row of the tree may be left out, too: this one at the least distance.
+        leaver, leave = root, t.caps[root] - t.height[root] if gated else np.inf
         n_scans += 1
         n_settled = 0
-        while best < best_free:
+        while best < best_free and best < leave:
             if n_scans >= most_scans:
                 return UNSURE
             j = find(label_at, nothing_at, 0, m, best)
@@ -313,22 +356,30 @@ def _search(t: Task, n_free: int) -> int:
             t.v[j], t.label[j] = -np.inf, np.inf
             best, best_free = relax_labels(at, prices_at, label_at, tree_at, spare_at, m, distance, row)
             n_scans += 1
+            if gated and t.caps[row] - distance < leave:
+                leaver, leave = row, t.caps[row] - distance
         t.facts[1] = n_scans
-        if best_free == np.inf:
+        end = best_free if best_free <= leave else leave
+        if end == np.inf:
             # The rows of the tree have no allowed columns except the settled ones.
             t.facts[2] = n_settled + 1
             t.column_of_row[0] = root
             for s in range(n_settled):
                 _insert(t.column_of_row, s + 1, t.row_of_column[t.settled[s]])
             return INFEASIBLE
-        sink = find(label_at, spare_at, 0, m, best_free)
-        if sink == m:
-            return UNSURE
+        sink = t.column_of_row[leaver]
+        if best_free <= leave:
+            sink = find(label_at, spare_at, 0, m, best_free)
+            if sink == m:
+                return UNSURE
+            t.spare[sink] = -np.inf
+        else:
+            t.column_of_row[leaver] = -1
         for s in range(n_settled):
-            fall = best_free - t.reached[s]
+            fall = end - t.reached[s]
             t.v[t.settled[s]] = t.held[s] - (fall if fall > 0.0 else 0.0)
-        t.spare[sink] = -np.inf
-        _augment(t, root, sink)
+        if sink >= 0:
+            _augment(t, root, sink)
     return OPTIMAL
 
 
@@ -342,40 +393,6 @@ def _augment(t: Task, root: int, sink: int) -> None:
         j, t.column_of_row[row] = t.column_of_row[row], j
         if row == root:
             break
-
-
-@kernel
-def solve_some(
-    problems: Array,
-    first: int,
-    last: int,
-    columns: Array,
-    kept: Array,
-    statuses: Array,
-    real: Array,
-    whole: Array,
-) -> None:
-    """Solve problems ``first`` to ``last - 1`` of a batch in sequence.
-
-    problems (k, 7) int64: the address, stride, n, m of ``solve_dense``, the first positions of the
-    problem's parts of ``columns`` and ``kept``, and 1 for integers. statuses (k,), out: the
-    results of ``solve_dense``.
-    """
-    for k in range(first, last):
-        p = problems[k]
-        n, m = p[2], p[3]
-        statuses[k] = solve_dense(
-            p[0],
-            p[1],
-            n,
-            m,
-            p[6] != 0,
-            False,
-            columns[p[4] : p[4] + n],
-            kept[p[5] : p[5] + 3 * n + m + FACTS],
-            real,
-            whole,
-        )
 
 
 @kernel

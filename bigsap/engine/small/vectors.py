@@ -2,7 +2,7 @@
 
 Arrays are given by the addresses of their first items, all float64 except ``tree``, int64. A kernel
 is then compiled once, whatever owns the memory or spaces the rows. Minima are kept over independent
-lanes, in widths of 32 and 8 items, and singly at the end. An ordered ``<`` never selects a NaN,
+lanes, in widths of 32 and 8 items, and of 4, 2 and 1 at the end. An ordered ``<`` never selects a NaN,
 and nothing is assumed about infinities.
 """
 
@@ -22,7 +22,7 @@ from bigsap.compile.decorator import kernel
 from bigsap.engine.core.atomics import lowest_bit
 
 # Items processed at a time, widest first.
-_WIDTHS = (32, 8, 1)
+_WIDTHS = (32, 8, 4, 2, 1)
 _DOUBLE, _LONG, _WORD = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _INFINITY = ir.Constant(_DOUBLE, math.inf)
 
@@ -31,7 +31,7 @@ def _vector(item: Any, width: int) -> Any:
     return ir.VectorType(item, width)
 
 
-def _spread(builder: Any, item: Any, width: int) -> Any:
+def spread(builder: Any, item: Any, width: int) -> Any:
     """Broadcast an item to all lanes."""
     nothing = ir.Constant(_vector(item.type, width), ir.Undefined)
     one = builder.insert_element(nothing, item, _WORD(0))
@@ -45,13 +45,15 @@ def _place(builder: Any, address: Any, index: Any, kind: Any) -> Any:
     return builder.inttoptr(at, kind.as_pointer())
 
 
-def _load(builder: Any, address: Any, index: Any, width: int, item: Any = _DOUBLE) -> Any:
+def load(builder: Any, address: Any, index: Any, width: int, item: Any = _DOUBLE) -> Any:
+    """Return items of 8 bytes from position ``index`` on."""
     items = builder.load(_place(builder, address, index, _vector(item, width)))
     items.align = 8
     return items
 
 
-def _store(builder: Any, items: Any, address: Any, index: Any) -> None:
+def store(builder: Any, items: Any, address: Any, index: Any) -> None:
+    """Write items of 8 bytes from position ``index`` on."""
     builder.store(items, _place(builder, address, index, items.type)).align = 8
 
 
@@ -78,29 +80,13 @@ def _item(builder: Any, items: Any) -> Any:
     return builder.extract_element(items, _WORD(0))
 
 
-def _least(builder: Any, items: Any) -> Any:
-    """Return the smallest item of a vector."""
-    while items.type.count > 1:
-        items = _smaller(builder, *_halves(builder, items))
-    return _item(builder, items)
-
-
-def _two_least(builder: Any, first: Any, second: Any) -> tuple[Any, Any]:
-    """Return the smallest of ``first``, and the next smallest of both vectors together."""
-    while first.type.count > 1:
-        (a, b), (c, d) = _halves(builder, first), _halves(builder, second)
-        first = _smaller(builder, a, b)
-        second = _smaller(builder, _larger(builder, a, b), _smaller(builder, c, d))
-    return _item(builder, first), _item(builder, second)
-
-
-class _Minimum:
+class Minimum:
     """A running minimum for each width; LLVM keeps it in registers."""
 
     def __init__(self, builder: Any) -> None:
         self.rooms = {w: cgutils.alloca_once(builder, _vector(_DOUBLE, w)) for w in _WIDTHS}
         for width, room in self.rooms.items():
-            builder.store(_spread(builder, _INFINITY, width), room)
+            builder.store(spread(builder, _INFINITY, width), room)
 
     def get(self, builder: Any, width: int) -> Any:
         return builder.load(self.rooms[width])
@@ -112,11 +98,44 @@ class _Minimum:
         self.put(builder, _smaller(builder, items, self.get(builder, items.type.count)))
 
     def found(self, builder: Any) -> Any:
-        parts = [_least(builder, self.get(builder, width)) for width in _WIDTHS]
-        return _smaller(builder, parts[0], _smaller(builder, parts[1], parts[2]))
+        least = self.get(builder, _WIDTHS[0])
+        for width in _WIDTHS[1:]:
+            while least.type.count > width:
+                least = _smaller(builder, *_halves(builder, least))
+            least = _smaller(builder, least, self.get(builder, width))
+        return _item(builder, least)
 
 
-def _sweep(builder: Any, count: Any, body: Callable[[Any, int], None]) -> None:
+class _TwoLeast:
+    """The running smallest item and the next."""
+
+    def __init__(self, builder: Any) -> None:
+        self.low, self.next_low = Minimum(builder), Minimum(builder)
+
+    def add(self, builder: Any, items: Any) -> None:
+        low = self.low.get(builder, items.type.count)
+        self.next_low.add(builder, _larger(builder, items, low))
+        self.low.put(builder, _smaller(builder, items, low))
+
+    def found(self, builder: Any) -> tuple[Any, Any]:
+        first, second = (part.get(builder, _WIDTHS[0]) for part in (self.low, self.next_low))
+        for width in _WIDTHS[1:]:
+            while first.type.count > width:
+                (a, b), (c, d) = _halves(builder, first), _halves(builder, second)
+                first, second = _joined(builder, (a, c), (b, d))
+            other = self.low.get(builder, width), self.next_low.get(builder, width)
+            first, second = _joined(builder, (first, second), other)
+        return _item(builder, first), _item(builder, second)
+
+
+def _joined(builder: Any, one: tuple[Any, Any], other: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return the two smallest items of two pairs, each sorted."""
+    first = _smaller(builder, one[0], other[0])
+    second = _smaller(builder, _larger(builder, one[0], other[0]), _smaller(builder, one[1], other[1]))
+    return first, second
+
+
+def sweep(builder: Any, count: Any, body: Callable[[Any, int], None]) -> None:
     """Emit ``body(first, width)`` over all ``count`` items."""
     start: Any = _LONG(0)
     for width in _WIDTHS:
@@ -141,18 +160,18 @@ def judge(typing: Any, cost: Any, lows: Any, count: Any) -> Any:
     """Return the smallest cost of a row, and 1.0 if a cost is NaN; lower ``lows`` to the costs."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        least, wrong = _Minimum(builder), cgutils.alloca_once_value(builder, ir.Constant(_LONG, 0))
+        least, wrong = Minimum(builder), cgutils.alloca_once_value(builder, ir.Constant(_LONG, 0))
 
         def body(first: Any, width: int) -> None:
-            c = _load(builder, args[0], first, width)
-            w = _load(builder, args[1], first, width)
-            _store(builder, _smaller(builder, c, w), args[1], first)
+            c = load(builder, args[0], first, width)
+            w = load(builder, args[1], first, width)
+            store(builder, _smaller(builder, c, w), args[1], first)
             least.add(builder, c)
             bits = builder.bitcast(builder.fcmp_unordered("uno", c, c), ir.IntType(width))
             bits = builder.zext(bits, _LONG)
             builder.store(builder.or_(builder.load(wrong), bits), wrong)
 
-        _sweep(builder, args[2], body)
+        sweep(builder, args[2], body)
         bad = builder.icmp_unsigned("!=", builder.load(wrong), _LONG(0))
         found = [least.found(builder), builder.uitofp(bad, _DOUBLE)]
         return context.make_tuple(builder, signature.return_type, found)
@@ -166,13 +185,13 @@ def least(typing: Any, cost: Any, price: Any, count: Any) -> Any:
     """Return the smallest ``cost - price``."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        found = _Minimum(builder)
+        found = Minimum(builder)
 
         def body(first: Any, width: int) -> None:
-            c = _load(builder, args[0], first, width)
-            found.add(builder, builder.fsub(c, _load(builder, args[1], first, width)))
+            c = load(builder, args[0], first, width)
+            found.add(builder, builder.fsub(c, load(builder, args[1], first, width)))
 
-        _sweep(builder, args[2], body)
+        sweep(builder, args[2], body)
         return found.found(builder)
 
     return types.float64(types.int64, types.int64, types.int64), emit
@@ -183,25 +202,41 @@ def two_least(typing: Any, cost: Any, price: Any, count: Any) -> Any:
     """Return the smallest ``cost - price`` and the next, which may be equal."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        low, next_low = _Minimum(builder), _Minimum(builder)
+        least = _TwoLeast(builder)
 
         def body(first: Any, width: int) -> None:
-            c = _load(builder, args[0], first, width)
-            x = builder.fsub(c, _load(builder, args[1], first, width))
-            a = low.get(builder, width)
-            next_low.add(builder, _larger(builder, x, a))
-            low.put(builder, _smaller(builder, x, a))
+            c = load(builder, args[0], first, width)
+            least.add(builder, builder.fsub(c, load(builder, args[1], first, width)))
 
-        _sweep(builder, args[2], body)
-        found: tuple[Any, Any] = (_INFINITY, _INFINITY)
-        for width in _WIDTHS:
-            a, b = _two_least(builder, low.get(builder, width), next_low.get(builder, width))
-            other = _larger(builder, a, found[0])
-            b = _smaller(builder, b, _smaller(builder, found[1], other))
-            found = _smaller(builder, a, found[0]), b
-        return context.make_tuple(builder, signature.return_type, found)
+        sweep(builder, args[2], body)
+        return context.make_tuple(builder, signature.return_type, least.found(builder))
 
     result = types.UniTuple(types.float64, 2)
+    return result(types.int64, types.int64, types.int64), emit
+
+
+@intrinsic
+def two_least_judged(typing: Any, cost: Any, price: Any, count: Any) -> Any:
+    """Return what ``two_least`` returns, and 1.0 if a cost is NaN or -inf."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        least, wrong = _TwoLeast(builder), cgutils.alloca_once_value(builder, ir.Constant(_LONG, 0))
+        lowest = ir.Constant(_DOUBLE, -math.inf)
+
+        def body(first: Any, width: int) -> None:
+            c = load(builder, args[0], first, width)
+            least.add(builder, builder.fsub(c, load(builder, args[1], first, width)))
+            # Unordered: true for a NaN, too.
+            bits = builder.fcmp_unordered("<=", c, spread(builder, lowest, width))
+            bits = builder.zext(builder.bitcast(bits, ir.IntType(width)), _LONG)
+            builder.store(builder.or_(builder.load(wrong), bits), wrong)
+
+        sweep(builder, args[2], body)
+        bad = builder.icmp_unsigned("!=", builder.load(wrong), _LONG(0))
+        found = [*least.found(builder), builder.uitofp(bad, _DOUBLE)]
+        return context.make_tuple(builder, signature.return_type, found)
+
+    result = types.UniTuple(types.float64, 3)
     return result(types.int64, types.int64, types.int64), emit
 
 
@@ -219,23 +254,23 @@ def _relaxing(fresh: bool) -> Callable[..., Any]:
     ) -> Any:
         def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             cost, price, label, tree, spare, count, height, row = args
-            low, free = _Minimum(builder), _Minimum(builder)
+            low, free = Minimum(builder), Minimum(builder)
 
             def body(first: Any, width: int) -> None:
-                x = builder.fsub(_load(builder, cost, first, width), _load(builder, price, first, width))
-                x = builder.fsub(x, _spread(builder, height, width))
-                tag = _spread(builder, row, width)
+                x = builder.fsub(load(builder, cost, first, width), load(builder, price, first, width))
+                x = builder.fsub(x, spread(builder, height, width))
+                tag = spread(builder, row, width)
                 if not fresh:
-                    d = _load(builder, label, first, width)
+                    d = load(builder, label, first, width)
                     better = builder.fcmp_ordered("<", x, d)
                     x = builder.select(better, x, d)
-                    tag = builder.select(better, tag, _load(builder, tree, first, width, _LONG))
-                _store(builder, x, label, first)
-                _store(builder, tag, tree, first)
+                    tag = builder.select(better, tag, load(builder, tree, first, width, _LONG))
+                store(builder, x, label, first)
+                store(builder, tag, tree, first)
                 low.add(builder, x)
-                free.add(builder, builder.fsub(x, _load(builder, spare, first, width)))
+                free.add(builder, builder.fsub(x, load(builder, spare, first, width)))
 
-            _sweep(builder, count, body)
+            sweep(builder, count, body)
             found = [low.found(builder), free.found(builder)]
             return context.make_tuple(builder, signature.return_type, found)
 
@@ -255,18 +290,21 @@ open_labels = _relaxing(True)
 relax_labels = _relaxing(False)
 
 
-@intrinsic
-def _places(typing: Any, a: Any, b: Any, first: Any, value: Any) -> Any:
-    """Compare ``a - b == value`` for 32 items; return the bits."""
+def _placing(width: int) -> Callable[..., Any]:
+    def places(typing: Any, a: Any, b: Any, first: Any, value: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            x = load(builder, args[0], args[2], width)
+            x = builder.fsub(x, load(builder, args[1], args[2], width))
+            hits = builder.fcmp_ordered("==", x, spread(builder, args[3], width))
+            return builder.zext(builder.bitcast(hits, ir.IntType(width)), _LONG)
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        width = _WIDTHS[0]
-        x = _load(builder, args[0], args[2], width)
-        x = builder.fsub(x, _load(builder, args[1], args[2], width))
-        hits = builder.fcmp_ordered("==", x, _spread(builder, args[3], width))
-        return builder.zext(builder.bitcast(hits, ir.IntType(width)), _LONG)
+        return types.int64(types.int64, types.int64, types.int64, types.float64), emit
 
-    return types.int64(types.int64, types.int64, types.int64, types.float64), emit
+    places.__doc__ = f"""Compare ``a - b == value`` for {width} items; return the bits."""
+    return intrinsic(places)
+
+
+_places_32, _places_8 = _placing(32), _placing(8)
 
 
 @kernel
@@ -274,10 +312,15 @@ def find(a: int, b: int, start: int, count: int, value: float) -> int:
     """Return the first position from ``start`` on where ``a - b == value``, else ``count``."""
     j = start
     while j + 32 <= count:
-        bits = _places(a, b, j, value)
+        bits = _places_32(a, b, j, value)
         if bits != 0:
             return j + lowest_bit(np.uint64(bits))
         j += 32
+    while j + 8 <= count:
+        bits = _places_8(a, b, j, value)
+        if bits != 0:
+            return j + lowest_bit(np.uint64(bits))
+        j += 8
     while j < count:
         if item(a, j) - item(b, j) == value:
             return j

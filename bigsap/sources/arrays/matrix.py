@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bigsap.errors import DtypeError, ShapeError, SourceError, StoreError
+from bigsap.notebook import Shown
 from bigsap.sources.arrays.mapped import MapGuard, place_of
 from bigsap.sources.base import Waiting
 from bigsap.sources.convert import (
@@ -32,7 +33,7 @@ _LARGEST = np.iinfo(np.int64).max
 _WIDE = (np.dtype("<u8"), np.dtype(">u8"))
 
 
-class ArraySource:
+class ArraySource(Shown):
     """Rows of a numpy array (or memmap), scanned in place if possible.
 
     array: (n_rows, n_columns), any real dtype. float64, float32, int64, int32, uint8 and uint16 of
@@ -150,7 +151,7 @@ class ArraySource:
         return fingerprint_of(self)
 
 
-class SliceableSource:
+class SliceableSource(Shown):
     """Rows of any object with ``shape``, ``dtype`` and ``__getitem__`` (h5py, ...).
 
     Consecutive rows are read together, as ``obj[first:last, start:stop]``, one call at a time: few

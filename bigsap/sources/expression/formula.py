@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DtypeError, ExpressionError, ShapeError
+from bigsap.notebook import Shown
 from bigsap.sources.base import Fill, Waiting
 from bigsap.sources.convert import cost_shape
 from bigsap.sources.expression.emit import c_source, cuda_source
@@ -65,7 +66,7 @@ def expression(code: str, shape: Any, **arrays: Any) -> ExpressionSource:
     return ExpressionSource(parse(code, sizes, declared), tuple(values.values()), code)
 
 
-class ExpressionSource:
+class ExpressionSource(Shown):
     """Costs by a formula. See ``expression``.
 
     expression: the checked tree. arrays: float64, C-contiguous, in the tree's order.

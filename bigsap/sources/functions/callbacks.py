@@ -11,6 +11,7 @@ import numpy as np
 
 from bigsap import policy
 from bigsap.errors import OptionError
+from bigsap.notebook import Shown
 from bigsap.sources.base import Fill, Waiting
 from bigsap.sources.convert import check_rows, cost_shape
 from bigsap.sources.functions.carried import carried, filled, state_of
@@ -99,7 +100,7 @@ def from_function(
     return source
 
 
-class FunctionSource(PythonCalls):
+class FunctionSource(PythonCalls, Shown):
     """Costs computed by a user's function. See ``from_function``.
 
     function, args, kind: as given or inferred. swapped: this is the transpose, and the function's

@@ -53,6 +53,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import BigsapError, DtypeError, OptionError, SourceError, StoreError, number
+from bigsap.notebook import Shown
 from bigsap.sources.base import CostSource
 from bigsap.sources.convert import check_rows, convert, cost_dtype, cost_shape
 from bigsap.sources.http.fetcher import Fetcher, Ticket
@@ -127,7 +128,7 @@ def from_http(
     return HttpSource(wire, fetcher, known)
 
 
-class HttpSource:
+class HttpSource(Shown):
     """Rows of a provider, fetched in blocks, several at a time, ahead of sequential readers.
 
     ``read`` and ``prefetch`` may be called from any thread.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import DtypeError, InputError, InvalidCostError, OverflowRiskError, ShapeError
+from bigsap.notebook import Shown
 from bigsap.sources.base import Entries
 from bigsap.sources.convert import FINGERPRINT_BYTES, check_rows, convert, cost_dtype, cost_shape, read_only
 from bigsap.sources.missing import parted, refuse
@@ -31,7 +32,7 @@ _EXACT = 2**53
 _BY_ROWS = "csr"
 
 
-class SparseCosts:
+class SparseCosts(Shown):
     """Costs of which only the listed pairs are allowed.
 
     As rows they are float64 with the infinity that forbids at the other pairs; integers beyond

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import StoreError
+from bigsap.notebook import Shown
 from bigsap.sources.base import Waiting
 from bigsap.sources.convert import FINGERPRINT_BYTES, check_rows, convert, cost_dtype, fingerprint_of
 from bigsap.sources.zarr.chunk_layout import Layout
@@ -86,7 +87,7 @@ class _Loader:
         return bool(block[0, 0] == fill) and bool((block == fill).all())
 
 
-class DecodedZarrSource:
+class DecodedZarrSource(Shown):
     """Rows of a zarr array, decoded by zarr, a row of chunks at a time.
 
     Memory: two groups of rows, each at most ``GROUP_BYTES`` (one chunk high), and zarr's memory to

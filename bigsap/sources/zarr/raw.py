@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.notebook import Shown
 from bigsap.sources.arrays.mapped import Files, OpenFile
 from bigsap.sources.convert import CONVERSION_BYTES, check_rows, convert, cost_dtype, fingerprint_of
 from bigsap.sources.zarr.chunk_layout import Layout, is_absent
 from bigsap.types import Array, Ids
 
 
-class RawZarrSource:
+class RawZarrSource(Shown):
     """Rows of a local zarr array whose chunks have no codec.
 
     Holds up to 64 files mapped. Raises ``StoreError`` for a missing chunk (unless the fill value is

@@ -1,0 +1,211 @@
+"""The problems of ``solve_many``: their costs, true sizes and prices, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import DtypeError, InputError, OptionError, ShapeError
+from bigsap.sources.missing import parted
+from bigsap.sources.tensors import is_tensor
+from bigsap.types import Array
+
+
+@dataclass(frozen=True)
+class BatchProblems:
+    """Costs (k, n, m) or a sequence of them, with what differs from problem to problem.
+
+    rows, columns: (k,) int64, the sizes of padded problems; None if they are not padded. prices: None,
+    an array () or (k,) or (k, n), or a list of numbers and vectors.
+    """
+
+    costs: Any
+    rows: Array | None = None
+    columns: Array | None = None
+    prices: Any = None
+
+    def __len__(self) -> int:
+        return _count(self.costs)
+
+    def each(self) -> Iterator[Any]:
+        """Return the costs of one problem after the other."""
+        if self.rows is None and self.columns is None and isinstance(self.costs, Iterable):
+            return iter(self.costs)
+        return (self.cost(place) for place in range(len(self)))
+
+    def cost(self, place: int) -> Any:
+        """Return the costs of a problem without their padding: a view of the user's array."""
+        cost = self.costs[place]
+        if self.rows is not None:
+            cost = cost[: self.rows[place]]
+        return cost if self.columns is None else cost[:, : self.columns[place]]
+
+    def options(self, place: int) -> dict[str, Any]:
+        """Return the options of ``solve`` that only this problem has."""
+        if self.prices is None:
+            return {}
+        return {"unassigned_cost": self._prices_of(place)}
+
+    def _prices_of(self, place: int) -> Any:
+        if isinstance(self.prices, np.ndarray) and not self.prices.ndim:
+            return self.prices
+        prices = self.prices[place]
+        padded = self.rows is not None and np.ndim(prices) == 1 and len(prices) == len(self.costs[place])
+        return prices[: self.rows[place]] if padded and self.rows is not None else prices
+
+    def row_prices(self, rows: Array, maximize: bool) -> RowPrices | None:
+        """Return the prices of all rows; None if all rows must be assigned. rows: (k,) their numbers."""
+        if self.prices is None:
+            return None
+        first, fits = np.cumsum(rows) - rows, np.ones(len(rows), np.bool_)
+        each = isinstance(self.prices, np.ndarray) and self.prices.ndim < 2
+        if each:
+            given = np.broadcast_to(self.prices, len(rows))
+        elif isinstance(self.prices, np.ndarray) and (rows == self.prices.shape[1]).all():
+            given = self.prices.reshape(-1)
+        else:
+            given, fits = _joined([self._prices_of(place) for place in range(len(rows))], rows)
+        real = given.dtype.kind in "biuf"
+        values = given.astype(np.float64) if real else np.zeros(len(given))
+        if real:
+            given = given.astype(np.float64 if given.dtype.kind == "f" else np.int64)
+        sign = -1.0 if maximize else 1.0
+        free = np.isfinite(values)
+        wrong = np.isnan(values) | (values == -sign * np.inf)
+        rounded = free & ((values != np.rint(values)) | (np.abs(values) >= 2.0**62))
+        told = [wrong, rounded, ~free]
+        if each:
+            given, values = given.repeat(rows), values.repeat(rows)
+        else:
+            told = [_any(one, first, rows) for one in told]
+        bad = told[0] | ~fits | (not real)
+        return RowPrices(given, sign * values, first, rows, bad, ~told[1], ~told[2])
+
+
+@dataclass(frozen=True, slots=True)
+class RowPrices:
+    """The prices of the rows of all problems, one after the other.
+
+    given: int64 or float64. caps: signed float64. first, rows: (k,) where each problem's begin, and
+    their number. wrong, whole, finite: (k,) whether a price is not valid, all finite ones are
+    integers, all are finite.
+    """
+
+    given: Array
+    caps: Array
+    first: Array
+    rows: Array
+    wrong: Array
+    whole: Array
+    finite: Array
+
+    def of(self, place: int) -> Array:
+        """Return the prices of a problem's rows."""
+        start = int(self.first[place])
+        return self.given[start : start + int(self.rows[place])].copy()
+
+
+def _any(flags: Array, first: Array, rows: Array) -> Array:
+    """Return for each problem whether a flag of its rows is set."""
+    counts = np.concatenate(([0], np.cumsum(flags)))
+    found: Array = counts[first + rows] > counts[first]
+    return found
+
+
+def _joined(prices: list[Any], rows: Array) -> tuple[Array, Array]:
+    """Return numbers and vectors of prices as one vector, and which fit their problem's rows."""
+    parts, fits = [], np.ones(len(rows), np.bool_)
+    for place, (price, n) in enumerate(zip(prices, rows.tolist(), strict=True)):
+        part = np.asarray(price)
+        if part.ndim > 1 or (part.ndim == 1 and len(part) != n) or part.dtype.kind not in "biuf":
+            part, fits[place] = np.zeros(1), False
+        parts.append(np.broadcast_to(part, n) if part.ndim == 0 or not fits[place] else part)
+    return (np.concatenate(parts) if parts else np.empty(0)), fits
+
+
+def batch_problems(costs: Any, rows: Any, columns: Any, prices: Any) -> BatchProblems:
+    """Check what ``solve_many`` was given for a list or an array of costs.
+
+    Raises ShapeError for sizes that do not fit the costs, DtypeError for sizes that are no whole
+    numbers, OptionError for costs without a size to cut.
+    """
+    if rows is not None or columns is not None:
+        if not isinstance(costs, np.ndarray) and not is_tensor(costs):
+            costs = [_as_matrix(cost, place) for place, cost in enumerate(costs)]
+        rows = _sizes("rows", rows, costs, 0)
+        columns = _sizes("columns", columns, costs, 1)
+    return BatchProblems(costs, rows, columns, _prices(prices, costs))
+
+
+def _count(costs: Any) -> int:
+    return int(costs.shape[0]) if is_tensor(costs) else len(costs)
+
+
+def _as_matrix(cost: Any, place: int) -> Any:
+    """Return costs that can be cut to their true size."""
+    if isinstance(cost, (list, tuple)):
+        cost, missing = parted(cost, "costs")
+        if missing is not None:
+            cost = None
+    if not (isinstance(cost, np.ndarray) or is_tensor(cost)) or len(cost.shape) != 2:
+        raise OptionError(
+            f"rows= and columns= are not valid: problem {place} is no matrix in memory; give padded"
+            " matrices, or costs of their true size and neither option"
+        )
+    return cost
+
+
+def _sizes(name: str, given: Any, costs: Any, axis: int) -> Array | None:
+    """Return true sizes (k,) as int64, each between 0 and the size of the problem's matrix."""
+    if given is None:
+        return None
+    try:
+        sizes, missing = parted(given, name)
+    except InputError as error:
+        raise type(error)(f"{name} is not valid: {error}; give one whole number a problem") from error
+    count = _count(costs)
+    if sizes.shape != (count,):
+        raise ShapeError(
+            f"{name} is not valid: it has shape {sizes.shape} for {count} problems; give one whole"
+            " number a problem"
+        )
+    if len(sizes) and (sizes.dtype.kind not in "iu" or missing is not None):
+        raise DtypeError(f"{name} is not valid: it holds {sizes.dtype}; give one whole number a problem")
+    if not isinstance(costs, list):
+        if len(costs.shape) != 3:
+            raise ShapeError(f"{name} is for costs (k, n, m) or a list of matrices, got shape {costs.shape}")
+        limits = np.full(count, costs.shape[1 + axis])
+    else:
+        limits = np.array([cost.shape[axis] for cost in costs], np.int64)
+    bad = (sizes < 0) | (sizes > limits)
+    if bad.any():
+        p = int(bad.argmax())
+        raise ShapeError(
+            f"{name} of problem {p} is {sizes[p]}, but its matrix has {limits[p]} {name}; give a number"
+            f" from 0 to {limits[p]}"
+        )
+    return sizes.astype(np.int64)
+
+
+def _prices(given: Any, costs: Any) -> Any:
+    """Return prices that can be indexed by problem; a number is the price of all rows."""
+    if given is None:
+        return None
+    count = _count(costs) if hasattr(costs, "__len__") or is_tensor(costs) else None
+    listed = isinstance(given, (list, tuple)) and any(np.ndim(one) for one in given)
+    if not listed:
+        given, missing = parted(given, "unassigned_cost")
+        if missing is not None:
+            raise DtypeError("unassigned_cost is not valid: values are missing; give a number for each")
+        if given.ndim == 0:
+            return given
+    if len(given) != count or (not listed and given.ndim > 2):
+        told = f"a list of {len(given)}" if listed else f"shape {given.shape}"
+        raise ShapeError(
+            f"unassigned_cost is not valid: {told} for {count} problems; give a number, one a problem,"
+            " or one a row of each problem"
+        )
+    return given
