@@ -202,7 +202,7 @@ def in_boxes(source, v, maximize):
     p = geometry(there)
     tree = trees.grown(p.y, v[order], first, last, leaves, lambda: None)
     sign = -1 if maximize else 1
-    costs = PointCosts(p.x, p.scale, p.kind, sign, p.factor, p.power, p.slip, p.blur, 0, 0)
+    costs = PointCosts(p.x, p.scale, p.kind, sign, p.factor, p.power, p.slip, p.blur, math.inf, 0, 0)
     return there, tree, costs, v[order]
 
 

@@ -23,6 +23,7 @@ from bigsap.proof.row_minima import Prices, joined
 from bigsap.proof.threads import share_out
 from bigsap.sources.base import CostSource
 from bigsap.sources.filling import fill_of
+from bigsap.sources.kept_bounds import without_forbidden
 from bigsap.sources.lowrank import LowRankSource
 from bigsap.sources.metrics import PointSource
 from bigsap.types import Array
@@ -78,6 +79,7 @@ def is_product(source: CostSource, least: int | None = None) -> bool:
     least: so many, ``policy.PRODUCT_COORDINATES`` if None.
     """
     least = policy.PRODUCT_COORDINATES if least is None else least
+    source = without_forbidden(source)
     if isinstance(source, LowRankSource):
         d = source.a.shape[1]
     elif isinstance(source, PointSource):
@@ -93,6 +95,7 @@ def vectors_of(source: CostSource) -> Vectors | None:
     n, m = source.shape
     if not is_product(source):
         return None
+    source = without_forbidden(source)
     if isinstance(source, LowRankSource):
         x, y = source.a, source.b.T
         own, other = source.row_terms, source.column_terms
