@@ -421,7 +421,7 @@ def test_sources_without_bounds_are_passed_over():
     counted = Counted(source)
     assert certify(counted, None, np.zeros(80)).by == "pairs"
     assert counted.pairs == 6400
-    assert certify(bigsap.scaled(source, 2.0), None, np.zeros(80)).by == "pairs"
+    assert certify(bigsap.sum_of([source]), None, np.zeros(80)).by == "pairs"
     forbidden = np.where(np.arange(80) < 3, np.inf, 0.0)
     terms = bigsap.lowrank(cost[:, :2], cost[:, :2], row_terms=forbidden)
     assert certify(terms, None, np.zeros(80)).by == "pairs"
