@@ -45,16 +45,21 @@ class CheapPairs:
     keep: tuple[object, ...]
 
     def below(
-        self, cap: Array, setting: ListSettings, counts: Counts, edge: Array | None = None
+        self,
+        cap: Array,
+        setting: ListSettings,
+        counts: Counts,
+        edge: Array | None = None,
+        many: int = policy.OPTIONAL_MANY,
     ) -> tuple[Array, Array, Array]:
         """Return all pairs below the rows' limits: counts per row, columns, and signed costs, by row.
 
-        edge: blocks whose bound is at least this are not read; by default the limits. Raises TooMany,
-        and Stopped.
+        edge: blocks whose bound is at least this are not read; by default the limits. many: pairs a row
+        that are too many. Raises TooMany, and Stopped.
         """
         n, m = cap.size, self.reader.n_columns
         limits = cap, cap if edge is None else edge
-        allowed = max(policy.OPTIONAL_FEW, min(m // policy.OPTIONAL_SHARE, policy.OPTIONAL_MANY))
+        allowed = max(policy.OPTIONAL_FEW, min(m // policy.OPTIONAL_SHARE, many))
         most = n * allowed
         if n > 2 * policy.OPTIONAL_SAMPLE:
             some = np.random.default_rng([setting.seed, n, 17]).permutation(n)[: policy.OPTIONAL_SAMPLE]

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.sources.base import CostSource, Entries, Separable, Separation, limit_of
 from bigsap.sources.convert import read_only
 from bigsap.sources.kept_bounds import without_forbidden
@@ -45,7 +46,8 @@ def near_pairs(source: CostSource, setting: ListSettings, counts: Counts) -> Spa
     n, m = source.shape
     below = np.full(n, np.nextafter(limit, np.inf))
     try:
-        size, ids, costs = rows.below(below, setting, counts, np.full(n, edge))
+        many = policy.OPTIONAL_MANY if terms is None else policy.NEAR_MANY
+        size, ids, costs = rows.below(below, setting, counts, np.full(n, edge), many)
     except TooMany:
         return None
     start = np.concatenate(([0], np.cumsum(size)))
