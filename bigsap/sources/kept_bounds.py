@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -131,6 +132,10 @@ class Kept:
         ends = range_of(self.given)
         return None if ends is None else (ends[0], max(ends[0], min(ends[1], self.limit())))
 
+    def with_infinity(self, infinity: float) -> CostSource:
+        """Return the same costs, with the pairs that rules forbid at this infinity."""
+        return self._on(_with_infinity(self.given, infinity))
+
     def in_sense(self, maximize: bool) -> CostSource:
         """Return the costs as a problem of this sense sees them."""
         given = in_sense(self.given, maximize)
@@ -154,9 +159,19 @@ class Forbidding(Kept):
         super().__init__(given)
         self.infinity = infinity
 
+    def with_infinity(self, infinity: float) -> CostSource:
+        """Return the same costs, with the pairs that rules forbid at this infinity."""
+        other = copy(self)
+        other.given, other.infinity, other._fill = _with_infinity(self.given, infinity), infinity, None
+        return other
+
     def in_sense(self, maximize: bool) -> CostSource:
         """Return rows alone if the infinity is that of the other sense, for which it is an error."""
         return Rows(self) if maximize != (self.infinity < 0) else super().in_sense(maximize)
+
+
+def _with_infinity(source: CostSource, infinity: float) -> CostSource:
+    return source.with_infinity(infinity) if isinstance(source, Kept) else source
 
 
 def without_forbidden(source: CostSource) -> CostSource:
@@ -226,9 +241,7 @@ class NearPoints(Bounded):
     def in_sense(self, maximize: bool) -> CostSource:
         """Return the same costs, with pairs forbidden in this sense."""
         infinity = -math.inf if maximize else math.inf
-        if infinity == self.infinity:
-            return self
-        return NearPoints(self.given, self.threshold, infinity, max_distance=self.max_distance)
+        return self if infinity == self.infinity else self.with_infinity(infinity)
 
 
 def _near_points(given: CostSource, threshold: float, infinity: float, max_distance: float) -> NearPoints:
@@ -335,8 +348,16 @@ class Scaled(Kept):
         return None if ends is None else (ends[0] * self.factor, ends[1] * self.factor)
 
     def product(self) -> Product | None:
-        """Return None: bounds by products assume costs that are not multiplied."""
-        return None
+        """Return the source's vectors with the factor in them; it rounds less than bounds allow for."""
+        product, factor = super().product(), self.factor
+        if product is None:
+            return None
+        if product.kind != "product":
+            weight = factor * factor if product.kind == "root" else factor
+            return replace(product, weights=product.weights * weight)
+        x = product.x.astype(np.float64) * factor
+        terms = product.row_terms * factor, product.column_terms * factor
+        return replace(product, x=x, row_terms=terms[0], column_terms=terms[1])
 
     def _arguments(self) -> tuple[Any, ...]:
         return self.given, self.factor
@@ -345,6 +366,11 @@ class Scaled(Kept):
         from bigsap.sources.kept_kernels import scale_fill
 
         return scale_fill(inner, self.factor)
+
+    def _made_chosen(self, inner: tuple[int, int], keep: tuple[Any, ...]) -> Fill:
+        from bigsap.sources.kept_kernels import scale_chosen
+
+        return scale_chosen(inner, keep, self.factor)
 
     def _on(self, given: CostSource) -> CostSource:
         return Scaled(given, self.factor)

@@ -62,6 +62,12 @@ def limit_chosen(inner: tuple[int, int], keep: tuple[Any, ...], limit: float, in
     return make_fill(made.address, (*inner, float(limit), float(infinity)), (made, *keep))
 
 
+def scale_chosen(inner: tuple[int, int], keep: tuple[Any, ...], factor: float) -> Fill:
+    """Return ``scale_fill`` for a function of chosen pairs, see ``products.Chosen``."""
+    made = _compiled("chosen_scaled")
+    return make_fill(made.address, (*inner, float(factor)), (made, *keep))
+
+
 def mask_chosen(
     inner: tuple[int, int], keep: tuple[Any, ...], mask: Array, infinity: float, rows: Array, columns: Array
 ) -> Fill:
@@ -143,6 +149,13 @@ def chosen_limited(context: int, row: int, ids: int, n: int, out: int) -> None:
     words = carray(pointer_i8(context), 2)
     call_fill(words[0], words[1], row, ids, n, out)
     _limit(context, out, n)
+
+
+def chosen_scaled(context: int, row: int, ids: int, n: int, out: int) -> None:
+    """Compute ``scaled`` for chosen columns."""
+    words = carray(pointer_i8(context), 2)
+    call_fill(words[0], words[1], row, ids, n, out)
+    _scale(context, out, n)
 
 
 def chosen_masked(context: int, row: int, ids: int, n: int, out: int) -> None:

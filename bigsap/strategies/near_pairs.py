@@ -14,7 +14,7 @@ import numpy as np
 from bigsap import policy
 from bigsap.sources.base import CostSource, Entries, Separable, Separation, limit_of
 from bigsap.sources.convert import read_only
-from bigsap.sources.kept_bounds import without_forbidden
+from bigsap.sources.kept_bounds import Kept, without_forbidden
 from bigsap.sources.metrics import PointSource
 from bigsap.sources.products import is_multiplied
 from bigsap.sources.sparse.sparse_costs import SparseCosts
@@ -37,6 +37,8 @@ def near_pairs(source: CostSource, setting: ListSettings, counts: Counts) -> Spa
     Memory: 12 bytes for each pair, twice that while they are collected.
     """
     limit = limit_of(source)
+    if isinstance(source, Kept):
+        source = source.with_infinity(math.inf)  # in either sense, far pairs are above the limit
     terms, edge = _bounds(source, limit)
     if terms is None and is_multiplied(source):
         return None  # lists by matrix products are faster than one pass over all pairs
