@@ -18,7 +18,7 @@ from bigsap.proof.refusals import refuse_masked
 from bigsap.proof.unassigned import certify_gated, partial_matching
 from bigsap.solve import solve
 from bigsap.sources import as_source
-from bigsap.sources.base import CostSource, intact_throughout
+from bigsap.sources.base import CostSource, in_sense, intact_throughout
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.types import Array
 
@@ -79,7 +79,7 @@ def certify(
     """
     _check_options(capacity, options)
     n_threads = check_threads(threads)
-    source = as_source(cost, shape=shape, args=args, dtype=dtype)
+    source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), maximize)
     for what, numbers in (("col4row", col4row), ("v", v), ("v_low", v_low)):
         refuse_masked(what, numbers)
     if v is None and v_low is not None:

@@ -31,7 +31,7 @@ from bigsap.errors import OptionError, OverflowRiskError, quiet, whole
 from bigsap.proof.k_best import prove_subspaces
 from bigsap.solve import solve
 from bigsap.sources import as_source
-from bigsap.sources.base import CostSource, intact_throughout
+from bigsap.sources.base import CostSource, in_sense, intact_throughout
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies.k_best_lists import Listed, Task, listed
 from bigsap.types import Array
@@ -151,7 +151,7 @@ def solve_k_best(
             raise OptionError(f"solve_k_best takes no {name}=: {reason}")
     inspect.signature(solve).bind(None, **options)
     n_threads = check_threads(threads)
-    source = as_source(cost, shape=shape, args=args, dtype=dtype)
+    source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), maximize)
     n, m = (int(size) for size in source.shape)
     with intact_throughout(source):
         result = solve(source, maximize=maximize, unassigned_cost=unassigned_cost, threads=threads, **options)

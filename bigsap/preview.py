@@ -8,7 +8,7 @@ reading a part of it, plus one pass for the certificate; whole rows are taken as
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import unassigned_prices
 from bigsap.sources.expression.formula import ExpressionSource
+from bigsap.sources.kept_bounds import Kept
 from bigsap.sources.lowrank import LowRankSource, TableSource
 from bigsap.sources.metrics import PointSource
 from bigsap.sources.sparse.sparse_costs import SparseCosts
@@ -74,6 +75,8 @@ class Price:
 def costs_of(source: CostSource, shape: tuple[int, int], nbytes: int = 0) -> Costs:
     """Return what is known of costs from a source like theirs, and their true shape."""
     match source:
+        case Kept():
+            return replace(costs_of(source.given, shape, nbytes), source=source)
         case PointSource():
             slow = {"minkowski": 20.0, "haversine": 20.0, "cosine": 0.5}.get(source.metric, 0.25)
             pair_ns = 0.2 + slow * source.x.shape[1]

@@ -380,9 +380,9 @@ class Result:
         integers must agree. Time O(n m), one pass; less if bounds of the costs exclude pairs.
         """
         from bigsap.sources import as_source
-        from bigsap.sources.base import intact_throughout
+        from bigsap.sources.base import in_sense, intact_throughout
 
-        source = as_source(cost, shape=shape, args=args, dtype=dtype)
+        source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), self.maximize)
         prices = self.unassigned_cost if unassigned_cost is None else unassigned_cost
         if prices is not None:
             from bigsap.proof.unassigned import verify_gated

@@ -33,7 +33,7 @@ from bigsap.run.run import Run
 from bigsap.run.small_call import begins, small_costs, solve_small_call
 from bigsap.run.warm_start import GivenStart, parse_warm_start, unmasked_start
 from bigsap.sources import as_source
-from bigsap.sources.base import CostSource, Guarded, intact_throughout
+from bigsap.sources.base import CostSource, Guarded, in_sense, intact_throughout
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cluster.costs import connect, spread_out, warn_of_little
 from bigsap.sources.cuda.device_memory import naming_bytes
@@ -251,6 +251,7 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
     )
     options = Options(**{name: asked[name] for name in _OPTIONS})
     source = as_source(cost, shape=asked["shape"], args=asked["args"], dtype=options.dtype)
+    source = in_sense(source, options.maximize)
     if options.objective == "bottleneck":
         refuse_options(asked, options)
 

@@ -432,8 +432,8 @@ MUTATIONS = [
     ),
     Mutation(
         "bigsap/engine/lists/below_price.py",
-        "if bound[block] >= limit:",
-        "if bound[block] >= 0.5 * limit:",
+        "if bound[block] >= edge:",
+        "if bound[block] >= 0.5 * edge:",
         "tests/test_sparse_gate.py",
     ),
     Mutation(

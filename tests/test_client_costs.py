@@ -57,6 +57,7 @@ SENT: dict[str, Callable[[], Any]] = {
     "sum": lambda: bigsap.sum_of([bigsap.points(X, Y), COST, bigsap.scaled(table(), -2.0)]),
     "masked": lambda: bigsap.masked(bigsap.lowrank(A, B), np.eye(30, 40, 2)),
     "above": lambda: bigsap.forbid_above(bigsap.points(X, Y), 0.9),
+    "near": lambda: bigsap.points(X, Y, "euclidean", max_distance=0.6),
 }
 
 

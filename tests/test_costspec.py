@@ -63,6 +63,15 @@ def test_points_default_metric_and_parameters(tmp_path):
     np.testing.assert_allclose(matrix(from_spec(spec, tmp_path)), cubes, rtol=1e-12)
 
 
+def test_near_points(tmp_path):
+    squared = ((X[:, None] - Y[None]) ** 2).sum(axis=2)
+    spec = {"type": "points", "x": X.tolist(), "y": Y.tolist(), "max_distance": 0.5}
+    expected = np.where(squared > 0.25, np.inf, squared)
+    np.testing.assert_allclose(matrix(from_spec(spec, tmp_path)), expected, rtol=1e-15)
+    with pytest.raises(InputError, match="max_distance must be a number >= 0"):
+        from_spec({**spec, "max_distance": -1}, tmp_path)
+
+
 def test_lowrank(tmp_path):
     spec = {
         "type": "lowrank",

@@ -202,7 +202,7 @@ def in_boxes(source, v, maximize):
     p = geometry(there)
     tree = trees.grown(p.y, v[order], first, last, leaves, lambda: None)
     sign = -1 if maximize else 1
-    costs = PointCosts(p.x, p.scale, p.kind, sign, p.factor, p.power, p.slip, p.blur, 0, 0)
+    costs = PointCosts(p.x, p.scale, p.kind, sign, p.factor, p.power, p.slip, p.blur, math.inf, 0, 0)
     return there, tree, costs, v[order]
 
 
@@ -421,7 +421,7 @@ def test_sources_without_bounds_are_passed_over():
     counted = Counted(source)
     assert certify(counted, None, np.zeros(80)).by == "pairs"
     assert counted.pairs == 6400
-    assert certify(bigsap.scaled(source, 2.0), None, np.zeros(80)).by == "pairs"
+    assert certify(bigsap.sum_of([source]), None, np.zeros(80)).by == "pairs"
     forbidden = np.where(np.arange(80) < 3, np.inf, 0.0)
     terms = bigsap.lowrank(cost[:, :2], cost[:, :2], row_terms=forbidden)
     assert certify(terms, None, np.zeros(80)).by == "pairs"

@@ -18,7 +18,7 @@ from bigsap.proof.row_minima import Prices
 from bigsap.proof.unassigned import drop_clipped_pairs, extend_warm_start
 from bigsap.sources import as_source
 from bigsap.sources.clipped import ClippedCosts
-from bigsap.strategies import optional_rows
+from bigsap.strategies import cheap_pairs, optional_rows
 from examples_of import examples
 from oracle import optimum, value
 
@@ -172,7 +172,7 @@ def test_threads_find_the_same(threads, monkeypatch):
 
 def test_lists_longer_than_a_threads_room(asked, monkeypatch):
     """Rows that all come at once do not fit into the room of one reading."""
-    monkeypatch.setattr(optional_rows, "_ROOM", 100)
+    monkeypatch.setattr(cheap_pairs, "_ROOM", 100)
     rng = np.random.default_rng(6)
     cost = rng.random((900, 3000))
     price = np.quantile(cost, 0.1)
@@ -348,10 +348,10 @@ def test_the_pass_over_a_matrix_in_place():
 def test_rows_that_were_read_are_counted(monkeypatch):
     """Where too many pairs are below the price, those of the rows until then."""
     seen = []
-    count = optional_rows._Rows._count
+    count = cheap_pairs.CheapPairs._count
     monkeypatch.setattr(policy, "TEAM_PAIRS", 1 << 60)
     monkeypatch.setattr(
-        optional_rows._Rows,
+        cheap_pairs.CheapPairs,
         "_count",
         staticmethod(lambda counts, rows, f: seen.append(rows) or count(counts, rows, f)),
     )

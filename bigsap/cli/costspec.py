@@ -7,7 +7,8 @@ A cost spec is a JSON object with a ``type``; every other key belongs to that ty
 ========== =================================================== ==========================
 type       required                                            optional
 ========== =================================================== ==========================
-points     x, y                                                metric, p, w, radius
+points     x, y                                                metric, p, w, radius,
+                                                               max_distance
 lowrank    a, b                                                row_terms, column_terms
 table      values, row_class, column_class
 sparse     columns, costs, and rows or start                   shape (with start: required)

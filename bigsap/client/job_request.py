@@ -19,6 +19,7 @@ from bigsap.sources import ArraySource, SliceableSource, as_source
 from bigsap.sources.base import CostSource
 from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.http.http_rows import HttpSource
+from bigsap.sources.kept_bounds import NearPoints
 from bigsap.sources.lowrank import LowRankSource, TableSource
 from bigsap.sources.metrics import PointSource
 from bigsap.sources.sparse.sparse_costs import SparseCosts
@@ -111,6 +112,8 @@ def _looked_through(spec: Mapping[str, Any], maximize: bool) -> Record:
 
 def _of_source(source: CostSource, maximize: bool) -> Record:
     match source:
+        case NearPoints():
+            return _of_source(source.given, maximize) | {"max_distance": source.max_distance}
         case PointSource():
             found = {"type": "points", "metric": source.metric, "x": source.x, "y": source.y}
             given = {"p": source.p, "w": source.w, "radius": source.radius}

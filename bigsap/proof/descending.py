@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -85,6 +86,7 @@ def descended(
         p.power,
         p.slip,
         p.blur,
+        math.inf if maximize else p.limit,
         fill.address,
         fill.context,
     )

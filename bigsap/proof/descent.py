@@ -65,6 +65,8 @@ BOUND_PAIRS = 20
 class PointCosts(NamedTuple):
     """Rows' points x (n, d), and the rest of ``Geometry`` as numbers; sign: -1 to maximise.
 
+    limit: signed costs above it are forbidden, and boxes of such are not opened.
+
     address, context: of the filler, for rows and columns in the tree's order.
     """
 
@@ -76,6 +78,7 @@ class PointCosts(NamedTuple):
     power: float
     slip: float
     blur: float
+    limit: float
     address: int
     context: int
 
@@ -337,6 +340,8 @@ def descend(
                 for k in range(2):
                     bounds += 1
                     under = _plain(c, t, row, child + k)
+                    if under > c.limit:
+                        continue
                     plain, error = two_sum(under, -t.top[child + k])
                     if plain > edge or (plain == edge and not strict and error >= mid):
                         continue

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bigsap.sources.base import CostSource, Fillable, Selectable, Separable
+from bigsap.sources.base import CostSource, Fillable, Selectable, Separable, limit_of
 from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.kept_bounds import Forbidding, Scaled
 from bigsap.sources.lowrank import LowRankSource
 from bigsap.sources.metrics import PointSource
 from bigsap.types import Array, Ids
@@ -29,6 +31,8 @@ _KINDS = {"square": SQUARE, "absolute": ABSOLUTE, "root": ROOT, "largest": LARGE
 #: their bounds need no margin.
 _MONOTONE = {"sqeuclidean", "cosine", "euclidean", "cityblock", "chebyshev"}
 _UNIT = 2.0**-53
+#: Smallest scale of multiplied costs: products with smaller ones may lose bits.
+_LEAST = 1e-200
 #: With more coordinates, boxes of points are useless as bounds.
 MOST_COORDINATES = 16
 
@@ -40,7 +44,7 @@ class Geometry:
     x (n, d), y (m, d): points, C-contiguous float64. scale: (d,), positive.
     kind: of the cost. factor: of a ``SQUARE`` cost, a power of two. power: of a ``POWER``
     cost; the radius of a ``CHORD``. slip: relative error by which a bound without slopes is
-    lowered. blur: absolute error of any bound, cost units.
+    lowered. blur: absolute error of any bound, cost units. limit: pairs that cost more are forbidden.
     """
 
     x: Array
@@ -51,6 +55,7 @@ class Geometry:
     power: float
     slip: float
     blur: float
+    limit: float = math.inf
 
 
 def boundable(source: CostSource) -> tuple[CostSource, ClippedCosts | None] | None:
@@ -67,6 +72,11 @@ def boundable(source: CostSource) -> tuple[CostSource, ClippedCosts | None] | No
 
 def geometry(source: CostSource) -> Geometry | None:
     """Return the points and the cost of a source; None if boxes do not bound its costs. O((n+m)d)."""
+    if isinstance(source, Scaled):
+        return _scaled(geometry(source.given), source.factor)
+    if isinstance(source, Forbidding):
+        points = geometry(source.given)
+        return None if points is None else replace(points, limit=min(points.limit, limit_of(source)))
     if isinstance(source, PointSource):
         name, x, y, scale, parameter = source.prepared()
         if name == "haversine":
@@ -79,6 +89,25 @@ def geometry(source: CostSource) -> Geometry | None:
         return _with_terms(source) if isinstance(source, LowRankSource) else None
     slip = 0.0 if isinstance(source, LowRankSource) else _slip(terms.y.shape[0])
     return _checked(terms.x, terms.y, terms.scale, _KINDS[terms.kind], 1.0, 0.0, slip)
+
+
+def _scaled(points: Geometry | None, factor: float) -> Geometry | None:
+    """Return the geometry of costs times a positive factor, which rounds once more."""
+    if points is None:
+        return None
+    x, scale, power = points.x, points.scale, points.power
+    slip = points.slip + _slip(points.y.shape[1])
+    if points.kind == PRODUCT:
+        x = x * factor
+    elif points.kind == CHORD:
+        power = power * factor
+    else:
+        scale = scale * factor ** {ROOT: 2.0, POWER: power}.get(points.kind, 1.0)
+    sound = np.isfinite(x).all() and np.isfinite(scale).all() and bool((scale > _LEAST).all())
+    if not sound or not math.isfinite(power):
+        return None
+    blur, limit = points.blur * factor * (1 + 2.0**-40), points.limit * factor
+    return replace(points, x=x, scale=scale, power=power, slip=slip, blur=blur, limit=limit)
 
 
 def _slip(d: int) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from bigsap.proof.row_minima import Prices, joined
 from bigsap.proof.threads import share_out
 from bigsap.sources.base import CostSource
 from bigsap.sources.filling import fill_of
+from bigsap.sources.kept_bounds import Kept, Scaled
 from bigsap.sources.lowrank import LowRankSource
 from bigsap.sources.metrics import PointSource
 from bigsap.types import Array
@@ -78,6 +79,8 @@ def is_product(source: CostSource, least: int | None = None) -> bool:
     least: so many, ``policy.PRODUCT_COORDINATES`` if None.
     """
     least = policy.PRODUCT_COORDINATES if least is None else least
+    while isinstance(source, Kept):
+        source = source.given
     if isinstance(source, LowRankSource):
         d = source.a.shape[1]
     elif isinstance(source, PointSource):
@@ -91,26 +94,42 @@ def is_product(source: CostSource, least: int | None = None) -> bool:
 def vectors_of(source: CostSource) -> Vectors | None:
     """Return the vectors of a source; None if it is not such, or too large or small. O((n + m) d)."""
     n, m = source.shape
-    if not is_product(source):
+    plain = _plain_vectors(source) if is_product(source) else None
+    if plain is None:
         return None
-    if isinstance(source, LowRankSource):
-        x, y = source.a, source.b.T
-        own, other = source.row_terms, source.column_terms
-        given = x, y, np.zeros(x.shape[1]), np.ones(x.shape[1]), own, other, False, False, 1.0
-    elif isinstance(source, PointSource):
-        name, x, y, weights, _ = source.prepared()
-        middle = (x.sum(axis=0) + y.sum(axis=1)) / (n + m)
-        scale = 0.5 if name == "cosine" else 1.0
-        given = x, y, middle, weights, np.zeros(n), np.zeros(m), True, name == "euclidean", scale
-    else:
-        return None
-    plain = Vectors(*given, 0)
     terms = np.concatenate((plain.own, plain.other, plain.middle))
     with np.errstate(over="ignore", invalid="ignore"):
         size = max(_longest(plain, True, n), _longest(plain, False, m))
     if not (np.isfinite(terms).all() and _LEAST < size < _LARGEST and np.abs(terms).max() < _LARGEST):
         return None
-    return Vectors(*given, -int(np.frexp(size)[1]))
+    return replace(plain, exponent=-int(np.frexp(size)[1]))
+
+
+def _plain_vectors(source: CostSource) -> Vectors | None:
+    """Return the vectors as they are given, with exponent 0."""
+    n, m = source.shape
+    if isinstance(source, Scaled):
+        inner = _plain_vectors(source.given)
+        return None if inner is None else _multiplied(inner, source.factor)
+    if isinstance(source, Kept):
+        return _plain_vectors(source.given)
+    if isinstance(source, LowRankSource):
+        x, y = source.a, source.b.T
+        terms = source.row_terms, source.column_terms
+        return Vectors(x, y, np.zeros(x.shape[1]), np.ones(x.shape[1]), *terms, False, False, 1.0, 0)
+    if isinstance(source, PointSource):
+        name, x, y, weights, _ = source.prepared()
+        middle = (x.sum(axis=0) + y.sum(axis=1)) / (n + m)
+        none, scale = (np.zeros(n), np.zeros(m)), 0.5 if name == "cosine" else 1.0
+        return Vectors(x, y, middle, weights, *none, True, name == "euclidean", scale, 0)
+    return None
+
+
+def _multiplied(vectors: Vectors, factor: float) -> Vectors:
+    """Return the vectors of costs times a positive factor, whose roundings are few beside the margins'."""
+    if vectors.squared:
+        return replace(vectors, weights=vectors.weights * (factor * factor if vectors.root else factor))
+    return replace(vectors, x=vectors.x * factor, own=vectors.own * factor, other=vectors.other * factor)
 
 
 def _longest(vectors: Vectors, rows: bool, count: int) -> float:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TypeAlias
 
 import numpy as np
 
+from bigsap.blas import one_thread
 from bigsap.errors import BigsapError, OptionError
 from bigsap.proof.threads import Left, first_failure, run_together
 from bigsap.sources.base import CostSource, Crewed, Resident, read_while
@@ -73,7 +75,11 @@ def stream(
     in_parts = matrix is None and gives_parts(source)
     width = max(1, min(n_columns, _PART if in_parts else n_columns))
     height = min(max(1, block_bytes // (8 * width)), max(1, total))
-    if total * n_columns > _SHARED_PAIRS:
+    together = getattr(source, "rows_a_call", 1)
+    if together > 1:
+        # The same rows in a call for any number of threads: products may be rounded by their sizes.
+        height = min(together if block_bytes >= BLOCK_BYTES else height, together, max(1, total))
+    elif total * n_columns > _SHARED_PAIRS:
         height = min(height, -(-total // (_BLOCKS_PER_THREAD * threads)))
     n_blocks = -(-total // height)
 
@@ -137,11 +143,14 @@ def stream(
         if stopped.is_set():
             raise Left
 
-    if min(threads, n_blocks) <= 1:
-        run(report, report)
-    else:
-        run_together(min(threads, n_blocks), lambda: run(_nothing, leave), report, stopped)
-        report()
+    # Python's functions may multiply matrices: with threads of their own, these would compete.
+    by_python = matrix is None and fill_of(source) is None
+    with one_thread() if by_python else nullcontext():
+        if min(threads, n_blocks) <= 1:
+            run(report, report)
+        else:
+            run_together(min(threads, n_blocks), lambda: run(_nothing, leave), report, stopped)
+            report()
     failures = [failure for failure in failures if not isinstance(failure[1], Left)]
     if failures:
         raise first_failure(failures)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from traceback import clear_frames
 
 import numpy as np
 
+from bigsap.blas import one_thread
 from bigsap.engine.core.held import Resting
 from bigsap.engine.core.team import Team
 from bigsap.problem import Problem
@@ -26,6 +28,8 @@ from bigsap.run.run import Run
 from bigsap.run.stats import first_bounds
 from bigsap.run.warm_start import GivenStart
 from bigsap.run.without_proof import pair_costs, unproved
+from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.functions.callbacks import FunctionSource
 from bigsap.strategies import Outcome
 from bigsap.strategies.orientation import orient
 from bigsap.types import Array
@@ -38,7 +42,7 @@ def execute(run: Run, *, large: bool = False) -> Result:
     if n == 0 or m == 0:
         empty = np.full(n, -1, np.intp)
         return conclude(run, Conclusion(empty, certificate=prove_now(run, empty, np.zeros(m))))
-    with Team(run.n_threads) as team:
+    with Team(run.n_threads) as team, _products_alone(run):
         run.team = team
         if not run.options.certify and run.rows.policy != "in place":
             run.resting = Resting(run.rows.table)
@@ -67,6 +71,12 @@ def execute(run: Run, *, large: bool = False) -> Result:
                 # The frames of the traceback and the exception form a reference cycle. Without clearing, a
                 # stopped solve's arrays would stay in memory until Python's garbage collector runs.
                 clear_frames(stop.__traceback__)
+
+
+def _products_alone(run: Run) -> AbstractContextManager[None]:
+    """Return a context in which products in a user's function take one thread, where the solve has one."""
+    source = run.given.source.given if isinstance(run.given.source, ClippedCosts) else run.given.source
+    return one_thread() if run.n_threads == 1 and isinstance(source, FunctionSource) else nullcontext()
 
 
 def _uncertified(run: Run, outcome: Outcome) -> Conclusion:

@@ -42,7 +42,8 @@ from bigsap.strategies import ON_LISTS
 from bigsap.strategies.placement import device_name
 from bigsap.types import Array, Ids
 
-#: Bytes per block requested from a Python function. A stop loses the block being read.
+#: Bytes per block requested from a Python function that computes a row or value at a time. A stop loses the
+#: block being read.
 _FUNCTION_BYTES = 1 << 17
 
 
@@ -67,8 +68,10 @@ def kept_problem(run: Run) -> Problem:
         return problem
     behind = not isinstance(source, Fillable) or source.fill() is None
     lists = run.method in ON_LISTS
-    # For an array with strided rows or of another dtype, scans of whole rows would copy each row.
+    # A function of blocks takes little more time for hundreds of rows than for one. For an array with
+    # strided rows or of another dtype, scans of whole rows would copy each row.
     whole = lists or (isinstance(source, ArraySource) and not source.mapped)
+    whole = whole or getattr(source, "rows_a_call", 1) > 1
     if whole and rows.n_slots == problem.shape[0] and (behind or _worth_keeping(problem)):
         # If the solve is stopped during the read, rows that are already here are not read again.
         seen = KeptRows(source, rows, keep=False)
@@ -135,7 +138,7 @@ def _read_all(run: Run, source: CostSource) -> None:
     slots = table.slots
     clock = time.perf_counter()
     block_bytes = run.block_bytes()
-    if isinstance(source, FunctionSource):
+    if isinstance(source, FunctionSource) and source.rows_a_call == 1:
         block_bytes = min(block_bytes, _FUNCTION_BYTES)
 
     def work(start: int, first: int, block: Array) -> None:
@@ -184,6 +187,11 @@ class KeptRows:
     def kind(self) -> str | None:
         """Calling convention of a function; None for other sources."""
         return getattr(self.source, "kind", None)
+
+    @property
+    def rows_a_call(self) -> int:
+        """Number of rows that one call of a function of blocks computes; 1 for other sources."""
+        return getattr(self.source, "rows_a_call", 1)
 
     @property
     def complete(self) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from bigsap.run.ceiling import Ceiling
+from bigsap.run.near_pairs import NearPairs
 from bigsap.run.on_lists import Lists, Trees
 from bigsap.run.on_rows import Auction, WholeRows
 from bigsap.run.on_sparse import SparseRows
@@ -32,7 +34,7 @@ class Strategy(Protocol):
 
 #: Strategies that need no search where the costs allow it, cheapest first. Tried unless a certain strategy
 #: was requested.
-SHORT_WAYS: tuple[Strategy, ...] = (OptionalRows(), SortedMatrices())
+SHORT_WAYS: tuple[Strategy, ...] = (OptionalRows(), NearPairs(), Ceiling(), SortedMatrices())
 #: Search strategies by method. Where lists are abandoned, whole rows continue from their prices.
 SEARCHES: dict[str, tuple[Strategy, ...]] = {
     "ssp": (WholeRows(),),

@@ -30,7 +30,7 @@ class SparseRows:
             run.monitor,
             plain=not run.options.epsilon,
             warm=run.warm(),
-            enough=partial(_enough, run),
+            enough=partial(enough, run),
         )
         try:
             search.run(run.snapshot)
@@ -48,7 +48,7 @@ class SparseRows:
         return Outcome(*run.standing)
 
 
-def _enough(run: Run, search: SparseSearch) -> bool:
+def enough(run: Run, search: SparseSearch) -> bool:
     """Return whether the matching of an auction is within the requested gap, and remember it."""
     costs = search.complete_cost()
     if costs is None:

@@ -7,6 +7,7 @@ section 4: "we only ever need to access one row of the matrix at a time").
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -273,6 +274,34 @@ class Separable(Protocol, metaclass=Ability):
     def separable(self) -> Separation | None:
         """Return the points and the function, None if this instance has none."""
         ...
+
+
+@runtime_checkable
+class Limited(Protocol, metaclass=Ability):
+    """Pairs that would cost more than a limit are forbidden."""
+
+    def limit(self) -> float:
+        """Return a number that no allowed pair costs more than; infinite if there is none."""
+        ...
+
+
+@runtime_checkable
+class Sensed(Protocol, metaclass=Ability):
+    """Whether a pair is forbidden, or invalid, depends on the sense of the problem."""
+
+    def in_sense(self, maximize: bool) -> CostSource:
+        """Return the costs as a problem of this sense sees them."""
+        ...
+
+
+def in_sense(source: CostSource, maximize: bool) -> CostSource:
+    """Return a source as a problem of this sense sees it: see ``Sensed``."""
+    return source.in_sense(maximize) if isinstance(source, Sensed) else source
+
+
+def limit_of(source: CostSource) -> float:
+    """Return the limit of a ``Limited`` source; infinite for others."""
+    return source.limit() if isinstance(source, Limited) else math.inf
 
 
 @runtime_checkable

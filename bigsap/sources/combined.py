@@ -20,7 +20,7 @@ import numpy as np
 
 from bigsap.errors import InputError, InvalidCostError, OptionError, OverflowRiskError, ShapeError, number
 from bigsap.notebook import Shown
-from bigsap.sources import as_source
+from bigsap.sources import ArraySource, as_source
 from bigsap.sources.base import (
     CostSource,
     Fingerprinted,
@@ -28,20 +28,14 @@ from bigsap.sources.base import (
     Interruptible,
     Prefetching,
     Transposable,
+    in_sense,
     range_of,
     read_rows,
 )
 from bigsap.sources.convert import CONVERSION_BYTES, fingerprint_of
-from bigsap.sources.whole_numbers import (
-    EXACT,
-    above,
-    as_floats,
-    integer_sum,
-    is_whole,
-    plain_number,
-    rounded_product,
-    rounded_sum,
-)
+from bigsap.sources.kept_bounds import Bounded, Masked, Scaled, keeps_bounds, may_scale
+from bigsap.sources.rules import Mask, Rule, Scale, Sum, Threshold
+from bigsap.sources.whole_numbers import plain_number
 from bigsap.types import Array, Ids
 
 
@@ -58,7 +52,7 @@ def sum_of(sources: Sequence[Any]) -> CostSource:
     if not terms:
         raise InputError("a sum needs at least one source")
     _same_shape(terms)
-    return _combined(terms, _Sum())
+    return _combined(terms, Sum())
 
 
 def scaled(source: Any, factor: float) -> CostSource:
@@ -71,7 +65,10 @@ def scaled(source: Any, factor: float) -> CostSource:
     number = _finite(factor, "factor")
     if isinstance(number, int):
         raise OptionError(f"factor {factor} is not valid: float64 does not hold it exactly")
-    return _combined((as_source(source),), _Scale(number))
+    given = as_source(source)
+    if keeps_bounds(given) and may_scale(given, number):
+        return Scaled(given, number)
+    return _combined((given,), Scale(number))
 
 
 def masked(source: Any, forbidden: Any, *, maximize: bool = False) -> CostSource:
@@ -84,7 +81,11 @@ def masked(source: Any, forbidden: Any, *, maximize: bool = False) -> CostSource
     """
     both = (as_source(source), as_source(forbidden))
     _same_shape(both)
-    return _combined(both, _Mask(_forbidding(maximize)))
+    infinity = _forbidding(maximize)
+    matrix = _mask_in_memory(both[1])
+    if matrix is not None and keeps_bounds(both[0]):
+        return Masked(*both, infinity, matrix)
+    return _combined(both, Mask(infinity))
 
 
 def forbid_above(source: Any, threshold: float, *, maximize: bool = False) -> CostSource:
@@ -97,7 +98,17 @@ def forbid_above(source: Any, threshold: float, *, maximize: bool = False) -> Co
     costs a row of the source.
     """
     limit = _finite(threshold, "threshold")
-    return _combined((as_source(source),), _Threshold(limit, _forbidding(maximize)))
+    given = as_source(source)
+    if isinstance(limit, float) and keeps_bounds(given):
+        return Bounded(given, limit, _forbidding(maximize))
+    return _combined((given,), Threshold(limit, _forbidding(maximize)))
+
+
+def _mask_in_memory(source: CostSource) -> Array | None:
+    """Return a mask of integers that lies in memory, not in a file; None for others."""
+    if not isinstance(source, ArraySource) or source.mapped or source.dtype.kind not in "iu":
+        return None
+    return source.resident()
 
 
 def _finite(value: Any, name: str) -> int | float:
@@ -123,143 +134,11 @@ def _same_shape(sources: Sequence[CostSource]) -> None:
             )
 
 
-class _Rule:
-    """A rule that combines blocks of several sources."""
-
-    def apply(self, blocks: Sequence[Array], whole: bool) -> tuple[Array, Array | None, bool]:
-        """Return the combined costs, a mask of errors, and the kind of error.
-
-        The costs are float64. The mask is None without errors. The kind is True if integers were
-        rounded, False if finite costs became infinite. blocks: in the sources' own dtypes. whole:
-        all sources hold integers and infinities only.
-        """
-        raise NotImplementedError
-
-    def whole(self) -> bool:
-        """Return whether integers stay integers."""
-        return True
-
-    def ends(self, ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        """Return the range of the result from the ranges of the blocks."""
-        return ranges[0]
-
-    def facts(self) -> tuple[str, dict[str, float]]:
-        """Return the rule's type in a cost spec, and its numbers."""
-        raise NotImplementedError
-
-
-class _Sum(_Rule):
-    def apply(self, blocks: Sequence[Array], whole: bool) -> tuple[Array, Array | None, bool]:
-        if all(block.dtype.kind in "iu" for block in blocks):
-            return *integer_sum(blocks), True
-        infinite = np.zeros(blocks[0].shape, np.bool_)
-        rounded = np.zeros_like(infinite)
-        total: Array | None = None
-        for block in blocks:
-            infinite |= np.isinf(block)
-            values, inexact = as_floats(block)
-            if inexact is not None:
-                rounded |= inexact
-            if total is None:
-                total = values
-                continue
-            if not whole:
-                total += values
-                continue
-            before, total = total, total + values
-            if (np.abs(total) >= EXACT).any():
-                rounded |= rounded_sum(before, values, total)
-        assert total is not None
-        rounded &= ~infinite
-        if rounded.any():
-            return total, rounded, True
-        return total, np.isinf(total) & ~infinite, False
-
-    def ends(self, ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        low, high = ranges[0]
-        for other in ranges[1:]:  # rounded in the same order as the costs
-            low, high = low + other[0], high + other[1]
-        return low, high
-
-    def facts(self) -> tuple[str, dict[str, float]]:
-        return "sum", {}
-
-    def __repr__(self) -> str:
-        return "sum"
-
-
-class _Scale(_Rule):
-    def __init__(self, factor: float) -> None:
-        self.factor = factor
-
-    def whole(self) -> bool:
-        return is_whole(self.factor)
-
-    def apply(self, blocks: Sequence[Array], whole: bool) -> tuple[Array, Array | None, bool]:
-        (given,) = blocks
-        values, rounded = as_floats(given)
-        finite = ~np.isinf(values)
-        if whole and self.whole():
-            # The product may fit float64 although a factor does not.
-            rounded = rounded_product(given, self.factor)
-        np.multiply(values, self.factor, out=values, where=finite)
-        if rounded is not None and rounded.any():
-            return values, rounded, True
-        return values, np.isinf(values) & finite, False
-
-    def ends(self, ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        ends = [end * self.factor if self.factor else 0.0 for end in ranges[0]]
-        return min(ends), max(ends)
-
-    def facts(self) -> tuple[str, dict[str, float]]:
-        return "scale", {"factor": self.factor}
-
-    def __repr__(self) -> str:
-        return f"scale by {self.factor!r}"
-
-
-class _Mask(_Rule):
-    def __init__(self, infinity: float) -> None:
-        self.infinity = infinity
-
-    def apply(self, blocks: Sequence[Array], whole: bool) -> tuple[Array, Array | None, bool]:
-        values, rounded = as_floats(blocks[0])
-        forbidden = blocks[1] != 0
-        values[forbidden] = self.infinity
-        return values, None if rounded is None else rounded & ~forbidden, True
-
-    def facts(self) -> tuple[str, dict[str, float]]:
-        return "mask", {"infinity": self.infinity}
-
-    def __repr__(self) -> str:
-        return f"mask with {self.infinity}"
-
-
-class _Threshold(_Rule):
-    def __init__(self, limit: float, infinity: float) -> None:
-        self.limit = limit
-        self.infinity = infinity
-
-    def apply(self, blocks: Sequence[Array], whole: bool) -> tuple[Array, Array | None, bool]:
-        (given,) = blocks
-        values, rounded = as_floats(given)
-        # Keep an infinity that forbids already; the wrong one too, so that it is reported.
-        forbidden = above(given, self.limit) & np.isfinite(values)
-        values[forbidden] = self.infinity
-        return values, None if rounded is None else rounded & ~forbidden, True
-
-    def facts(self) -> tuple[str, dict[str, float]]:
-        return "forbid_above", {"threshold": self.limit, "infinity": self.infinity}
-
-    def __repr__(self) -> str:
-        return f"forbid above {self.limit!r} with {self.infinity}"
-
-
 def _holds_whole(source: CostSource) -> bool:
     return np.dtype(source.dtype).kind in "iu" or getattr(source, "holds_whole", False)
 
 
-def _combined(sources: tuple[CostSource, ...], rule: _Rule) -> _Combined:
+def _combined(sources: tuple[CostSource, ...], rule: Rule) -> _Combined:
     if any(isinstance(source, Grouped) for source in sources):
         return _CombinedGroups(sources, rule)
     return _Combined(sources, rule)
@@ -270,11 +149,11 @@ class _Combined(Shown):
 
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
-    def __init__(self, sources: tuple[CostSource, ...], rule: _Rule) -> None:
+    def __init__(self, sources: tuple[CostSource, ...], rule: Rule) -> None:
         self._sources = sources
         self._rule = rule
         self.shape = sources[0].shape
-        below = sources[:1] if isinstance(rule, _Mask) else sources
+        below = sources[:1] if isinstance(rule, Mask) else sources
         self._of_whole = all(map(_holds_whole, below))
         #: Whether the finite costs are integers.
         self.holds_whole = self._of_whole and rule.whole()
@@ -337,6 +216,12 @@ class _Combined(Shown):
         for source in self._sources:
             if isinstance(source, Interruptible):
                 source.while_waiting(check)
+
+    def in_sense(self, maximize: bool) -> CostSource:
+        """Return the same rule on the sources as a problem of this sense sees them."""
+        found = tuple(in_sense(source, maximize) for source in self._sources)
+        same = all(a is b for a, b in zip(found, self._sources, strict=True))
+        return self if same else _combined(found, self._rule)
 
     def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
         """Return the rule's type in a cost spec, its numbers (``infinity`` forbids), and the sources."""

@@ -94,7 +94,15 @@ RESERVED = ("code", "shape")
 KINDS: Mapping[str, Kind] = {
     "points": Kind(
         _points,
-        {"x": "array", "y": "array", "metric": "text", "p": "number", "w": "array", "radius": "number"},
+        {
+            "x": "array",
+            "y": "array",
+            "metric": "text",
+            "p": "number",
+            "w": "array",
+            "radius": "number",
+            "max_distance": "number",
+        },
         ("x", "y"),
     ),
     "lowrank": Kind(

@@ -14,6 +14,7 @@ import numpy as np
 from bigsap.errors import DtypeError, InvalidCostError, OptionError, ShapeError
 from bigsap.notebook import Shown
 from bigsap.sources.base import Fill, Separation
+from bigsap.sources.kept_bounds import NearPoints
 from bigsap.sources.missing import parted
 from bigsap.sources.products import Chosen, Product
 from bigsap.types import Array, Ids
@@ -29,7 +30,8 @@ def points(
     p: float | None = None,
     w: Any = None,
     radius: float | None = None,
-) -> PointSource:
+    max_distance: float | None = None,
+) -> PointSource | NearPoints:
     """Return costs ``cost[i, j]`` = distance from ``x[i]`` to ``y[j]``, never stored.
 
     x, y: (n, d) and (m, d), real numbers (1-D means d = 1); copied, computed in float64.
@@ -51,11 +53,22 @@ def points(
     scikit-learn. Costs are float64, the same bits for any part of a row and for the
     transpose.
 
+    max_distance: pairs that are farther apart are forbidden; pairs exactly so far apart are allowed.
+        It is a distance of the metric, and for "sqeuclidean" the euclidean one, not its square: a
+        pair is allowed if its cost is at most ``max_distance * max_distance``. ``inf`` forbids no
+        pair. ``solve`` reads few of the forbidden pairs where bounds of boxes of points tell. The
+        result then is ``forbid_above(points(x, y, ...), limit)``, for either sense of a problem.
+
     Memory O((n + m) d); a row costs O(m d).
     Raises ShapeError, DtypeError, OptionError; InvalidCostError for NaN and infinite
     coordinates, zero vectors under cosine, or distances beyond float64.
     """
-    return PointSource(x, y, metric, p=p, w=w, radius=radius)
+    source = PointSource(x, y, metric, p=p, w=w, radius=radius)
+    reach = None if max_distance is None else _reach(max_distance)
+    if reach is None or reach == math.inf:
+        return source
+    limit = reach * reach if metric == "sqeuclidean" else reach
+    return NearPoints(source, min(limit, np.finfo(np.float64).max), max_distance=reach)
 
 
 class PointSource(Shown):
@@ -276,6 +289,13 @@ def _number(value: Any, name: str) -> float:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise OptionError(f"{name} must be a number, got {value!r}")
     return float(value)
+
+
+def _reach(max_distance: Any) -> float:
+    found = _number(max_distance, "max_distance")
+    if not found >= 0.0:
+        raise OptionError(f"max_distance must be a number >= 0, got {max_distance!r}")
+    return found
 
 
 def _exponent(p: Any, metric: str) -> float | None:

@@ -188,7 +188,7 @@ def _collected(
         f.done[:] = 0
         of_thread: list[list[tuple[Array, Array]]] = [[] for _ in range(width)]
         while int(f.done.sum()) < part.size:
-            team.run_some(width, run_below, part, limits, size[first : first + part.size], reader, f)
+            team.run_some(width, run_below, part, limits, limits, size[first : first + part.size], reader, f)
             for thread, taken in enumerate(f.taken.tolist()):
                 of_thread[thread].append((f.ids[thread, :taken].copy(), f.costs[thread, :taken].copy()))
             tick()

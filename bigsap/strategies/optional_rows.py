@@ -16,18 +16,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import largest_cost
-from bigsap.engine.lists.below_price import Found, RowReader, run_below
-from bigsap.engine.lists.bounds import blocks_of, fit, no_blocks, separated_columns
-from bigsap.engine.lists.layout import ENTRY_BYTES, PANEL
-from bigsap.engine.lists.ordering import compact_order
 from bigsap.engine.lists.private_columns import (
     PRIVATE,
     PrivatePairs,
@@ -36,28 +30,18 @@ from bigsap.engine.lists.private_columns import (
     run_private,
     take_best,
 )
-from bigsap.engine.lists.reading import costs_in
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT, allowance
-from bigsap.sources.base import CostSource, Resident, Selectable, Separable
+from bigsap.sources.base import CostSource, Resident, Separable, limit_of
 from bigsap.sources.clipped import ClippedCosts
-from bigsap.sources.filling import fill_of
+from bigsap.strategies.cheap_pairs import CheapPairs, TooMany, matrix_pairs, point_pairs
 from bigsap.strategies.list_run import ListSettings, ListSolve
-from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm
 from bigsap.types import Array
 
-#: Entries that a thread collects at a time, in addition to one row's.
-_ROOM = 1 << 16
-#: Memory factor of entries while they are collected.
-_COPIES = 2
 _SLICE_SECONDS = 0.05
 #: Entries that the first slice examines.
 _FIRST_ENTRIES = 1 << 17
-
-
-class _TooMany(Exception):
-    """Too many pairs cost less than their row's price."""
 
 
 def bounded(gated: ClippedCosts) -> bool:
@@ -89,8 +73,8 @@ def sparse_gate(
     if rows is None:
         return None
     try:
-        size, ids, costs = rows.below(cap, setting, solved.counts)
-    except _TooMany:
+        size, ids, costs = rows.below(_limits(gated, cap), setting, solved.counts)
+    except TooMany:
         return None
     if not np.isfinite(costs).all() or (whole and costs.size and costs.min() < -limit):
         return None
@@ -118,6 +102,14 @@ def sparse_gate(
     if warm is not None:
         _adopt(pairs, warm, whole, setting.monitor.tick)
     return SparseGate(pairs, setting)
+
+
+def _limits(gated: ClippedCosts, cap: Array) -> Array:
+    """Return the signed costs below which pairs are wanted: the caps, and no pair that is forbidden."""
+    limit = limit_of(gated.given)
+    if gated.maximize or not np.isfinite(limit):
+        return cap
+    return np.minimum(cap, np.nextafter(limit, np.inf))
 
 
 class SparseGate:
@@ -196,125 +188,16 @@ def _adopt(p: PrivatePairs, warm: Warm, whole: bool, look: Callable[[], None]) -
     p.row_of_column[:] = S.FREE
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Rows as kernels read them.
-
-    columns: the column at each place, None for the source's order. keep: objects that must outlive the
-    addresses that kernels have.
-    """
-
-    reader: RowReader
-    columns: Array | None
-    dtype: np.dtype[Any]
-    keep: tuple[object, ...]
-
-    def below(self, cap: Array, setting: ListSettings, counts: Counts) -> tuple[Array, Array, Array]:
-        """Return all pairs below the rows' prices: counts per row, columns, and signed costs, by row.
-
-        Raises _TooMany, and Stopped.
-        """
-        n, m = cap.size, self.reader.n_columns
-        allowed = max(policy.OPTIONAL_FEW, min(m // policy.OPTIONAL_SHARE, policy.OPTIONAL_MANY))
-        most = n * allowed
-        if n > 2 * policy.OPTIONAL_SAMPLE:
-            some = np.random.default_rng([setting.seed, n, 17]).permutation(n)[: policy.OPTIONAL_SAMPLE]
-            found = self._below(some, cap, setting, counts, policy.OPTIONAL_SAMPLE * allowed)[0].mean()
-            most = min(most, int(policy.OPTIONAL_SURPRISE * n * max(found, 1.0)))
-        if setting.memory is not None:
-            most = min(most, setting.memory // (_COPIES * ENTRY_BYTES))
-        return self._below(np.arange(n), cap, setting, counts, most)
-
-    def _below(
-        self, rows: Array, cap: Array, setting: ListSettings, counts: Counts, most: int
-    ) -> tuple[Array, Array, Array]:
-        reader, team, monitor = self.reader, setting.team, setting.monitor
-        m, price = reader.n_columns, setting.arithmetic.price
-        width = 1 if rows.size * m < policy.TEAM_PAIRS else team.n_threads
-        room = m + _ROOM  # only the part that is written takes memory
-        f = Found(
-            ids=np.empty((width, room), np.int32),
-            costs=np.empty((width, room), price),
-            taken=np.zeros(width, np.int64),
-            done=np.zeros(width, np.int64),
-            pairs=np.zeros(width, np.int64),
-            raw=np.empty((width, PANEL * self.dtype.itemsize), np.uint8),
-            near=np.empty((width, PANEL), price),
-            bound=np.empty((width, max(1, reader.blocks.offset.size))),
-        )
-        size = np.zeros(rows.size, np.int64)
-        of_ids: list[Array] = []
-        of_costs: list[Array] = []
-        start, batch, total = 0, width, 0
-        while start < rows.size:
-            part = rows[start : start + batch]
-            f.done[:] = 0
-            of_thread: list[list[tuple[Array, Array]]] = [[] for _ in range(width)]
-            clock = time.perf_counter()
-            while int(f.done.sum()) < part.size:
-                team.run_some(width, run_below, part, cap, size[start : start + part.size], reader, f)
-                for thread, taken in enumerate(f.taken.tolist()):
-                    of_thread[thread].append((f.ids[thread, :taken].copy(), f.costs[thread, :taken].copy()))
-                total += int(f.taken.sum())
-                if total > most:
-                    self._count(counts, start + int(f.done.sum()), f)
-                    raise _TooMany
-                monitor.tick()
-            for piece in (piece for pieces in of_thread for piece in pieces):
-                of_ids.append(piece[0])
-                of_costs.append(piece[1])
-            seconds = max(time.perf_counter() - clock, 1e-6)
-            start += part.size
-            batch = max(width, min(4 * batch, int(part.size * _SLICE_SECONDS / seconds)))
-            monitor.reached(0, counts.rows + start)
-        self._count(counts, rows.size, f)
-        ids = np.concatenate(of_ids)
-        of_ids.clear()
-        if self.columns is not None:
-            ids = self.columns[ids]
-        return size, ids, np.concatenate(of_costs)
-
-    @staticmethod
-    def _count(counts: Counts, rows: int, f: Found) -> None:
-        counts.rows += rows
-        counts.pairs += int(f.pairs.sum())
-
-
-def _rows(gated: ClippedCosts, source: CostSource, setting: ListSettings) -> _Rows | None:
+def _rows(gated: ClippedCosts, source: CostSource, setting: ListSettings) -> CheapPairs | None:
     """Return how rows are read: points by blocks of neighbours, a matrix in place."""
-    given, price, columns = gated.given, setting.arithmetic.price, None
-    blocks, fill, like = no_blocks(), None, None
-    m = gated.n_columns
+    given, sign = gated.given, -1 if gated.maximize else 1
     if source is not gated:
-        like = source.resident() if isinstance(source, Resident) else None
-    elif bounded(gated) and isinstance(given, Selectable):
-        assert isinstance(given, Separable)
-        terms = given.separable()
-        assert terms is not None
-        columns = compact_order(terms.y.T, setting.monitor.tick).astype(np.int32)
-        ordered = given.select(np.arange(gated.shape[0]), columns)
-        if ordered is None:
-            return None
-        fill, blocks = fill_of(ordered), blocks_of(ordered)
-        if blocks.offset.size:
-            assert isinstance(ordered, Separable)
-            fit(blocks, separated_columns(ordered), np.zeros(m), setting.team)
-    else:
-        like = given.resident() if isinstance(given, Resident) else None
-        fill = fill_of(given) if like is None else None
-    if like is None and fill is None:
-        return None
-    dtype = given.dtype if source is gated else source.dtype
-    if dtype == np.int64 and gated.dtype.kind == "f" and source is gated:
+        matrix = source.resident() if isinstance(source, Resident) else None
+        return None if matrix is None else matrix_pairs(matrix, gated.n_columns, sign, setting)
+    if given.dtype == np.int64 and gated.dtype.kind == "f":
         return None  # perhaps too large for floats: see ``ClippedCosts``
-    slots = np.empty((1, 1), dtype) if like is None else like
-    costs = costs_in(slots, price, there=like is not None)
-    reader = RowReader(
-        costs,
-        fill.address if fill else 0,
-        fill.context if fill else 0,
-        price.type(-1 if gated.maximize else 1),
-        m,
-        blocks,
-    )
-    return _Rows(reader, columns, np.dtype(dtype), (slots, fill))
+    matrix = given.resident() if isinstance(given, Resident) else None
+    if matrix is not None:
+        return matrix_pairs(matrix, gated.n_columns, sign, setting)
+    terms = given.separable() if bounded(gated) and isinstance(given, Separable) else None
+    return point_pairs(given, terms, sign, setting)

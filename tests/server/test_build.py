@@ -47,6 +47,7 @@ EXPECTED: list[tuple[dict[str, Any], Any]] = [
     ({"type": "points", "x": X, "y": Y, "metric": "cityblock"}, [[1, 1, 9], [3, 3, 5]]),
     ({"type": "points", "x": X, "y": Y, "w": [1.0, 0.0]}, [[1, 0, 25], [1, 4, 9]]),
     ({"type": "points", "x": [1, 2], "y": [3, 5]}, [[4, 16], [1, 9]]),
+    ({"type": "points", "x": [1, 2], "y": [3, 5], "max_distance": 2}, [[4, INF], [1, INF]]),
     ({"type": "points", "x": X, "y": Y, "metric": "minkowski", "p": 1.0}, [[1, 1, 9], [3, 3, 5]]),
     ({"type": "lowrank", "a": X, "b": Y}, [[1, 2, 5], [5, 6, 25]]),
     (

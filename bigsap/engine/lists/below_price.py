@@ -86,21 +86,26 @@ def _look(
 
 
 @kernel
-def _look_within(row: int, limit: float, r: RowReader, f: Found, thread: int, used: int) -> tuple[int, int]:
-    """Call ``_look`` over the whole row, except blocks excluded by bounds; also return pairs examined."""
+def _look_within(
+    row: int, limit: float, edge: float, r: RowReader, f: Found, thread: int, used: int
+) -> tuple[int, int]:
+    """Call ``_look`` over the whole row, except blocks whose bound is ``edge`` or more.
+
+    Also return the number of pairs examined.
+    """
     b, bound = r.blocks, f.bound[thread]
     n_groups = b.offset.size - b.n_blocks
     looked = n_groups
     limits = bound[b.n_blocks :]
     bound_row(row, b, b.n_blocks, b.offset.size, limits)
     for group in range(n_groups):
-        if limits[group] >= limit:
+        if limits[group] >= edge:
             continue
         first, last = group * GROUP, min((group + 1) * GROUP, b.n_blocks)
         bound_row(row, b, first, last, bound[first:])
         looked += last - first
         for block in range(first, last):
-            if bound[block] >= limit:
+            if bound[block] >= edge:
                 continue
             column = block * BLOCK
             width = min(BLOCK, r.n_columns - column)
@@ -111,18 +116,19 @@ def _look_within(row: int, limit: float, r: RowReader, f: Found, thread: int, us
 
 @kernel
 def run_below(
-    thread: int, n_threads: int, rows: Array, limit: Array, size: Array, r: RowReader, f: Found
+    thread: int, n_threads: int, rows: Array, limit: Array, edge: Array, size: Array, r: RowReader, f: Found
 ) -> int:
     """Find the pairs of ``rows`` that cost less than ``limit``, until the thread's buffer is full.
 
-    limit: P (n_rows,). size: int64 (k,), the number of pairs of each row. Each thread has its own part.
+    limit: P (n_rows,). edge: P (n_rows,): blocks whose bound is not below it are not read. size: int64
+    (k,), the number of pairs of each row. Each thread has its own part.
     """
     begin, end = rows.size * thread // n_threads, rows.size * (thread + 1) // n_threads
     place, used, m = begin + f.done[thread], 0, r.n_columns
     while place < end and used + m <= f.ids.shape[1]:
         row, before = rows[place], used
         if r.blocks.offset.size:
-            used, looked = _look_within(row, limit[row], r, f, thread, used)
+            used, looked = _look_within(row, limit[row], edge[row], r, f, thread, used)
         else:
             looked = m
             for column in range(0, m, PANEL):

@@ -17,7 +17,7 @@ import numpy as np
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.team import Team
-from bigsap.sources.base import Separable
+from bigsap.sources.base import Separable, Separation
 from bigsap.sources.convert import read_only
 from bigsap.types import Array
 
@@ -64,11 +64,14 @@ def no_blocks() -> Blocks:
 
 
 def blocks_of(source: Any) -> Blocks:
-    """Return the blocks of a separable source, before their majorants are fitted."""
-    if not isinstance(source, Separable):
+    """Return the blocks of a separable source, before their majorants are fitted.
+
+    source: also the points themselves.
+    """
+    terms = source.separable() if isinstance(source, Separable) else source
+    if not isinstance(terms, Separation):
         return no_blocks()
-    terms = source.separable()
-    if terms is None or terms.y.shape[0] > MOST_COORDINATES or terms.y.shape[1] < 2 * BLOCK:
+    if terms.y.shape[0] > MOST_COORDINATES or terms.y.shape[1] < 2 * BLOCK:
         return no_blocks()
     d, m = terms.y.shape
     n_blocks, n_groups = -(-m // BLOCK), -(-m // (BLOCK * GROUP))

@@ -14,6 +14,7 @@ from bigsap.errors import OptionError
 from bigsap.notebook import Shown
 from bigsap.sources.base import Fill, Waiting
 from bigsap.sources.convert import check_rows, cost_shape
+from bigsap.sources.functions.called import multiplies_matrices
 from bigsap.sources.functions.carried import carried, filled, state_of
 from bigsap.sources.functions.probing import KINDS, declared_dtype, infer_kind, name_of, refuse_masked
 from bigsap.sources.functions.python_calls import PythonCalls
@@ -60,7 +61,9 @@ def from_function(
 
     compiled: None compiles ``f`` with numba if that succeeds and the results agree with Python's
     on sampled pairs, but not below 16,384 pairs; otherwise ``f`` is called from Python (with
-    one ``PerformanceWarning`` if that is a call for each pair). True requires compilation
+    one ``PerformanceWarning`` if that is a call for each pair). A block function that multiplies
+    matrices stays in Python: numpy's library does the work, for up to 256 rows a call, on one thread
+    for each of the solve's. True requires compilation
     (OptionError with the reason if it fails), False never compiles. Compiled code checks indices,
     divisions and integers as Python does. Pairs that it cannot compute (an exception, a NaN, a
     row of another length, an integer that leaves 64 bits, or numpy's width of small ones, a
@@ -246,6 +249,8 @@ class FunctionSource(PythonCalls, Shown):
     def _translate(self) -> Translation | None:
         n, m = self.shape
         if 0 in self.shape or (self._compiled is None and n * m < policy.COMPILED_PAIRS):
+            return None
+        if self._compiled is None and self.kind == "block" and multiplies_matrices(self.function):
             return None
         from bigsap.sources.functions.linking import UntranslatableError
         from bigsap.sources.functions.translation import translate

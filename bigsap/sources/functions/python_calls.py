@@ -17,9 +17,10 @@ from bigsap.sources.functions.probing import checked_row, checked_value, describ
 from bigsap.sources.room import room
 from bigsap.types import Array, Ids
 
-#: A block function fills at most about this many costs at once.
-_BLOCK_PAIRS = 1 << 22
-# A call of a block function should take about so long.
+#: A block function fills at most about this many costs, and this many rows, at once.
+_BLOCK_PAIRS, _BLOCK_ROWS = 1 << 22, 256
+# A call of a block function should take about so long; slower ones get a fourth, a sixteenth, ... of the
+# rows, so that the clock seldom decides how many: products of matrices may be rounded by their sizes.
 _BLOCK_SECONDS = 0.2
 # Values computed between two checks for a stop: at first, at most, and the seconds they should take.
 _FIRST_VALUES = 64
@@ -49,6 +50,11 @@ class PythonCalls:
     # Seconds of a row of a block, the slowest recently.
     _seconds_per_row = 0.0
     _values_at_once = _FIRST_VALUES
+
+    @property
+    def rows_a_call(self) -> int:
+        """Number of rows that one call of the function computes at best."""
+        return max(1, min(_BLOCK_ROWS, _BLOCK_PAIRS // max(1, self.shape[1]))) if self.kind == "block" else 1
 
     def probe(self, *, inferred: bool) -> None:
         """Call ``f`` for row 0, to find errors at once and the dtype of its rows.
@@ -81,17 +87,16 @@ class PythonCalls:
                 self._waiting.look()
                 self._call_row(row, start, stop, part)
             return
-        most = max(1, _BLOCK_PAIRS // self.shape[1])
         k = 0
         while k < len(rows):
             self._waiting.look()
-            step = most
-            if self._seconds_per_row:
-                step = max(1, min(most, int(_BLOCK_SECONDS / self._seconds_per_row)))
+            step = self.rows_a_call
+            while step > 1 and step * self._seconds_per_row > _BLOCK_SECONDS:
+                step = max(1, step // 4)
             clock = time.perf_counter()
             out[k : k + step] = self._call_block(rows[k : k + step])[:, start:stop]
             seconds = (time.perf_counter() - clock) / len(rows[k : k + step])
-            self._seconds_per_row = max(0.9 * self._seconds_per_row, seconds)
+            self._seconds_per_row = max(0.5 * self._seconds_per_row, seconds)
             k += step
 
     def _call_row(self, row: int, start: int, stop: int, out: Array) -> None:

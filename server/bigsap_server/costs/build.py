@@ -165,7 +165,10 @@ class _Builder:
             case "points" | "lowrank" | "table":
                 fields = KINDS[kind].fields.items()
                 return KINDS[kind].build(
-                    **{name: self.array(name) if holds == "array" else spec[name] for name, holds in fields}
+                    **{
+                        name: self.array(name) if holds == "array" else spec.get(name)
+                        for name, holds in fields
+                    }
                 )
             case "sparse":
                 arrays = {name: self.array(name) for name in ("rows", "start", "columns", "costs")}

@@ -216,6 +216,11 @@ class Points(Model):
     )
     w: Array | None = Field(None, description="(d,) factors >= 0 of the dimensions")
     radius: Positive | None = Field(None, description="unit of haversine; 1 when left out")
+    max_distance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        None,
+        description="pairs farther apart are forbidden; a distance of the metric, for sqeuclidean the"
+        " euclidean one, not its square",
+    )
 
 
 class LowRank(Model):

@@ -45,13 +45,18 @@ export class PointsEditor {
       label: "Radius", kind: "number", onChange,
       help: "Of the sphere, in the unit that the costs shall have; 1 when left empty.",
     });
+    this.reach = new Field({
+      label: "Largest distance", kind: "number", onChange,
+      help: "Pairs farther apart are forbidden; with sqeuclidean, a distance, not its square. All are allowed when left empty.",
+    });
     this.w = new Field({
       label: "Factors of the dimensions", placeholder: "1, 1", onChange,
       help: "One factor of 0 or more for each coordinate, for a weighted metric; left empty, all count alike.",
     });
     this.node = el("div", { class: "editor" },
       el("div", { class: "pair" }, this.x.node, this.y.node),
-      el("div", { class: "fields" }, this.metric.node, this.p.node, this.radius.node, this.w.node));
+      el("div", { class: "fields" },
+        this.metric.node, this.p.node, this.radius.node, this.w.node, this.reach.node));
     this.#show();
   }
 
@@ -68,13 +73,14 @@ export class PointsEditor {
   parts() {
     return {
       "/cost/x": this.x, "/cost/y": this.y, "/cost/metric": this.metric, "/cost/p": this.p,
-      "/cost/radius": this.radius, "/cost/w": this.w, "/cost": this.x, "/shape": this.x,
+      "/cost/radius": this.radius, "/cost/w": this.w, "/cost/max_distance": this.reach,
+      "/cost": this.x, "/shape": this.x,
     };
   }
 
   check() {
     const { x, y } = this;
-    const fields = [this.p, this.radius].filter((field) => !field.node.hidden);
+    const fields = [this.p, this.radius, this.reach].filter((field) => !field.node.hidden);
     if (!fields.map((field) => field.check()).every(Boolean)) return false;
     if (this.#factors()?.some(Number.isNaN)) {
       this.w.fail("Factors are numbers with commas between them, such as 1, 0.5.");
@@ -102,6 +108,7 @@ export class PointsEditor {
     if (!this.p.node.hidden) cost.p = this.p.value();
     if (!this.radius.node.hidden) cost.radius = this.radius.value();
     cost.w = this.#factors();
+    cost.max_distance = this.reach.value();
     return { shape: [this.x.table.shape[0], this.y.table.shape[0]], cost };
   }
 }

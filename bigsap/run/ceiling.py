@@ -1,0 +1,90 @@
+"""Strategy for costs with a ceiling: most pairs equal the largest cost, as in ``minimum(costs, c)``.
+
+A row at the ceiling may take any free column. So the costs are those of rows that may stay unassigned at
+this price, and only pairs below it are searched.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from bigsap import policy
+from bigsap.progress import Stopped
+from bigsap.run.on_lists import setting_of
+from bigsap.run.run import Run
+from bigsap.sources.clipped import ClippedCosts
+from bigsap.strategies import Outcome
+from bigsap.strategies.optional_rows import SparseGate, sparse_gate
+from bigsap.strategies.orientation import resident
+from bigsap.types import Array
+
+
+class Ceiling:
+    """Strategy of ``strategies.optional_rows``, for a matrix in memory."""
+
+    def fits(self, run: Run) -> bool:
+        """Return whether sampled rows have a ceiling and no other strategy was requested."""
+        n, m = run.problem.shape
+        if run.is_way_named or run.asked != "auto" or run.is_continued or n > m or n < policy.CEILING_ROWS:
+            return False
+        matrix = resident(run.problem)
+        return matrix is not None and _sampled(matrix[:, :m], run) is not None
+
+    def attempt(self, run: Run) -> Outcome | None:
+        """Solve, or return None where a cost is above the ceiling, or many are below.
+
+        If the solve is stopped, the current matching is available.
+        """
+        matrix, solved = resident(run.problem), run.short_way()
+        assert matrix is not None
+        clock = time.perf_counter()
+        gate: SparseGate | None = None
+        try:
+            ceiling = _checked(matrix[:, : run.problem.shape[1]], run)
+            if ceiling is not None:
+                gated = ClippedCosts(run.problem.source, ceiling, maximize=run.problem.maximize)
+                gate = sparse_gate(gated, gated, setting_of(run), solved, run.warm())
+            run.seconds["start"] += time.perf_counter() - clock
+            clock = time.perf_counter()
+            done = gate is not None and gate.run()
+        except Stopped:
+            if gate is not None:
+                run.standing = gate.column_of_row(), gate.pairs.v
+            raise
+        finally:
+            solved.counts.scans += 0 if gate is None else gate.scans
+        seconds = time.perf_counter() - clock
+        run.seconds["search"] += seconds
+        if gate is None or not done:
+            return None
+        solved.first_prices, run.why = "none", "most pairs cost as much as the dearest"
+        run.phases.append({"epsilon": 0.0, "rows_scanned": gate.scans, "seconds": seconds})
+        return Outcome(gate.column_of_row(), gate.pairs.v)
+
+
+def _sampled(costs: Array, run: Run) -> Array | None:
+    """Return the largest signed cost of sampled rows, () of the costs' dtype, if most pairs have it."""
+    n = costs.shape[0]
+    rows = np.unique(np.linspace(0, n - 1, policy.CEILING_SAMPLE).astype(np.int64))
+    some = costs[rows]
+    largest = some.min() if run.problem.maximize else some.max()
+    if not np.isfinite(largest) or 2 * np.count_nonzero(some == largest) < some.size:
+        return None
+    return np.asarray(largest)
+
+
+def _checked(costs: Array, run: Run) -> Array | None:
+    """Return the ceiling, or None if some cost is above it, or NaN."""
+    ceiling = _sampled(costs, run)
+    assert ceiling is not None
+    step = max(1, policy.CEILING_PAIRS // costs.shape[1])
+    for start in range(0, costs.shape[0], step):
+        some = costs[start : start + step]
+        largest = some.min() if run.problem.maximize else some.max()
+        above = largest < ceiling if run.problem.maximize else largest > ceiling
+        if above or largest != largest:
+            return None
+        run.monitor.tick()
+    return ceiling

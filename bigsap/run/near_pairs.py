@@ -1,0 +1,71 @@
+"""Strategy for points of which only near pairs are allowed: sparse searches on these pairs."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from bigsap.problem import Problem
+from bigsap.progress import Stopped
+from bigsap.run.on_lists import setting_of
+from bigsap.run.on_sparse import enough
+from bigsap.run.run import Run
+from bigsap.sources.clipped import ClippedCosts
+from bigsap.strategies import Outcome
+from bigsap.strategies.near_pairs import is_near, near_pairs
+from bigsap.strategies.placement import device_name
+from bigsap.strategies.sparse import SparseSearch
+
+
+class NearPairs:
+    """Strategy of ``strategies.near_pairs`` and ``strategies.sparse``.
+
+    A continued solve collects the pairs again; they are the same. The proof reads the points.
+    """
+
+    def fits(self, run: Run) -> bool:
+        """Return whether pairs beyond a limit are forbidden and no other strategy was requested."""
+        if run.is_way_named or run.asked != "auto" or (run.is_continued and not _kept(run)):
+            return False
+        source = run.problem.source
+        if isinstance(source, ClippedCosts) or device_name(source) != "cpu":
+            return False
+        return run.problem.shape[0] <= run.problem.shape[1] and is_near(source)
+
+    def attempt(self, run: Run) -> Outcome | None:
+        """Solve, or return None where many pairs are allowed.
+
+        If the solve is stopped, the current matching is available.
+        """
+        problem, counts, clock = run.problem, run.short_way().counts, time.perf_counter()
+        try:
+            pairs = near_pairs(problem.source, setting_of(run), counts)
+        finally:
+            run.seconds["start"] += time.perf_counter() - clock
+        if pairs is None:
+            return None
+        sparse = Problem(pairs.for_sense(problem.maximize), problem.maximize, problem.transposed)
+        search = SparseSearch(
+            sparse, run.arithmetic, run.monitor, warm=run.warm(), enough=partial(enough, run)
+        )
+        clock, before = time.perf_counter(), counts.scans
+        try:
+            search.run(run.snapshot)
+        except Stopped:
+            run.standing = search.column_of_row(), search.prices()
+            raise
+        finally:
+            counts.scans = before + search.scans
+            run.seconds["search"] += time.perf_counter() - clock
+            run.phases += search.phases
+        run.short_way().first_prices = "none"
+        run.why = "few pairs are within the limit"
+        if search.violator.size:
+            return Outcome(None, search.prices(), search.violator)
+        run.standing = search.column_of_row(), search.prices()
+        return Outcome(*run.standing)
+
+
+def _kept(run: Run) -> bool:
+    """Return whether the checkpoint is of this strategy."""
+    return "sparse_stage" in run.snapshot

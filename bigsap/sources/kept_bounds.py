@@ -1,0 +1,419 @@
+"""Costs of another source with pairs forbidden, or multiplied, that keep its bounds.
+
+They are computed by a filler around the source's own, and are points or products as the source's are:
+methods that exclude pairs by bounds do so as before. A forbidden pair costs more than any bound of it.
+That holds for the infinity that forbids; costs of the other sense are shown as rows alone
+(``in_sense``), so that every pair is looked at and the error is reported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bigsap.sources.base import (
+    CostSource,
+    Fill,
+    Fillable,
+    Fingerprinted,
+    Limited,
+    Selectable,
+    Separable,
+    Separation,
+    Transposable,
+    in_sense,
+    range_of,
+)
+from bigsap.sources.convert import fingerprint_of
+from bigsap.sources.products import Chosen, Multiplied, Product
+from bigsap.types import Array, Ids
+
+#: Numbers whose products and squares neither leave float64 nor lose bits in it.
+_LEAST, _LARGEST = 1e-140, 1e140
+
+
+def keeps_bounds(source: CostSource) -> bool:
+    """Return whether a source may be wrapped: compiled float64 costs that can be reordered."""
+    if np.dtype(source.dtype) != np.float64 or not isinstance(source, Selectable):
+        return False
+    return isinstance(source, Fillable) and source.fill() is not None
+
+
+class Kept:
+    """Costs of a source, changed by a rule. given: the source."""
+
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+
+    def __init__(self, given: CostSource) -> None:
+        self.given: Any = given
+        n, m = given.shape
+        self.shape = (int(n), int(m))
+        self._fill: Fill | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.rule()} of {self.given!r}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments()
+
+    def rule(self) -> str:
+        """Return the rule in words."""
+        raise NotImplementedError
+
+    def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
+        """Return the rule's type in a cost spec, its numbers (``infinity`` forbids), and the sources."""
+        raise NotImplementedError
+
+    def _arguments(self) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+    def _made(self, inner: Fill) -> Fill:
+        """Return the filler around another."""
+        raise NotImplementedError
+
+    def _on(self, given: CostSource) -> CostSource:
+        """Return the same rule on another source of the same shape."""
+        raise NotImplementedError
+
+    def fill(self) -> Fill | None:
+        """Return the compiled filler, None if the source has none any more."""
+        if self._fill is None:
+            inner = self.given.fill()
+            self._fill = None if inner is None else self._made(inner)
+        return self._fill
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        from bigsap.sources.compiled import read_by_fill
+
+        fill = self.fill()
+        assert fill is not None
+        read_by_fill(fill, self.shape, rows, columns, out)
+
+    def select(self, rows: Ids, columns: Ids) -> CostSource | None:
+        """Return ``cost[rows][:, columns]`` as a source of the same kind."""
+        given = self.given.select(rows, columns)
+        return None if given is None else self._on(given)
+
+    def transposed(self) -> CostSource | None:
+        """Return the same rule on the transpose; None if the source has none."""
+        other = self.given.transposed() if isinstance(self.given, Transposable) else None
+        return None if other is None else self._on(other)
+
+    def separable(self) -> Separation | None:
+        """Return the source's points and function."""
+        return self.given.separable() if isinstance(self.given, Separable) else None
+
+    def product(self) -> Product | None:
+        """Return the source's vectors and function, with chosen pairs by this rule."""
+        product = self.given.product() if isinstance(self.given, Multiplied) else None
+        if product is None:
+            return None
+        chosen = product.chosen
+        made = self._made_chosen((chosen.address, chosen.context), chosen.keep)
+        return replace(product, chosen=Chosen(made.address, made.context, made.keep))
+
+    def _made_chosen(self, inner: tuple[int, int], keep: tuple[Any, ...]) -> Fill:
+        raise NotImplementedError
+
+    def limit(self) -> float:
+        """Return a number that no allowed pair costs more than."""
+        found: float = self.given.limit() if isinstance(self.given, Limited) else math.inf
+        return found
+
+    def cost_range(self) -> tuple[float, float] | None:
+        """Return the range of the source's costs, below the limit."""
+        ends = range_of(self.given)
+        return None if ends is None else (ends[0], max(ends[0], min(ends[1], self.limit())))
+
+    def with_infinity(self, infinity: float) -> CostSource:
+        """Return the same costs, with the pairs that rules forbid at this infinity."""
+        return self._on(_with_infinity(self.given, infinity))
+
+    def in_sense(self, maximize: bool) -> CostSource:
+        """Return the costs as a problem of this sense sees them."""
+        given = in_sense(self.given, maximize)
+        if given is self.given:
+            return self
+        return self._on(given) if keeps_bounds(given) else Rows(self)
+
+    def fingerprint(self) -> str:
+        """Return a digest of the rule and the fingerprint of the source."""
+        digest = hashlib.blake2b(self.rule().encode(), digest_size=16)
+        for source in self.made_of()[2]:
+            own = source.fingerprint() if isinstance(source, Fingerprinted) else None
+            digest.update((own or fingerprint_of(source)).encode() + b";")
+        return digest.hexdigest()
+
+
+class Forbidding(Kept):
+    """Costs with some pairs forbidden by ``infinity``."""
+
+    def __init__(self, given: CostSource, infinity: float) -> None:
+        super().__init__(given)
+        self.infinity = infinity
+
+    def with_infinity(self, infinity: float) -> CostSource:
+        """Return the same costs, with the pairs that rules forbid at this infinity."""
+        other = copy(self)
+        other.given, other.infinity, other._fill = _with_infinity(self.given, infinity), infinity, None
+        return other
+
+    def in_sense(self, maximize: bool) -> CostSource:
+        """Return rows alone if the infinity is that of the other sense, for which it is an error."""
+        return Rows(self) if maximize != (self.infinity < 0) else super().in_sense(maximize)
+
+
+def _with_infinity(source: CostSource, infinity: float) -> CostSource:
+    return source.with_infinity(infinity) if isinstance(source, Kept) else source
+
+
+def without_forbidden(source: CostSource) -> CostSource:
+    """Return the source whose costs the allowed pairs have, without the rules that forbid pairs."""
+    while isinstance(source, Forbidding):
+        source = source.given
+    return source
+
+
+class Bounded(Forbidding):
+    """Costs with every pair forbidden that costs more than ``threshold``."""
+
+    def __init__(self, given: CostSource, threshold: float, infinity: float) -> None:
+        super().__init__(given, infinity)
+        self.threshold = threshold
+
+    def rule(self) -> str:
+        """Return the rule in words."""
+        return f"forbid above {self.threshold!r} with {self.infinity}"
+
+    def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
+        """Return ``forbid_above``, its numbers, and the source."""
+        return "forbid_above", {"threshold": self.threshold, "infinity": self.infinity}, (self.given,)
+
+    def limit(self) -> float:
+        """Return the threshold, or the source's own limit if it is lower."""
+        return min(self.threshold, super().limit())
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return self.given, self.threshold, self.infinity
+
+    def _made(self, inner: Fill) -> Fill:
+        from bigsap.sources.kept_kernels import limit_fill
+
+        return limit_fill(inner, self.threshold, self.infinity)
+
+    def _made_chosen(self, inner: tuple[int, int], keep: tuple[Any, ...]) -> Fill:
+        from bigsap.sources.kept_kernels import limit_chosen
+
+        return limit_chosen(inner, keep, self.threshold, self.infinity)
+
+    def _on(self, given: CostSource) -> CostSource:
+        return Bounded(given, self.threshold, self.infinity)
+
+
+class NearPoints(Bounded):
+    """Distances of points, with pairs farther apart than ``max_distance`` forbidden.
+
+    Either sense is right: the infinity is the problem's. See ``bigsap.points``.
+    """
+
+    def __init__(
+        self, given: CostSource, threshold: float, infinity: float = math.inf, *, max_distance: float
+    ) -> None:
+        super().__init__(given, threshold, infinity)
+        self.max_distance = max_distance
+
+    def __repr__(self) -> str:
+        return f"{self.given!r}"[:-1] + f", max_distance={self.max_distance!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _near_points, (*self._arguments(), self.max_distance)
+
+    def _on(self, given: CostSource) -> CostSource:
+        return NearPoints(given, self.threshold, self.infinity, max_distance=self.max_distance)
+
+    def in_sense(self, maximize: bool) -> CostSource:
+        """Return the same costs, with pairs forbidden in this sense."""
+        infinity = -math.inf if maximize else math.inf
+        return self if infinity == self.infinity else self.with_infinity(infinity)
+
+
+def _near_points(given: CostSource, threshold: float, infinity: float, max_distance: float) -> NearPoints:
+    return NearPoints(given, threshold, infinity, max_distance=max_distance)
+
+
+class Masked(Forbidding):
+    """Costs with the pairs forbidden where a mask is not 0.
+
+    mask: the source of the mask as given. matrix: its numbers, integers, (n_rows, n_columns) of the mask;
+    rows, columns: where the rows and columns of these costs are in it. turned: the matrix is a transpose.
+    """
+
+    def __init__(
+        self,
+        given: CostSource,
+        mask: CostSource,
+        infinity: float,
+        matrix: Array,
+        places: tuple[Array, Array] | None = None,
+        *,
+        turned: bool = False,
+    ) -> None:
+        super().__init__(given, infinity)
+        self.mask, self._matrix, self._turned = mask, matrix, turned
+        self._places = (np.arange(self.shape[0]), np.arange(self.shape[1])) if places is None else places
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        made = partial(Masked, turned=self._turned)
+        return made, (self.given, self.mask, self.infinity, self._matrix, self._places)
+
+    def rule(self) -> str:
+        """Return the rule in words."""
+        return f"mask with {self.infinity}"
+
+    def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
+        """Return ``mask``, its number, and both sources."""
+        return "mask", {"infinity": self.infinity}, (self.given, self.mask)
+
+    def fingerprint(self) -> str:
+        """Return a digest of the rule and the fingerprints of both sources."""
+        return super().fingerprint() + ("t" if self._turned else "")
+
+    def select(self, rows: Ids, columns: Ids) -> CostSource | None:
+        """Return ``cost[rows][:, columns]`` as a source of the same kind; the mask is not copied."""
+        given = self.given.select(rows, columns)
+        places = self._places[0][rows], self._places[1][columns]
+        if given is None:
+            return None
+        return Masked(given, self.mask, self.infinity, self._matrix, places, turned=self._turned)
+
+    def transposed(self) -> CostSource | None:
+        """Return the transpose; None if the source has none."""
+        other = self.given.transposed() if isinstance(self.given, Transposable) else None
+        if other is None:
+            return None
+        turned = not self._turned
+        return Masked(other, self.mask, self.infinity, self._matrix.T, self._places[::-1], turned=turned)
+
+    def _made(self, inner: Fill) -> Fill:
+        from bigsap.sources.kept_kernels import mask_fill
+
+        return mask_fill(inner, self._matrix, self.infinity, *self._places)
+
+    def _made_chosen(self, inner: tuple[int, int], keep: tuple[Any, ...]) -> Fill:
+        from bigsap.sources.kept_kernels import mask_chosen
+
+        return mask_chosen(inner, keep, self._matrix, self.infinity, *self._places)
+
+    def _on(self, given: CostSource) -> CostSource:
+        return Masked(given, self.mask, self.infinity, self._matrix, self._places, turned=self._turned)
+
+
+class Scaled(Kept):
+    """Costs times a positive factor; forbidden pairs stay forbidden."""
+
+    def __init__(self, given: CostSource, factor: float) -> None:
+        super().__init__(given)
+        self.factor = factor
+
+    def rule(self) -> str:
+        """Return the rule in words."""
+        return f"scale by {self.factor!r}"
+
+    def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
+        """Return ``scale``, the factor, and the source."""
+        return "scale", {"factor": self.factor}, (self.given,)
+
+    def separable(self) -> Separation | None:
+        """Return the points, and the function with the factor in its scale."""
+        terms = super().separable()
+        if terms is None:
+            return None
+        factor = self.factor**2 if terms.kind == "root" else self.factor
+        return replace(terms, scale=terms.scale * factor)
+
+    def limit(self) -> float:
+        """Return the source's limit, multiplied as the costs are: rounding keeps their order."""
+        return super().limit() * self.factor
+
+    def cost_range(self) -> tuple[float, float] | None:
+        """Return the range of the source's costs, multiplied."""
+        ends = range_of(self.given)
+        return None if ends is None else (ends[0] * self.factor, ends[1] * self.factor)
+
+    def product(self) -> Product | None:
+        """Return the source's vectors with the factor in them; it rounds less than bounds allow for."""
+        product, factor = super().product(), self.factor
+        if product is None:
+            return None
+        if product.kind != "product":
+            weight = factor * factor if product.kind == "root" else factor
+            return replace(product, weights=product.weights * weight)
+        x = product.x.astype(np.float64) * factor
+        terms = product.row_terms * factor, product.column_terms * factor
+        return replace(product, x=x, row_terms=terms[0], column_terms=terms[1])
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return self.given, self.factor
+
+    def _made(self, inner: Fill) -> Fill:
+        from bigsap.sources.kept_kernels import scale_fill
+
+        return scale_fill(inner, self.factor)
+
+    def _made_chosen(self, inner: tuple[int, int], keep: tuple[Any, ...]) -> Fill:
+        from bigsap.sources.kept_kernels import scale_chosen
+
+        return scale_chosen(inner, keep, self.factor)
+
+    def _on(self, given: CostSource) -> CostSource:
+        return Scaled(given, self.factor)
+
+
+def may_scale(source: CostSource, factor: float) -> bool:
+    """Return whether products with the factor stay within float64, for all costs of a source."""
+    if not _LEAST < factor < _LARGEST:
+        return False
+    ends = range_of(source)
+    if factor <= 1.0:
+        return True
+    most = math.inf if ends is None else max(abs(ends[0]), abs(ends[1]))
+    if math.isinf(most):
+        most = _largest(source.separable() if isinstance(source, Separable) else None)
+    return bool(most * factor < np.finfo(np.float64).max / 4)
+
+
+def _largest(terms: Separation | None) -> float:
+    """Return a bound of the absolute costs of points, from the box around all of them."""
+    if terms is None or not terms.x.size or not terms.y.size:
+        return math.inf
+    reach = np.abs(terms.x).max(axis=0) + np.abs(terms.y).max(axis=1)
+    with np.errstate(over="ignore"):
+        parts = terms.scale * (reach if terms.kind in ("absolute", "largest") else reach**2)
+        return float(parts.sum() if terms.kind != "root" else np.sqrt(parts.sum()))
+
+
+class Rows:
+    """The rows of a source and nothing else, so that every pair is looked at."""
+
+    def __init__(self, source: CostSource) -> None:
+        self.source = source
+        self.shape, self.dtype = source.shape, np.dtype(source.dtype)
+
+    def __repr__(self) -> str:
+        return repr(self.source)
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        self.source.read(rows, columns, out)
+
+    def fingerprint(self) -> str:
+        """Return the source's own fingerprint."""
+        own = self.source.fingerprint() if isinstance(self.source, Fingerprinted) else None
+        return own or fingerprint_of(self.source)

@@ -1,0 +1,138 @@
+"""Functions of blocks: rows a call, matrix products in them, threads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import threadpoolctl
+
+import bigsap
+from bigsap.sources.functions.called import multiplies_matrices
+from bigsap.sources.functions.python_calls import _BLOCK_SECONDS
+
+RNG = np.random.default_rng(21)
+
+
+def cosine(rows: Any, out: Any, x: Any, y: Any) -> None:
+    out[:] = 1.0 - x[rows] @ y.T
+
+
+def vectors(n: int, d: int = 12) -> tuple[np.ndarray, np.ndarray]:
+    x = RNG.normal(size=(n, d))
+    y = x + 0.2 * RNG.normal(size=(n, d))
+    return tuple(z / np.linalg.norm(z, axis=1)[:, None] for z in (x, y[RNG.permutation(n)]))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("n", [100, 300, 1000])
+def test_a_block_has_hundreds_of_rows(n: int) -> None:
+    x, y = vectors(n)
+    calls: Counter[int] = Counter()
+
+    def block(rows: Any, out: Any) -> None:
+        calls[len(rows)] += 1
+        cosine(rows, out, x, y)
+
+    found = bigsap.solve(block, shape=(n, n))
+    assert found.status == "optimal"
+    assert found.fun == pytest.approx(bigsap.solve(1.0 - x @ y.T).fun, rel=1e-12)
+    del calls[1]  # the calls that find out how the function is called
+    assert sum(calls.values()) == -(-n // 256)
+    assert sum(size * count for size, count in calls.items()) == n
+
+
+def test_rows_that_do_not_stay_come_in_large_blocks_too() -> None:
+    n = 800
+    x, y = vectors(n)
+    calls: list[int] = []
+
+    def block(rows: Any, out: Any) -> None:
+        calls.append(len(rows))
+        cosine(rows, out, x, y)
+
+    source = bigsap.from_function(block, (n, n), compiled=False)
+    found = bigsap.solve(source, cache=n * 8 * n // 10)
+    assert found.status == "optimal"
+    assert sum(calls) / len(calls) > 40
+    assert max(calls) == 256
+
+
+def test_slow_blocks_are_smaller() -> None:
+    calls: list[int] = []
+
+    def block(rows: Any, out: Any) -> None:
+        calls.append(len(rows))
+        out.fill(1.0)
+
+    source = bigsap.from_function(block, (1000, 50), kind="block", compiled=False)
+    source._seconds_per_row = _BLOCK_SECONDS / 20
+    calls.clear()
+    source.read(np.arange(300), slice(0, 50), np.empty((300, 50)))
+    assert calls[0] == 16  # a sixteenth of 256
+    assert set(calls[1:]) <= {16, 64, 256, 300 - sum(calls[:-1])}
+    assert sum(calls) == 300
+
+
+def helper(x: Any, y: Any) -> Any:
+    return np.dot(x, y.T)
+
+
+def by_helper(rows: Any, out: Any, x: Any, y: Any) -> None:
+    out[:] = helper(x[rows], y)
+
+
+def plain(rows: Any, out: Any, x: Any, y: Any) -> None:
+    for k in range(rows.size):
+        for j in range(out.shape[1]):
+            out[k, j] = abs(x[rows[k], 0] - y[j, 0])
+
+
+def test_what_multiplies_matrices() -> None:
+    def captured(rows: Any, out: Any) -> None:
+        inner(rows, out)
+
+    def inner(rows: Any, out: Any) -> None:
+        cosine(rows, out, rows, rows)
+
+    def recursive(k: int) -> int:
+        return recursive(k - 1)
+
+    for function in (cosine, by_helper, captured, lambda r, o: [np.einsum("ij,kj->ik", r, o) for _ in r]):
+        assert multiplies_matrices(function), function
+    for function in (plain, recursive, print, None, lambda r, o: o.fill(r.sum())):
+        assert not multiplies_matrices(function), function
+
+
+def test_such_functions_are_not_compiled() -> None:
+    x, y = vectors(200)
+    for function in (cosine, by_helper):
+        found = bigsap.solve(function, shape=(200, 200), args=(x, y))
+        assert found.stats["evaluated_by"] == "python"
+    assert bigsap.solve(plain, shape=(200, 200), args=(x, y)).stats["evaluated_by"] == "numba"
+
+
+def test_the_library_of_products_has_one_thread_for_each_of_ours() -> None:
+    x, y = vectors(700)
+    seen: dict[str, list[int]] = {"one": [], "both": []}
+    name = "one"
+
+    def library() -> list[int]:
+        return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+
+    def block(rows: Any, out: Any) -> None:
+        seen[name].extend(library() if len(rows) > 1 else ())
+        cosine(rows, out, x, y)
+
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        source = bigsap.from_function(block, (700, 700), kind="block", compiled=False)
+        results = [bigsap.solve(source, threads=1)]
+        name = "both"  # threads of ours read all rows, with one of the library's each
+        results += [bigsap.solve(source, threads=2)]
+        assert set(seen["one"]) == {1}
+        assert seen["both"].count(1) >= 3
+        assert set(library()) <= {1, 2}
+    np.testing.assert_array_equal(results[0].col4row, results[1].col4row)
+    assert results[0].fun == results[1].fun
+    np.testing.assert_array_equal(results[0].v, results[1].v)
