@@ -260,7 +260,9 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
     if asked["capacity"] is not None or asked["demand"] is not None:
         refuse_with_capacities(asked, options, saved)
         with intact_throughout(source):
-            return solve_capacities(source, asked, options, lambda costs, others: _solve(costs, others, None))
+            return solve_capacities(
+                source, asked, options, monitor, lambda costs, others: _solve(costs, others, None)
+            )
     if options.objective == "bottleneck":
         refuse_options(asked, options)
 

@@ -136,7 +136,10 @@ def certify_demand(
     copies = replace(found, high=found.high[owner], mid=parts[0], low=parts[1], matched=costs)
     claimed = conclude(wanted, m, columns, copies, prices, maximize, integer, False, np.ones(m, np.int64))
     sign = -1 if maximize else 1
-    u, u_low = _row_duals(found, sign)
+    # A row that takes no column has any dual, if no pair bounds it.
+    unbounded = np.iinfo(np.int64).max if prices.integer else np.inf
+    none = (demand == 0) & (found.high == unbounded)
+    u, u_low = _row_duals(replace(found, high=np.where(none, 0, found.high)), sign)
     return replace(told(claimed, looked), u=u, u_low=u_low)
 
 

@@ -13,12 +13,15 @@ from bigsap.errors import OptionError
 from bigsap.memory import usable_memory
 from bigsap.options import Options
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.proof.exact import down, expansion, up
 from bigsap.result import Result, Status, pairs_of
 from bigsap.row_cache import parse_bytes
 from bigsap.run.closed_columns import dual_of_closed
+from bigsap.run.few_columns import Wanted, fits, solve_few_columns
 from bigsap.run.warm_start import parse_warm_start, unmasked_start
 from bigsap.sources.base import CostSource
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.repeated import counts_of, repeat_columns, repeat_rows
 from bigsap.types import Array
 
@@ -44,7 +47,7 @@ def refuse_with_capacities(asked: dict[str, Any], options: Options, saved: objec
 
 
 def solve_capacities(
-    source: CostSource, asked: dict[str, Any], options: Options, solve_sum: SolveSum
+    source: CostSource, asked: dict[str, Any], options: Options, monitor: Monitor, solve_sum: SolveSum
 ) -> Result:
     """Return the best assignment in which columns take several rows, or rows several columns.
 
@@ -63,7 +66,7 @@ def solve_capacities(
             raise OptionError(
                 "demand is not valid with capacity above 1: one side takes several; leave out the other"
             )
-    one = _OneSolve(source, asked, options, solve_sum)
+    one = _OneSolve(source, asked, options, monitor, solve_sum)
     return one.by_capacity(capacity) if demand is None and capacity is not None else one.by_demand(demand)
 
 
@@ -71,9 +74,14 @@ class _OneSolve:
     """One such solve: its costs, its options, and how a plain problem is solved."""
 
     def __init__(
-        self, source: CostSource, asked: dict[str, Any], options: Options, solve_sum: SolveSum
+        self,
+        source: CostSource,
+        asked: dict[str, Any],
+        options: Options,
+        monitor: Monitor,
+        solve_sum: SolveSum,
     ) -> None:
-        self.source, self.options, self.solve_sum = source, options, solve_sum
+        self.source, self.options, self.monitor, self.solve_sum = source, options, monitor, solve_sum
         self.clock = time.perf_counter()
         self.asked = {**asked, "capacity": None, "demand": None, "device": "cpu"}
         self.asked |= {"shape": None, "args": (), "dtype": None}
@@ -87,16 +95,20 @@ class _OneSolve:
     def by_capacity(self, capacity: Array) -> Result:
         """Solve with capacities (m,)."""
         n, _ = self.shape
-        start = self._start(capacity)
+        start = self._start()
         if int(capacity.sum()) < n and self.asked["unassigned_cost"] is None:
             return self._too_few(np.arange(n), n, int(capacity.sum()), capacity=capacity)
+        contracted = self._contracted(capacity, None)
+        if contracted is not None:
+            return contracted
         counts = np.minimum(capacity, max(n, 1))
+        start = None if start is None else np.repeat(start, counts)
         inner = {**self.asked, "time_limit": self._left(), "warm_start": start}
         result = self.solve_sum(repeat_columns(self.source, counts, self.room), inner)
         return self._joined(result, capacity, counts)
 
-    def _start(self, counts: Array) -> Array | None:
-        """Return the warm start's column prices, one for each copy."""
+    def _start(self) -> Array | None:
+        """Return the warm start's column prices (m,), in the user's sense."""
         given = self.asked["warm_start"]
         if given is None:
             return None
@@ -109,7 +121,18 @@ class _OneSolve:
             given = given[0]
         start = parse_warm_start(given, Problem(self.source, self.options.maximize))
         assert start is not None
-        return np.repeat(start.v, np.minimum(counts, max(self.shape[0], 1)))
+        return start.v
+
+    def _contracted(self, capacity: Array | None, demand: Array | None) -> Result | None:
+        """Return the result of searches from column to column, where that is the way."""
+        options, price = self.options, self.asked["unassigned_cost"]
+        if options.method != "auto" or not options.epsilon or options.start not in ("auto", "levels"):
+            return None
+        gated = None if price is None else ClippedCosts(self.source, price, maximize=options.maximize)
+        start = None if demand is not None else self._start()
+        given = None if start is None else self.sign * start.astype(np.float64)
+        wanted = Wanted(self.source, capacity, demand, gated, given)
+        return solve_few_columns(wanted, options, self.monitor) if fits(wanted, self.room) else None
 
     def _joined(self, result: Result, capacity: Array, counts: Array) -> Result:
         """Return the result of the repeated columns as one of the columns themselves."""
@@ -148,6 +171,9 @@ class _OneSolve:
         wanted = int(demand.sum())
         if wanted > m:
             return self._too_few(np.flatnonzero(demand), wanted, m, demand=demand)
+        contracted = self._contracted(None, demand)
+        if contracted is not None:
+            return contracted
         start = self.asked["warm_start"]
         if isinstance(start, Result):
             start = start.v

@@ -1,0 +1,183 @@
+"""Shortest paths from a column with too many rows to one that lacks some, and the moves along them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigsap.compile.decorator import kernel
+from bigsap.engine.capacity.columns import (
+    DONE,
+    SEARCHES,
+    SETTLED,
+    STUCK,
+    YIELD,
+    Columns,
+    Reader,
+    insert,
+    list_again,
+    read_line,
+    set_top,
+)
+from bigsap.types import Array
+
+
+@kernel
+def shortest(start: int, c: Columns) -> int:
+    """Find a shortest path (Dijkstra 1959) to the nearest column that lacks rows, and adapt prices.
+
+    Returns that column, -1 if there is none; ``before`` has the path. The settled columns' prices fall by
+    what they are nearer, so that no arc's rise is below the difference of its prices.
+    """
+    m = c.line.shape[1]
+    dist, seen, before, v = c.dist, c.seen, c.before, c.v
+    for k in range(m + 1):
+        dist[k], seen[k] = np.inf, 0
+    dist[start] = 0.0
+    j, n_settled, end = start, 0, -1
+    base = own = dist[start]
+    while True:
+        seen[j] = 1
+        c.settled[n_settled] = j
+        n_settled += 1
+        if c.excess[j] < 0:
+            end = j
+            break
+        nearest, least = -1, np.inf
+        own = v[j]
+        if j < m:
+            top = c.top[j]
+            for k in range(m):
+                if seen[k] == 0:
+                    rise = top[k] + (own - v[k])
+                    to = base + (rise if rise > 0.0 else 0.0)
+                    if to < dist[k]:
+                        dist[k], before[k] = to, j
+            if c.kept[j] < c.capacity[j] and seen[m] == 0:
+                rise = own - v[m]
+                to = base + (rise if rise > 0.0 else 0.0)
+                if to < dist[m]:
+                    dist[m], before[m] = to, j
+        else:
+            for k in range(m):
+                if seen[k] == 0 and c.kept[k] > 0:
+                    rise = own - v[k]
+                    to = base + (rise if rise > 0.0 else 0.0)
+                    if to < dist[k]:
+                        dist[k], before[k] = to, j
+        for k in range(m + 1):
+            if seen[k] == 0 and dist[k] < least:
+                nearest, least = k, dist[k]
+        if nearest < 0:
+            break
+        j, base = nearest, least
+    c.counts[0, SEARCHES] += 1
+    c.counts[0, SETTLED] += n_settled
+    if end < 0:
+        return -1
+    for at in range(n_settled):
+        k = c.settled[at]
+        if dist[k] < base:
+            v[k] += dist[k] - base
+    return end
+
+
+@kernel
+def leave(j: int, row: int, c: Columns, r: Reader) -> None:
+    """Correct the lists of j, which the row has left."""
+    for k in range(c.line.shape[1]):
+        if c.top_row[j, k] != row:
+            continue
+        size = c.size[j, k]
+        while size > 0 and c.column[c.row[j, k, size - 1]] != j:
+            size -= 1
+        c.size[j, k] = size
+        if size == 0 and c.limit[j, k] < np.inf:
+            list_again(j, k, c, r)
+        set_top(j, k, c)
+
+
+@kernel
+def enter(j: int, row: int, c: Columns, r: Reader) -> None:
+    """List the row, which has come into j."""
+    line = c.line[0]
+    read_line(row, r, c.raw[0], line)
+    own = line[j]
+    c.own[c.begin[j] + c.place[row]] = own
+    for k in range(line.size):
+        rise = line[k] - own
+        if rise < c.limit[j, k] and k != j:
+            insert(j, k, row, rise, c)
+            if rise < c.top[j, k]:
+                c.top[j, k], c.top_row[j, k] = rise, row
+
+
+@kernel
+def move(start: int, end: int, moved: Array, c: Columns, r: Reader) -> None:
+    """Move one row along each arc of the path to ``end``. moved: int32 (2, m + 1), workspace."""
+    m = c.line.shape[1]
+    n_moved = 0
+    k, hole = end, -1
+    while k != start:
+        j = c.before[k]
+        if j == m:  # a place that was taken is free
+            c.kept[k] -= 1
+            if hole >= 0:
+                close(k, hole, c)
+            hole = -1
+        elif k == m:  # a free place is taken
+            c.kept[j] += 1
+            hole = -1
+        else:
+            row = c.top_row[j, k]
+            left = c.place[row]
+            if hole < 0:
+                hole = c.load[k]
+                c.load[k] += 1
+            c.member[c.begin[k] + hole] = row
+            c.place[row], c.column[row] = hole, k
+            moved[0, n_moved], moved[1, n_moved] = row, j
+            n_moved += 1
+            hole = left
+        k = j
+    if hole >= 0:
+        close(start, hole, c)
+    c.excess[start] -= 1
+    c.excess[end] += 1
+    # First all costs of the rows that have come, which lists made anew may need.
+    for at in range(n_moved):
+        enter(c.column[moved[0, at]], moved[0, at], c, r)
+    for at in range(n_moved):
+        leave(moved[1, at], moved[0, at], c, r)
+
+
+@kernel
+def close(j: int, hole: int, c: Columns) -> None:
+    """Fill a place of j that became free by its last row."""
+    last = c.load[j] - 1
+    c.load[j] = last
+    if hole == last:
+        return
+    at = c.begin[j]
+    row = c.member[at + last]
+    c.member[at + hole], c.own[at + hole] = row, c.own[at + last]
+    c.place[row] = hole
+
+
+@kernel
+def balance(budget: int, moved: Array, c: Columns, r: Reader) -> int:
+    """Search from columns with too many rows until there is none, or ``budget`` columns are settled.
+
+    Returns DONE, YIELD, or STUCK: ``seen`` then marks columns that have more rows than places, with no
+    arc to others.
+    """
+    m = c.line.shape[1]
+    stop = c.counts[0, SETTLED] + budget
+    for j in range(m + 1):
+        while c.excess[j] > 0:
+            if c.counts[0, SETTLED] >= stop:
+                return YIELD
+            end = shortest(j, c)
+            if end < 0:
+                return STUCK
+            move(j, end, moved, c, r)
+    return DONE
