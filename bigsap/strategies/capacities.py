@@ -98,6 +98,7 @@ class Balance:
             row=np.empty((m, m, width), np.int32),
             dist=np.empty(m + 1),
             before=np.empty(m + 1, np.int32),
+            rise_before=np.empty(m + 1),
             settled=np.empty(m + 1, np.int32),
             seen=np.empty(m + 1, np.uint8),
             line=np.empty((threads, m)),

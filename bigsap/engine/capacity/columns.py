@@ -49,7 +49,8 @@ class Columns(NamedTuple):
     begin: (m + 1,) int64 the first place of each column in member and own; load: (m,) int64. member:
     int32 rows, own: float64 their costs there. column, place: (n,) int32 of each row.
     top: (m, m) the least rise, top_row: int32 the row. limit: (m, m), the threshold. size: (m, m) int32
-    listed rows; rise, row: (m, m, width). dist, before, settled, seen: (m + 1,) of one search.
+    listed rows; rise, row: (m, m, width). dist, before, rise_before, settled, seen: (m + 1,) of
+    one search.
     line: (threads, m), raw: uint8 (threads, 8 m). counts: int64 (threads, 8).
     """
 
@@ -71,6 +72,7 @@ class Columns(NamedTuple):
     row: Array
     dist: Array
     before: Array
+    rise_before: Array
     settled: Array
     seen: Array
     line: Array
@@ -104,7 +106,7 @@ def read_line(row: int, r: Reader, raw: Array, out: Array) -> None:
 
 @kernel
 def assign(thread: int, n_threads: int, rows: Array, first: int, last: int, c: Columns, r: Reader) -> int:
-    """Give each of ``rows[first:last]`` the column of least ``c - v``, the first of several.
+    """Give each of ``rows[first:last]`` a column of least ``c - v``.
 
     Each thread has its own part, which it ends at a row with an invalid cost (WRONG in ``counts`` becomes
     INVALID) or without an allowed column (NOWHERE).
@@ -129,9 +131,10 @@ def assign(thread: int, n_threads: int, rows: Array, first: int, last: int, c: C
         if bad > 0 or least == np.inf:
             counts[ROW], counts[WRONG] = row, INVALID if bad > 0 else NOWHERE
             return DONE
-        best = 0
+        # Of several, the next one from a place that differs from row to row.
+        best = row % m
         while line[best] - c.v[best] != least:
-            best += 1
+            best = best + 1 if best + 1 < m else 0
         c.column[row] = best
         largest = top if top > largest else largest
     c.largest[thread] = largest
@@ -238,3 +241,25 @@ def list_again(j: int, k: int, c: Columns, r: Reader) -> None:
     c.limit[j, k] = limit
     c.counts[0, LISTED] += 1
     c.counts[0, READ] += c.load[j]
+
+
+@kernel
+def list_some_again(j: int, columns: Array, c: Columns, r: Reader) -> None:
+    """List the rows of j anew for several columns, by whole rows of costs."""
+    line, raw = c.line[0], c.raw[0]
+    width = c.rise.shape[2]
+    for at in range(columns.size):
+        c.size[j, columns[at]], c.limit[j, columns[at]] = 0, np.inf
+    limit = c.limit[j]
+    for at in range(c.begin[j], c.begin[j] + c.load[j]):
+        row = c.member[at]
+        read_line(row, r, raw, line)
+        own = c.own[at]
+        for some in range(columns.size):
+            k = columns[some]
+            if line[k] - own < limit[k]:
+                insert(j, k, row, line[k] - own, c)
+                if c.size[j, k] == width:
+                    limit[k] = c.rise[j, k, 0]
+    c.counts[0, LISTED] += columns.size
+    c.counts[0, READ] += c.load[j] * line.size

@@ -7,6 +7,7 @@ import numpy as np
 from bigsap.compile.decorator import kernel
 from bigsap.engine.capacity.columns import (
     DONE,
+    LISTED,
     SEARCHES,
     SETTLED,
     STUCK,
@@ -15,10 +16,16 @@ from bigsap.engine.capacity.columns import (
     Reader,
     insert,
     list_again,
+    list_some_again,
     read_line,
     set_top,
 )
 from bigsap.types import Array
+
+#: Lists of a column that are made anew one by one; more by whole rows of costs.
+FEW_LISTS = 3
+#: A list made anew counts as so many settled columns.
+LISTING = 4
 
 
 @kernel
@@ -65,7 +72,8 @@ def shortest(start: int, c: Columns) -> int:
                     if to < dist[k]:
                         dist[k], before[k] = to, j
         for k in range(m + 1):
-            if seen[k] == 0 and dist[k] < least:
+            better = dist[k] < least or (dist[k] == least and c.excess[k] < 0)
+            if seen[k] == 0 and better and dist[k] < np.inf:
                 nearest, least = k, dist[k]
         if nearest < 0:
             break
@@ -84,6 +92,7 @@ def shortest(start: int, c: Columns) -> int:
 @kernel
 def leave(j: int, row: int, c: Columns, r: Reader) -> None:
     """Correct the lists of j, which the row has left."""
+    empty, n_empty = c.settled, 0
     for k in range(c.line.shape[1]):
         if c.top_row[j, k] != row:
             continue
@@ -92,8 +101,16 @@ def leave(j: int, row: int, c: Columns, r: Reader) -> None:
             size -= 1
         c.size[j, k] = size
         if size == 0 and c.limit[j, k] < np.inf:
-            list_again(j, k, c, r)
-        set_top(j, k, c)
+            empty[n_empty] = k
+            n_empty += 1
+        else:
+            set_top(j, k, c)
+    if n_empty > FEW_LISTS:
+        list_some_again(j, empty[:n_empty], c, r)
+    for at in range(n_empty):
+        if n_empty <= FEW_LISTS:
+            list_again(j, empty[at], c, r)
+        set_top(j, empty[at], c)
 
 
 @kernel
@@ -164,20 +181,52 @@ def close(j: int, hole: int, c: Columns) -> None:
 
 
 @kernel
-def balance(budget: int, moved: Array, c: Columns, r: Reader) -> int:
-    """Search from columns with too many rows until there is none, or ``budget`` columns are settled.
+def still_short(start: int, end: int, c: Columns) -> bool:
+    """Check whether the path to ``end`` is as short as before its last move, and needed again."""
+    if c.excess[start] <= 0 or c.excess[end] >= 0:
+        return False
+    m = c.line.shape[1]
+    k = end
+    while k != start:
+        j = c.before[k]
+        if j == m:
+            if c.kept[k] <= 0:
+                return False
+        elif k == m:
+            if c.kept[j] >= c.capacity[j]:
+                return False
+        elif c.top[j, k] > c.rise_before[k]:
+            return False
+        k = j
+    return True
 
-    Returns DONE, YIELD, or STUCK: ``seen`` then marks columns that have more rows than places, with no
-    arc to others.
+
+@kernel
+def balance(budget: int, moved: Array, c: Columns, r: Reader) -> int:
+    """Search from columns with too many rows until there is none, or ``budget`` is spent.
+
+    budget: columns settled, or lists made anew. Returns DONE, YIELD, or STUCK: ``seen`` then marks
+    columns that have more rows than places, with no arc to others.
     """
     m = c.line.shape[1]
-    stop = c.counts[0, SETTLED] + budget
+    counts = c.counts[0]
+    stop = counts[SETTLED] + LISTING * counts[LISTED] + budget
     for j in range(m + 1):
         while c.excess[j] > 0:
-            if c.counts[0, SETTLED] >= stop:
+            if counts[SETTLED] + LISTING * counts[LISTED] >= stop:
                 return YIELD
             end = shortest(j, c)
             if end < 0:
                 return STUCK
+            k = end
+            while k != j:
+                if k < m and c.before[k] < m:
+                    c.rise_before[k] = c.top[c.before[k], k]
+                k = c.before[k]
             move(j, end, moved, c, r)
+            while still_short(j, end, c):
+                counts[SETTLED] += 1
+                if counts[SETTLED] + LISTING * counts[LISTED] >= stop:
+                    return YIELD
+                move(j, end, moved, c, r)
     return DONE
