@@ -241,25 +241,3 @@ def list_again(j: int, k: int, c: Columns, r: Reader) -> None:
     c.limit[j, k] = limit
     c.counts[0, LISTED] += 1
     c.counts[0, READ] += c.load[j]
-
-
-@kernel
-def list_some_again(j: int, columns: Array, c: Columns, r: Reader) -> None:
-    """List the rows of j anew for several columns, by whole rows of costs."""
-    line, raw = c.line[0], c.raw[0]
-    width = c.rise.shape[2]
-    for at in range(columns.size):
-        c.size[j, columns[at]], c.limit[j, columns[at]] = 0, np.inf
-    limit = c.limit[j]
-    for at in range(c.begin[j], c.begin[j] + c.load[j]):
-        row = c.member[at]
-        read_line(row, r, raw, line)
-        own = c.own[at]
-        for some in range(columns.size):
-            k = columns[some]
-            if line[k] - own < limit[k]:
-                insert(j, k, row, line[k] - own, c)
-                if c.size[j, k] == width:
-                    limit[k] = c.rise[j, k, 0]
-    c.counts[0, LISTED] += columns.size
-    c.counts[0, READ] += c.load[j] * line.size

@@ -16,24 +16,68 @@ from bigsap.engine.capacity.columns import (
     Reader,
     insert,
     list_again,
-    list_some_again,
     read_line,
     set_top,
 )
 from bigsap.types import Array
 
-#: Lists of a column that are made anew one by one; more by whole rows of costs.
-FEW_LISTS = 3
+#: In place of a row that has left its column: the rise is a lower bound.
+LEFT = -2
 #: A list made anew counts as so many settled columns.
 LISTING = 4
 
 
 @kernel
-def shortest(start: int, c: Columns) -> int:
+def relax(j: int, base: float, c: Columns) -> None:
+    """Shorten the distances of all nodes by way of j, which lies at ``base``."""
+    m = c.line.shape[1]
+    dist, seen, before, v = c.dist, c.seen, c.before, c.v
+    own = v[j]
+    if j < m:
+        top = c.top[j]
+        for k in range(m):
+            rise = top[k] + (own - v[k])
+            to = base + (rise if rise > 0.0 else 0.0)
+            if to < dist[k] and seen[k] == 0:
+                dist[k], before[k] = to, j
+        if c.kept[j] < c.capacity[j] and seen[m] == 0:
+            rise = own - v[m]
+            to = base + (rise if rise > 0.0 else 0.0)
+            if to < dist[m]:
+                dist[m], before[m] = to, j
+        return
+    for k in range(m):
+        if seen[k] == 0 and c.kept[k] > 0:
+            rise = own - v[k]
+            to = base + (rise if rise > 0.0 else 0.0)
+            if to < dist[k]:
+                dist[k], before[k] = to, j
+
+
+@kernel
+def reach_again(k: int, n_settled: int, c: Columns) -> None:
+    """Compute the distance of a column anew from all settled nodes, after a rise has grown."""
+    m = c.line.shape[1]
+    dist, v = c.dist, c.v
+    least = np.inf
+    for at in range(n_settled):
+        j = c.settled[at]
+        if j == m and c.kept[k] <= 0:
+            continue
+        rise = v[j] - v[k] if j == m else c.top[j, k] + (v[j] - v[k])
+        to = dist[j] + (rise if rise > 0.0 else 0.0)
+        if to < least:
+            least, c.before[k] = to, j
+    dist[k] = least
+
+
+@kernel
+def shortest(start: int, c: Columns, r: Reader) -> int:
     """Find a shortest path (Dijkstra 1959) to the nearest column that lacks rows, and adapt prices.
 
     Returns that column, -1 if there is none; ``before`` has the path. The settled columns' prices fall by
-    what they are nearer, so that no arc's rise is below the difference of its prices.
+    what they are nearer, so that no arc's rise is below the difference of its prices. A rise whose row has
+    left is a lower bound, which is looked up only where a path would take it.
     """
     m = c.line.shape[1]
     dist, seen, before, v = c.dist, c.seen, c.before, c.v
@@ -41,7 +85,7 @@ def shortest(start: int, c: Columns) -> int:
         dist[k], seen[k] = np.inf, 0
     dist[start] = 0.0
     j, n_settled, end = start, 0, -1
-    base = own = dist[start]
+    base = dist[start]
     while True:
         seen[j] = 1
         c.settled[n_settled] = j
@@ -49,35 +93,23 @@ def shortest(start: int, c: Columns) -> int:
         if c.excess[j] < 0:
             end = j
             break
-        nearest, least = -1, np.inf
-        own = v[j]
-        if j < m:
-            top = c.top[j]
-            for k in range(m):
-                if seen[k] == 0:
-                    rise = top[k] + (own - v[k])
-                    to = base + (rise if rise > 0.0 else 0.0)
-                    if to < dist[k]:
-                        dist[k], before[k] = to, j
-            if c.kept[j] < c.capacity[j] and seen[m] == 0:
-                rise = own - v[m]
-                to = base + (rise if rise > 0.0 else 0.0)
-                if to < dist[m]:
-                    dist[m], before[m] = to, j
-        else:
-            for k in range(m):
-                if seen[k] == 0 and c.kept[k] > 0:
-                    rise = own - v[k]
-                    to = base + (rise if rise > 0.0 else 0.0)
-                    if to < dist[k]:
-                        dist[k], before[k] = to, j
-        for k in range(m + 1):
-            better = dist[k] < least or (dist[k] == least and c.excess[k] < 0)
-            if seen[k] == 0 and better and dist[k] < np.inf:
-                nearest, least = k, dist[k]
+        relax(j, base, c)
+        nearest = -1
+        while True:
+            nearest, least = -1, np.inf
+            for k in range(m + 1):
+                better = dist[k] < least or (dist[k] == least and c.excess[k] < 0)
+                if seen[k] == 0 and better and dist[k] < np.inf:
+                    nearest, least = k, dist[k]
+            if nearest < 0 or nearest == m or before[nearest] == m:
+                break
+            if c.top_row[before[nearest], nearest] != LEFT:
+                break
+            look_up(before[nearest], nearest, c, r)
+            reach_again(nearest, n_settled, c)
         if nearest < 0:
             break
-        j, base = nearest, least
+        j, base = nearest, dist[nearest]
     c.counts[0, SEARCHES] += 1
     c.counts[0, SETTLED] += n_settled
     if end < 0:
@@ -90,27 +122,24 @@ def shortest(start: int, c: Columns) -> int:
 
 
 @kernel
-def leave(j: int, row: int, c: Columns, r: Reader) -> None:
-    """Correct the lists of j, which the row has left."""
-    empty, n_empty = c.settled, 0
-    for k in range(c.line.shape[1]):
-        if c.top_row[j, k] != row:
-            continue
-        size = c.size[j, k]
-        while size > 0 and c.column[c.row[j, k, size - 1]] != j:
-            size -= 1
-        c.size[j, k] = size
-        if size == 0 and c.limit[j, k] < np.inf:
-            empty[n_empty] = k
-            n_empty += 1
-        else:
-            set_top(j, k, c)
-    if n_empty > FEW_LISTS:
-        list_some_again(j, empty[:n_empty], c, r)
-    for at in range(n_empty):
-        if n_empty <= FEW_LISTS:
-            list_again(j, empty[at], c, r)
-        set_top(j, empty[at], c)
+def look_up(j: int, k: int, c: Columns, r: Reader) -> None:
+    """Find the least rise from j to k, after its row has left."""
+    size = c.size[j, k]
+    while size > 0 and c.column[c.row[j, k, size - 1]] != j:
+        size -= 1
+    c.size[j, k] = size
+    if size == 0 and c.limit[j, k] < np.inf:
+        list_again(j, k, c, r)
+    set_top(j, k, c)
+
+
+@kernel
+def leave(j: int, row: int, c: Columns) -> None:
+    """Mark the rises from j that were those of the row, which has left."""
+    rows = c.top_row[j]
+    for k in range(rows.size):
+        if rows[k] == row:
+            rows[k] = LEFT
 
 
 @kernel
@@ -164,7 +193,7 @@ def move(start: int, end: int, moved: Array, c: Columns, r: Reader) -> None:
     for at in range(n_moved):
         enter(c.column[moved[0, at]], moved[0, at], c, r)
     for at in range(n_moved):
-        leave(moved[1, at], moved[0, at], c, r)
+        leave(moved[1, at], moved[0, at], c)
 
 
 @kernel
@@ -181,7 +210,7 @@ def close(j: int, hole: int, c: Columns) -> None:
 
 
 @kernel
-def still_short(start: int, end: int, c: Columns) -> bool:
+def still_short(start: int, end: int, c: Columns, r: Reader) -> bool:
     """Check whether the path to ``end`` is as short as before its last move, and needed again."""
     if c.excess[start] <= 0 or c.excess[end] >= 0:
         return False
@@ -195,8 +224,11 @@ def still_short(start: int, end: int, c: Columns) -> bool:
         elif k == m:
             if c.kept[j] >= c.capacity[j]:
                 return False
-        elif c.top[j, k] > c.rise_before[k]:
-            return False
+        else:
+            if c.top_row[j, k] == LEFT:
+                look_up(j, k, c, r)
+            if c.top[j, k] > c.rise_before[k]:
+                return False
         k = j
     return True
 
@@ -215,7 +247,7 @@ def balance(budget: int, moved: Array, c: Columns, r: Reader) -> int:
         while c.excess[j] > 0:
             if counts[SETTLED] + LISTING * counts[LISTED] >= stop:
                 return YIELD
-            end = shortest(j, c)
+            end = shortest(j, c, r)
             if end < 0:
                 return STUCK
             k = end
@@ -224,7 +256,7 @@ def balance(budget: int, moved: Array, c: Columns, r: Reader) -> int:
                     c.rise_before[k] = c.top[c.before[k], k]
                 k = c.before[k]
             move(j, end, moved, c, r)
-            while still_short(j, end, c):
+            while still_short(j, end, c, r):
                 counts[SETTLED] += 1
                 if counts[SETTLED] + LISTING * counts[LISTED] >= stop:
                     return YIELD
