@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.capacity import columns as C
-from bigsap.engine.capacity.search import balance
+from bigsap.engine.capacity.search import LANES, balance
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.reading import costs_in
 from bigsap.problem import Problem
@@ -97,6 +97,9 @@ class Balance:
             rise=np.empty((m, m, width)),
             row=np.empty((m, m, width), np.int32),
             dist=np.empty(m + 1),
+            key=np.empty(m + 1),
+            goal=np.empty(m + 1),
+            lanes=np.empty(LANES),
             before=np.empty(m + 1, np.int32),
             rise_before=np.empty(m + 1),
             settled=np.empty(m + 1, np.int32),

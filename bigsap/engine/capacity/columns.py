@@ -49,8 +49,8 @@ class Columns(NamedTuple):
     begin: (m + 1,) int64 the first place of each column in member and own; load: (m,) int64. member:
     int32 rows, own: float64 their costs there. column, place: (n,) int32 of each row.
     top: (m, m) the least rise, top_row: int32 the row. limit: (m, m), the threshold. size: (m, m) int32
-    listed rows; rise, row: (m, m, width). dist, before, rise_before, settled, seen: (m + 1,) of
-    one search.
+    listed rows; rise, row: (m, m, width). dist, key, goal, before, rise_before, settled,
+    seen: (m + 1,) of one search; lanes: (16,).
     line: (threads, m), raw: uint8 (threads, 8 m). counts: int64 (threads, 8).
     """
 
@@ -71,6 +71,9 @@ class Columns(NamedTuple):
     rise: Array
     row: Array
     dist: Array
+    key: Array
+    goal: Array
+    lanes: Array
     before: Array
     rise_before: Array
     settled: Array

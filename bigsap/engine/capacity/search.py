@@ -21,6 +21,8 @@ from bigsap.engine.capacity.columns import (
 )
 from bigsap.types import Array
 
+#: Distances compared at a time.
+LANES = 16
 #: In place of a row that has left its column: the rise is a lower bound.
 LEFT = -2
 #: A list made anew counts as so many settled columns.
@@ -29,46 +31,79 @@ LISTING = 4
 
 @kernel
 def relax(j: int, base: float, c: Columns) -> None:
-    """Shorten the distances of all nodes by way of j, which lies at ``base``."""
+    """Shorten the distances of all nodes by way of j, which lies at ``base``.
+
+    Settled nodes have the goal -inf: no way there is short. So no loop branches on them.
+    """
     m = c.line.shape[1]
-    dist, seen, before, v = c.dist, c.seen, c.before, c.v
-    own = v[j]
+    key, before, goal = c.key, c.before, c.goal
+    own = c.v[j]
     if j < m:
         top = c.top[j]
         for k in range(m):
-            rise = top[k] + (own - v[k])
+            rise = top[k] + (own - goal[k])
             to = base + (rise if rise > 0.0 else 0.0)
-            if to < dist[k] and seen[k] == 0:
-                dist[k], before[k] = to, j
-        if c.kept[j] < c.capacity[j] and seen[m] == 0:
-            rise = own - v[m]
+            old, way = key[k], before[k]
+            key[k] = to if to < old else old
+            before[k] = j if to < old else way
+        if c.kept[j] < c.capacity[j]:
+            rise = own - goal[m]
             to = base + (rise if rise > 0.0 else 0.0)
-            if to < dist[m]:
-                dist[m], before[m] = to, j
+            if to < key[m]:
+                key[m], before[m] = to, j
         return
     for k in range(m):
-        if seen[k] == 0 and c.kept[k] > 0:
-            rise = own - v[k]
+        if c.kept[k] > 0:
+            rise = own - goal[k]
             to = base + (rise if rise > 0.0 else 0.0)
-            if to < dist[k]:
-                dist[k], before[k] = to, j
+            if to < key[k]:
+                key[k], before[k] = to, j
+
+
+@kernel
+def nearest_of(c: Columns) -> int:
+    """Return the node of least distance that is not settled, of several one that lacks rows; -1 if none."""
+    key, lanes = c.key, c.lanes
+    size, full = key.size, key.size // LANES * LANES
+    for lane in range(LANES):
+        lanes[lane] = np.inf
+    for first in range(0, full, LANES):
+        part = key[first : first + LANES]
+        for lane in range(LANES):
+            x, y = part[lane], lanes[lane]
+            lanes[lane] = x if x < y else y
+    for k in range(full, size):
+        lanes[0] = min(lanes[0], key[k])
+    least = lanes[0]
+    for lane in range(1, LANES):
+        least = min(least, lanes[lane])
+    if least == np.inf:
+        return -1
+    found = -1
+    for k in range(size):
+        if key[k] == least:
+            if c.excess[k] < 0:
+                return k
+            if found < 0:
+                found = k
+    return found
 
 
 @kernel
 def reach_again(k: int, n_settled: int, c: Columns) -> None:
     """Compute the distance of a column anew from all settled nodes, after a rise has grown."""
     m = c.line.shape[1]
-    dist, v = c.dist, c.v
+    v = c.v
     least = np.inf
     for at in range(n_settled):
         j = c.settled[at]
         if j == m and c.kept[k] <= 0:
             continue
         rise = v[j] - v[k] if j == m else c.top[j, k] + (v[j] - v[k])
-        to = dist[j] + (rise if rise > 0.0 else 0.0)
+        to = c.dist[j] + (rise if rise > 0.0 else 0.0)
         if to < least:
             least, c.before[k] = to, j
-    dist[k] = least
+    c.key[k] = least
 
 
 @kernel
@@ -80,44 +115,33 @@ def shortest(start: int, c: Columns, r: Reader) -> int:
     left is a lower bound, which is looked up only where a path would take it.
     """
     m = c.line.shape[1]
-    dist, seen, before, v = c.dist, c.seen, c.before, c.v
+    dist, key, before, v = c.dist, c.key, c.before, c.v
     for k in range(m + 1):
-        dist[k], seen[k] = np.inf, 0
-    dist[start] = 0.0
+        key[k], c.goal[k], before[k], c.seen[k] = np.inf, v[k], -1, 0
+    key[start] = 0.0
     j, n_settled, end = start, 0, -1
-    base = dist[start]
-    while True:
-        seen[j] = 1
+    while j >= 0:
+        base = key[j]
+        dist[j], key[j], c.goal[j], c.seen[j] = base, np.inf, -np.inf, 1
         c.settled[n_settled] = j
         n_settled += 1
         if c.excess[j] < 0:
             end = j
             break
         relax(j, base, c)
-        nearest = -1
-        while True:
-            nearest, least = -1, np.inf
-            for k in range(m + 1):
-                better = dist[k] < least or (dist[k] == least and c.excess[k] < 0)
-                if seen[k] == 0 and better and dist[k] < np.inf:
-                    nearest, least = k, dist[k]
-            if nearest < 0 or nearest == m or before[nearest] == m:
-                break
-            if c.top_row[before[nearest], nearest] != LEFT:
-                break
-            look_up(before[nearest], nearest, c, r)
-            reach_again(nearest, n_settled, c)
-        if nearest < 0:
-            break
-        j, base = nearest, dist[nearest]
+        j = nearest_of(c)
+        while 0 <= j < m and before[j] < m and c.top_row[before[j], j] == LEFT:
+            look_up(before[j], j, c, r)
+            reach_again(j, n_settled, c)
+            j = nearest_of(c)
     c.counts[0, SEARCHES] += 1
     c.counts[0, SETTLED] += n_settled
     if end < 0:
         return -1
     for at in range(n_settled):
         k = c.settled[at]
-        if dist[k] < base:
-            v[k] += dist[k] - base
+        if dist[k] < dist[end]:
+            v[k] += dist[k] - dist[end]
     return end
 
 
