@@ -46,8 +46,10 @@ BATCH_AHEAD = 4
 
 #: Columns up to which searches lead from column to column: their work, and the lists, grow with the square.
 MOST_CONTRACTED = 2000
-#: Fewest rows a column for that: with fewer, copies of the columns are as fast.
+#: Fewest rows a column for that, and the share of the columns' number that they must reach: with fewer,
+#: copies of the columns are as fast, and do not depend so much on how far rows are from the columns.
 LEAST_ROWS_A_COLUMN = 6
+ROWS_A_COLUMN_SHARE = 0.1
 #: Fewest costs: smaller problems take a few milliseconds either way, without kernels of their own.
 LEAST_CONTRACTED_COSTS = 1 << 10
 #: Costs from which a team makes the passes over rows.

@@ -11,6 +11,8 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 import bigsap
+from bigsap import policy
+from bigsap.cli import commands as cli
 from bigsap.errors import CertificateError, DtypeError, OptionError, ShapeError
 
 KINDS = ["normal", "ties", "equal", "int64", "uint8", "float32", "forbidden", "offset", "outliers"]
@@ -294,3 +296,188 @@ def test_sources_of_every_kind():
     assert bigsap.solve(bigsap.points(x, y), capacity=capacity).verify(bigsap.points(x, y)).optimal
     repeated = itertools.chain.from_iterable([j] * k for j, k in enumerate(capacity.tolist()))
     assert len(list(repeated)) == 36
+
+
+# -- few columns: searches from column to column -----------------------------------------------------
+
+
+@pytest.fixture
+def contracted(monkeypatch):
+    """Let searches lead from column to column however small the problem is."""
+    monkeypatch.setattr(policy, "LEAST_CONTRACTED_COSTS", 0)
+    monkeypatch.setattr(policy, "LEAST_ROWS_A_COLUMN", 0)
+    monkeypatch.setattr(policy, "ROWS_A_COLUMN_SHARE", 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.usefixtures("contracted")
+def test_contracted_against_all_assignments(kind, maximize):
+    rng = np.random.default_rng([KINDS.index(kind), maximize, 3])
+    for shape in [(1, 1), (3, 1), (4, 2), (5, 3), (7, 3), (3, 4), (6, 2)] * 4:
+        cost = costs_of(rng, kind, shape, maximize)
+        capacity = rng.integers(0, 5, shape[1])
+        found = bigsap.solve(cost, capacity=capacity, maximize=maximize)
+        checked(found, cost, best(cost, capacity, maximize=maximize))
+        prices = rng.standard_normal(shape[0])
+        if cost.dtype.kind == "f":
+            found = bigsap.solve(cost, capacity=capacity, unassigned_cost=prices, maximize=maximize)
+            assert found.fun == float(best(cost, capacity, prices, maximize))
+            assert found.verify(cost).optimal
+
+
+@pytest.mark.parametrize("kind", ["normal", "ties", "int64", "forbidden"])
+@pytest.mark.usefixtures("contracted")
+def test_contracted_demand_against_all_assignments(kind):
+    rng = np.random.default_rng([KINDS.index(kind), 4])
+    for shape in [(1, 1), (1, 3), (2, 4), (3, 5), (2, 7), (3, 6), (3, 2)] * 3:
+        cost = costs_of(rng, kind, shape)
+        demand = rng.integers(0, 4, shape[0])
+        found = bigsap.solve(cost, demand=demand)
+        checked(found, cost, best(np.repeat(cost, demand, axis=0), np.ones(shape[1], int)))
+
+
+def scenes():
+    """Problems of some hundred rows, by name: the costs and capacities."""
+    rng = np.random.default_rng(9)
+    x, y = rng.random((600, 2)), rng.random((12, 2))
+    points = ((x[:, None] - y[None]) ** 2).sum(2)
+    same = points[rng.integers(0, 9, 600)]
+    open_to = np.where(rng.random((600, 12)) < 0.7, np.inf, points)
+    open_to[:, 0] = points[:, 0]
+    return {
+        "tight": (points, np.full(12, 50)),
+        "slack": (points, np.full(12, 61)),
+        "far": (points + 100 * x[:, :1], np.full(12, 50)),
+        "uneven": (points, np.array([300, 200, 50, 30, 20, 5, 4, 3, 2, 1, 0, 0])),
+        "same rows": (same, np.full(12, 50)),
+        "whole": (rng.integers(0, 6, (600, 12)), np.full(12, 51)),
+        "one huge": (points, np.full(12, 10**15)),
+        "offset": (points + 1e9, np.full(12, 50)),
+        "outliers": (np.where(rng.random((600, 12)) < 0.02, 1e9, points), np.full(12, 50)),
+        "forbidden": (open_to, np.r_[600, np.full(11, 40)]),
+        "float32": (points.astype(np.float32), np.full(12, 50)),
+    }
+
+
+@pytest.mark.parametrize("name", list(scenes()))
+@pytest.mark.parametrize("maximize", [False, True])
+def test_contracted_equals_repeated_columns(name, maximize):
+    cost, capacity = scenes()[name]
+    if maximize:
+        cost = -cost
+    found = bigsap.solve(cost, capacity=capacity, maximize=maximize)
+    assert found.stats["method"] == "contracted"
+    assert found.status == "optimal"
+    assert found.verify(cost).optimal
+    copies = np.repeat(cost, np.minimum(capacity, 600), axis=1)
+    plain = bigsap.solve(copies, maximize=maximize)
+    assert abs(found.fun - plain.fun) <= 1e-12 * abs(plain.fun)
+    assert (np.bincount(found.col4row, minlength=12) <= capacity).all()
+
+
+def test_contracted_sources_and_threads_agree():
+    rng = np.random.default_rng(10)
+    x, y = rng.random((3000, 3)), rng.random((20, 3))
+    source = bigsap.points(x, y)
+    first = bigsap.solve(source, capacity=160, threads=1)
+    assert first.stats["method"] == "contracted"
+    matrix = np.empty((3000, 20))
+    source.read(np.arange(3000), slice(0, 20), matrix)
+
+    class Plain:
+        shape, dtype = (3000, 20), np.dtype(np.float64)
+
+        def read(self, rows, columns, out):
+            out[...] = matrix[rows][:, columns]
+
+    for costs, threads in ((source, 3), (matrix, 1), (np.asfortranarray(matrix), 2), (Plain(), 1)):
+        again = bigsap.solve(costs, capacity=160, threads=threads)
+        assert again.col4row.tolist() == first.col4row.tolist()
+        assert (again.fun, again.bound) == (first.fun, first.bound)
+        assert again.v.tolist() == first.v.tolist()
+    warm = bigsap.solve(source, capacity=160, warm_start=first)
+    assert warm.fun == first.fun
+    assert sum(level["searches"] for level in warm.stats["levels"]) < 5
+    unproved = bigsap.solve(source, capacity=160, certify=False)
+    assert unproved.fun == first.fun
+    assert (unproved.bound, unproved.gap) == (None, None)
+    unproved.verify(source)
+
+
+def test_contracted_demand_of_points():
+    rng = np.random.default_rng(12)
+    x, y = rng.random((8, 2)), rng.random((500, 2))
+    source = bigsap.points(x, y)
+    demand = np.array([60, 50, 0, 70, 80, 60, 100, 40])
+    found = bigsap.solve(source, demand=demand)
+    assert found.stats["method"] == "contracted"
+    plain = bigsap.solve(bigsap.points(np.repeat(x, demand, axis=0), y))
+    assert found.status == "optimal"
+    assert abs(found.fun - plain.fun) < 1e-12 * plain.fun
+    assert found.verify(source).optimal
+    assert np.bincount(found.pairs()[:, 0], minlength=8).tolist() == demand.tolist()
+
+
+def test_contracted_names_rows_that_cannot_be_assigned():
+    cost = np.random.default_rng(13).random((400, 5))
+    cost[50:90, 1:] = np.inf
+    found = bigsap.solve(cost, capacity=[39, 100, 200, 100, 100])
+    assert found.stats["method"] == "contracted"
+    assert found.status == "infeasible"
+    assert set(range(50, 90)) >= set(found.violator.tolist())
+    assert found.violator.size == 40
+    found.verify(cost)
+    cost[7] = np.inf
+    alone = bigsap.solve(cost, capacity=200)
+    assert alone.violator.tolist() == [7]
+    assert "row 7 has no column" in alone.message
+    alone.verify(cost)
+    cost[7, 2] = np.nan
+    with pytest.raises(bigsap.errors.InvalidCostError, match=r"cost\[7, 2\] is nan"):
+        bigsap.solve(cost, capacity=200)
+
+
+def test_contracted_stops_at_every_tick():
+    """At any moment the answer is an assignment within the capacities, and its bound is true."""
+    rng = np.random.default_rng(14)
+    x, y = rng.standard_normal((1500, 2)), rng.random((15, 2))
+    source = bigsap.points(x, y)
+    optimum = bigsap.solve(source, capacity=100).fun
+    seen = []
+    for limit in range(12):
+        calls = itertools.count()
+
+        def stop(_, calls=calls, limit=limit):
+            if next(calls) >= limit:
+                raise StopIteration
+
+        found = bigsap.solve(source, capacity=100, callback=stop, callback_every=0)
+        seen.append(found.fun is not None)
+        assert found.bound is None or found.bound <= optimum * (1 + 1e-12)
+        if found.fun is not None:
+            assert found.fun >= optimum * (1 - 1e-12)
+            assert np.bincount(found.col4row, minlength=15).max() == 100
+            if found.v is not None and not np.isnan(found.v).any():
+                found.verify(source)
+    assert any(seen)
+    ended = bigsap.solve(source, capacity=100, time_limit=0.0)
+    assert ended.status in ("time_limit", "optimal")
+
+
+def test_command_line(tmp_path, capsys):
+    cost = np.random.default_rng(15).random((60, 4))
+    np.save(tmp_path / "c.npy", cost)
+    np.save(tmp_path / "k.npy", np.array([20, 10, 20, 15]))
+    words = ["solve", str(tmp_path / "c.npy"), "--capacity", str(tmp_path / "k.npy"), "--json"]
+    out = tmp_path / "r.npz"
+    assert cli.main([*words, "-o", str(out)]) == 0
+    capsys.readouterr()
+    found = bigsap.Result.load(out)
+    assert found.fun == bigsap.solve(cost, capacity=[20, 10, 20, 15]).fun
+    assert cli.main(["verify", str(tmp_path / "c.npy"), str(out)]) == 0
+    assert (
+        cli.main(["certify", str(tmp_path / "c.npy"), str(out), "--capacity", str(tmp_path / "k.npy")]) == 0
+    )
+    assert cli.main(["solve", str(tmp_path / "c.npy"), "--capacity", "1"]) == 3
+    capsys.readouterr()

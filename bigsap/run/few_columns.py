@@ -18,7 +18,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor, Stopped
 from bigsap.proof.capacities import certify_capacities, certify_demand
 from bigsap.proof.certificate import Certificate, certify_infeasible
-from bigsap.proof.exact import exact_sum
+from bigsap.proof.exact import exact_sum, two_sum
 from bigsap.proof.row_pass import stream
 from bigsap.proof.unassigned import certify_gated
 from bigsap.result import Result, Status, pairs_of
@@ -60,7 +60,9 @@ def fits(wanted: Wanted, room: float) -> bool:
     places = wanted.capacity if wanted.demand is None else wanted.demand
     if not few or not many or places is None or few > policy.MOST_CONTRACTED:
         return False
-    if few * policy.LEAST_ROWS_A_COLUMN > many or n * m < policy.LEAST_CONTRACTED_COSTS:
+    rows_a_column = min(int(places.sum()), many) / few
+    least = max(policy.LEAST_ROWS_A_COLUMN, policy.ROWS_A_COLUMN_SHARE * few)
+    if rows_a_column < least or n * m < policy.LEAST_CONTRACTED_COSTS:
         return False
     lists = (few + 1) ** 2 * policy.CONTRACTED_PAIR_BYTES
     if lists > room:
@@ -98,7 +100,7 @@ class _Contracted:
         self.seconds = {"start": 0.0, "search": 0.0, "certificate": 0.0}
         self.balance: Balance | None = None
         self.status = Status.OPTIMAL
-        self.pairs_read = 0
+        self.pairs_read = self.refined = 0
 
     def result(self) -> Result | None:
         clock = time.perf_counter()
@@ -159,9 +161,21 @@ class _Contracted:
     def _proved(self, found: Balanced) -> Certificate | None:
         if not self.options.certify:
             return None
-        chosen = self._chosen(found.column)
-        v, low = self._column_prices(found.v), None
-        return self._certificate(chosen, v, low, self.monitor.tick)
+        first = self._certificate(
+            self._chosen(found.column), *self._column_prices(found.v), self.monitor.tick
+        )
+        if first.optimal or first.gap is None or first.gap <= self.options.gap or isinstance(first.fun, int):
+            return first
+        # Rounding of prices, or of a choice between paths: once more, exactly.
+        assert self.balance is not None
+        self.refined = 1
+        before = found.column.copy()
+        v, low = self.balance.exact_prices()
+        again = self._certificate(self._chosen(found.column), *self._column_prices(v, low), self.monitor.tick)
+        if (again.gap or 0) < first.gap:
+            return again
+        found.column[:] = before
+        return first
 
     def _certificate(self, chosen: Array | None, v: Array, low: Array | None, tick: Any) -> Certificate:
         """Certify the column of each row; with demands the row of each column."""
@@ -188,17 +202,23 @@ class _Contracted:
         few = self.wanted.shape[1] if self.wanted.demand is None else self.wanted.shape[0]
         return np.where(column < few, column, -1).astype(np.intp)
 
-    def _column_prices(self, v: Array) -> Array:
-        """Return the prices of the user's columns, minimising sense."""
+    def _column_prices(self, v: Array, low: Array | None = None) -> tuple[Array, Array | None]:
+        """Return the prices of the user's columns, minimising sense, and their low parts."""
         if self.wanted.demand is None:
-            return v[: self.wanted.shape[1]]
+            m = self.wanted.shape[1]
+            return v[:m], None if low is None else low[:m]
         assert self.balance is not None
-        u = v[:-1] - v[-1]
+        u, rest = two_sum(v[:-1], -v[-1])
+        if low is not None:
+            rest = rest + (low[:-1] - low[-1])
         column, own = self.balance.column_costs()
-        taken = column < u.size
-        prices = np.zeros(column.size)
-        prices[taken] = np.minimum(own[taken] - u[column[taken]], 0.0)
-        return prices
+        taken = np.flatnonzero(column < u.size)
+        prices, parts = np.zeros(column.size), np.zeros(column.size)
+        high, part = two_sum(own[taken], -u[column[taken]])
+        high, part = two_sum(high, part - rest[column[taken]])
+        above = high + part > 0
+        prices[taken], parts[taken] = np.where(above, 0.0, high), np.where(above, 0.0, part)
+        return prices, parts if parts.any() and not self.balance.problem.integer else None
 
     # -- results --------------------------------------------------------------------------------
 
@@ -238,16 +258,16 @@ class _Contracted:
     def _stopped(self, found: Balanced | None) -> Result:
         """Return the best assignment known, and a bound if there is time for one."""
         deadline = Deadline(self.monitor.grace(), lambda: self.monitor.cancelled)
-        v = np.zeros(self.wanted.shape[1])
+        v, low = np.zeros(self.wanted.shape[1]), None
         chosen: Array | None = None
         certificate = None
         try:
             if self.balance is not None and self.wanted.demand is None:
                 column = found.column if found is not None else self.balance.completed(deadline.tick)
-                v = self._column_prices(self.balance.prices())
+                v, low = self._column_prices(self.balance.prices())
                 chosen = None if column is None else self._chosen(column)
             if self.options.certify:
-                certificate = self._certificate(chosen, v, None, deadline.tick)
+                certificate = self._certificate(chosen, v, low, deadline.tick)
         except (Late, BigsapError):
             certificate = None
         if certificate is not None and certificate.optimal:
@@ -350,7 +370,7 @@ class _Contracted:
             "trees": {},
             "auction": {},
             "cluster": None,
-            "refined": 0,
+            "refined": self.refined,
             "first_prices": "levels" if self.wanted.start is None else "warm",
             "phases": [],
             "capacities": "contracted",

@@ -18,10 +18,12 @@ from typing import Any
 import numpy as np
 
 from bigsap.engine.capacity import columns as C
-from bigsap.engine.capacity.search import LANES, balance
+from bigsap.engine.capacity import exact as E
+from bigsap.engine.capacity.search import LANES, balance, move
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.reading import costs_in
 from bigsap.problem import Problem
+from bigsap.proof.exact import two_sum
 from bigsap.sources.base import Resident
 from bigsap.sources.filling import fill_of
 from bigsap.types import Array
@@ -147,6 +149,40 @@ class Balance:
         own: Array = c.own[c.begin[c.column] + c.place]
         return c.column, own
 
+    def exact_prices(self) -> tuple[Array, Array]:
+        """Return prices of the assignment in two parts, after moves that only exact rises tell.
+
+        The prices at hand are lowered until no arc's exact rise is below their difference. A cycle of arcs
+        of which that can never be true leads to a better assignment: one row moves along each arc.
+        """
+        c, m, team = self.c, self.n_columns, self.team
+        high, low, row = np.empty((m, m)), np.empty((m, m)), np.empty((m, m), np.int32)
+        columns = np.arange(m)
+        v, v_low = c.v.copy(), np.zeros(m + 1)
+        small = 2.0**-98 * float(np.abs(v).max() + np.abs(self.column_costs()[1]).max(initial=0.0))
+        before = np.full(m + 1, -1, np.int32)
+        while columns.size:
+            step = max(1, _READ_AT_ONCE // (m * max(1, self.n_rows // m)))
+            for first in range(0, columns.size, step):
+                team.run(E.exact_rises, columns[first : first + step], c, self.reader, high, low, row)
+                self.tick()
+            before[:] = -1
+            columns = np.empty(0, np.intp)
+            while E.lower_prices(c, high, low, v, v_low, before, small):
+                self.tick()
+                cycle = _cycle(before)
+                if cycle.size:
+                    columns = cycle[cycle < m]
+                    c.before[:] = before
+                    c.top_row[:] = row
+                    start = int(columns[0])
+                    move(start, start, self.moved, c, self.reader)
+                    c.top_row[:] = -1  # lists are not needed any more
+                    break
+        shifted, rest = two_sum(v, -v[-1])
+        shifted, rest = two_sum(shifted, rest + (v_low - v_low[-1]))
+        return shifted[:-1], rest[:-1]
+
     def completed(self, tick: Tick) -> Array | None:
         """Return the column of each row with no column over its capacity; None if that is not known.
 
@@ -227,7 +263,7 @@ class Balance:
             # No place stays free: nothing leads by way of the further node.
             c.kept[:m], c.capacity[:m] = 0, 0
         most = int(c.excess[c.excess > 0].sum())
-        room = np.maximum(c.load, np.minimum(capacity, c.load + most))
+        room = np.maximum(c.load, np.minimum(capacity, c.load + most)) + 1
         c.begin[1:] = np.cumsum(room)
         self.c = c._replace(member=np.empty(int(c.begin[m]), np.int32), own=np.empty(int(c.begin[m])))
         return self.c
@@ -279,3 +315,19 @@ def _shifted(v: Array, capacity: Array, n: int) -> Array:
     at = order[min(int(np.searchsorted(total, n)), v.size - 1)]
     found: Array = np.minimum(v - v[at], 0.0)
     return found
+
+
+def _cycle(before: Array) -> Array:
+    """Return the nodes of a cycle of arcs, each from ``before[k]`` to k; none if there is no cycle."""
+    color = np.zeros(before.size, np.int64)
+    for root in range(before.size):
+        node, name = root, root + 1
+        while node >= 0 and color[node] == 0:
+            color[node] = name
+            node = int(before[node])
+        if node >= 0 and color[node] == name:
+            found = [node]
+            while (following := int(before[found[-1]])) != node:
+                found.append(following)
+            return np.array(found, np.intp)
+    return np.empty(0, np.intp)

@@ -183,11 +183,15 @@ def enter(j: int, row: int, c: Columns, r: Reader) -> None:
 
 @kernel
 def move(start: int, end: int, moved: Array, c: Columns, r: Reader) -> None:
-    """Move one row along each arc of the path to ``end``. moved: int32 (2, m + 1), workspace."""
+    """Move one row along each arc of the path to ``end``; from ``start`` to itself, along a cycle.
+
+    moved: int32 (2, m + 1), workspace.
+    """
     m = c.line.shape[1]
-    n_moved = 0
+    n_moved = n_steps = 0
     k, hole = end, -1
-    while k != start:
+    while k != start or n_steps == 0:
+        n_steps += 1
         j = c.before[k]
         if j == m:  # a place that was taken is free
             c.kept[k] -= 1
