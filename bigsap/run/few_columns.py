@@ -35,7 +35,7 @@ from bigsap.types import Array
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is solved: how many rows each column takes, or how many columns each row.
+    """A problem with capacities, or with demands.
 
     source: as the user has it. capacity (m,) or demand (n,), the other is None. gated: prices of rows
     that may stay unassigned. start: (m,) prices in the minimising sense, or None.
