@@ -13,7 +13,11 @@ from scipy.optimize import linear_sum_assignment
 import bigsap
 from bigsap import policy
 from bigsap.cli import commands as cli
+from bigsap.engine.core.team import Team
 from bigsap.errors import CertificateError, DtypeError, OptionError, ShapeError
+from bigsap.problem import Problem
+from bigsap.proof.capacities import certify_capacities
+from bigsap.strategies.capacities import Balance
 
 KINDS = ["normal", "ties", "equal", "int64", "uint8", "float32", "forbidden", "offset", "outliers"]
 
@@ -403,6 +407,40 @@ def test_contracted_sources_and_threads_agree():
     assert unproved.fun == first.fun
     assert (unproved.bound, unproved.gap) == (None, None)
     unproved.verify(source)
+
+
+@pytest.mark.parametrize("slack", [0, 20])
+def test_exact_prices_find_a_better_assignment(slack):
+    """A row is put into a wrong column behind the search's back; exact rises lead it back."""
+    rng = np.random.default_rng(16)
+    source = bigsap.points(rng.random((300, 2)), rng.random((6, 2)))
+    capacity = np.full(6, 50 + slack)
+    with Team(1) as team:
+        search = Balance(Problem(source), capacity, None, None, team, lambda: None)
+        best_one = search.run().column.copy()
+        c = search.c
+        for a, b in ((0, 1), (1, 2), (2, 0)):  # exchange two rows of these columns
+            at, other = c.begin[a] + 3, c.begin[b] + 5
+            rows = int(c.member[at]), int(c.member[other])
+            c.member[at], c.member[other] = rows[::-1]
+            for row, column, place in ((rows[1], a, at), (rows[0], b, other)):
+                c.column[row], c.place[row] = column, place - c.begin[column]
+                c.own[place] = ((source.x[row] - source.y[column]) ** 2).sum()
+        assert (c.column != best_one).any()
+        v, low = search.exact_prices()
+        found = certify_capacities(source, capacity, c.column, v, low)
+        assert found.optimal
+        assert (c.column == best_one).all()
+
+
+def test_a_warm_start_from_afar_is_as_good_as_none():
+    rng = np.random.default_rng(17)
+    source = bigsap.points(rng.random((4000, 2)), rng.random((10, 2)))
+    plain = bigsap.solve(source, capacity=400)
+    again = bigsap.solve(source, capacity=400, warm_start=rng.random(10))
+    assert again.fun == plain.fun
+    searches = [sum(level["searches"] for level in r.stats["levels"]) for r in (plain, again)]
+    assert searches[1] < 2 * searches[0]
 
 
 def test_contracted_demand_of_points():

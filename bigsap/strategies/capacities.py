@@ -30,6 +30,8 @@ from bigsap.types import Array
 
 #: The first sample has at least so many rows a column; each next one this many times as many.
 _FIRST_ROWS, _GROW = 8, 4
+#: Rows a column by which the prices of a warm start are judged.
+_PROBED_ROWS = 64
 #: Rows listed for each pair of columns; of many columns fewer.
 _WIDTH, _NARROW, _MANY_COLUMNS = 16, 8, 256
 #: Costs read, and columns settled, between two looks at the clock.
@@ -116,10 +118,10 @@ class Balance:
     def run(self) -> Balanced:
         """Solve. Raises ``TooLarge`` for integers beyond float64."""
         n, m = self.n_rows, self.n_columns
+        order = np.random.default_rng(self.seed).permutation(n).astype(np.int32)
         if self.start is not None:
             self.c.v[:m] = _shifted(self.start, self.capacity, n)
-        else:
-            order = np.random.default_rng(self.seed).permutation(n).astype(np.int32)
+        if self.start is None or not self._is_near(order[: _PROBED_ROWS * m]):
             size = n
             sizes = []
             while size > _FIRST_ROWS * _GROW * m:
@@ -211,6 +213,17 @@ class Balance:
                 column[row] = k
                 room[k] -= 1
         return column
+
+    def _is_near(self, sample: Array) -> bool:
+        """Return whether the prices at hand leave no more rows to move than those of samples would."""
+        c, m, size = self.c, self.n_columns, sample.size
+        C.assign(0, 1, sample, 0, size, c, self.reader)
+        if c.counts[0, C.WRONG]:
+            c.counts[0, C.WRONG] = 0  # the pass over all rows tells
+            return True
+        load = np.bincount(c.column[sample], minlength=m)
+        surplus = np.maximum(load - _share(self.capacity, self.n_rows, size), 0).sum()
+        return bool(surplus <= np.sqrt(m * size))
 
     def _solve(self, rows: Array, capacity: Array) -> int:
         """Assign these rows within these capacities, from the prices at hand."""
