@@ -13,6 +13,7 @@ import numpy.typing as npt
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import CertificateError, OptionError, quiet
 from bigsap.proof import certificate as proof
+from bigsap.proof.capacities import certify_capacities, every_row
 from bigsap.proof.certificate import Certificate
 from bigsap.proof.refusals import refuse_masked
 from bigsap.proof.unassigned import certify_gated, partial_matching
@@ -20,6 +21,7 @@ from bigsap.solve import solve
 from bigsap.sources import as_source
 from bigsap.sources.base import CostSource, in_sense, intact_throughout
 from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.repeated import counts_of
 from bigsap.types import Array
 
 # Options of ``solve`` that do not suit a solve for prices, and what to do.
@@ -62,7 +64,8 @@ def certify(
         sign, are recognised: if the first bound leaves a gap, both are tried, by one more pass.
         None: the prices come from a solve.
     v_low: (m,) low parts, for prices ``v + v_low``.
-    capacity: reserved; anything but None is an OptionError.
+    capacity: whole number, or (m,) one a column: how many rows a column may take, as for ``solve``.
+        Every row then needs a column, unless ``unassigned_cost`` is given.
     threads: None: the cores available. The certificate does not depend on the number.
     pairs: read every pair. Otherwise pairs that bounds of the costs exclude are not read (``points``
         and ``lowrank``); the numbers are the same.
@@ -77,51 +80,62 @@ def certify(
     Time with ``v``: one pass over the costs, O(n m), or about O((n + m) log m) with bounds. Without
     ``v``, a solve and a pass. Memory: two blocks of costs a thread, and ten vectors.
     """
-    _check_options(capacity, options)
+    _check_options(options)
     n_threads = check_threads(threads)
     source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), maximize)
+    n, m = (int(size) for size in source.shape)
     for what, numbers in (("col4row", col4row), ("v", v), ("v_low", v_low)):
         refuse_masked(what, numbers)
     if v is None and v_low is not None:
         raise OptionError("v_low is not valid without v: give both")
-    found = None if col4row is None else _columns(col4row, *source.shape)
+    counts = None if capacity is None else counts_of(capacity, m, "capacity", "column")
+    found = None if col4row is None else _columns(col4row, n, m, several=counts is not None)
     gated = None
     if unassigned_cost is not None:
         gated = ClippedCosts(source, unassigned_cost, maximize=maximize)
 
     def proved(high: Any, low: Any) -> Certificate:
+        ways: dict[str, Any] = {"threads": n_threads, "pairs": pairs}
         if gated is not None:
-            return certify_gated(gated, found, high, low, threads=n_threads, pairs=pairs)
-        return proof.certify(source, found, high, low, maximize=maximize, threads=n_threads, pairs=pairs)
+            return certify_gated(gated, found, high, low, capacity=counts, **ways)
+        ways["maximize"] = maximize
+        if counts is not None:
+            return certify_capacities(source, counts, found, high, low, **ways)
+        return proof.certify(source, found, high, low, **ways)
 
     with intact_throughout(source):
         if v is not None:
             return _by_prices(proved, v, v_low, maximize)
-        _refuse_wrong(source, found, gated)
-        result = solve(source, maximize=maximize, unassigned_cost=unassigned_cost, threads=threads, **options)
+        _refuse_wrong(source, found, gated, counts)
+        limits: dict[str, Any] = {"unassigned_cost": unassigned_cost, "capacity": counts}
+        result = solve(source, maximize=maximize, threads=threads, **limits, **options)
         if result.status == "infeasible" and found is None and gated is None:
-            return proof.certify_infeasible(source, result.violator, maximize=maximize, threads=n_threads)
+            violator = result.violator
+            return proof.certify_infeasible(
+                source, violator, maximize=maximize, threads=n_threads, capacity=counts
+            )
         if np.isnan(result.v).any():
-            return proved(np.zeros(source.shape[1]), None)
+            return proved(np.zeros(m), None)
         sign = -1 if maximize else 1
         return proved(sign * result.v, None if result.v_low is None else sign * result.v_low)
 
 
-def _check_options(capacity: Any, options: dict[str, Any]) -> None:
-    if capacity is not None:
-        raise OptionError("capacity is not valid: a column takes one row; repeat the column instead")
+def _check_options(options: dict[str, Any]) -> None:
     for name, reason in _REFUSED.items():
         if name in options:
             raise OptionError(f"certify takes no {name}=: {reason}")
     inspect.signature(solve).bind(None, **options)
 
 
-def _columns(given: Any, n: int, m: int) -> Any:
-    """Return the column of each row of an assignment in any of its forms."""
+def _columns(given: Any, n: int, m: int, *, several: bool) -> Any:
+    """Return the column of each row of an assignment in any of its forms.
+
+    several: a column may take several rows.
+    """
     if isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) == 1:
         return _of_pairs(np.asarray(given[0]), np.asarray(given[1]), n)
     if np.ndim(given) == 2 and np.shape(given) == (n, m):
-        return _of_plan(np.asarray(given))
+        return _of_plan(np.asarray(given), several=several)
     return given
 
 
@@ -141,12 +155,16 @@ def _of_pairs(rows: Array, columns: Array, n: int) -> Array:
     return found
 
 
-def _of_plan(plan: Array) -> Array:
-    """Return the columns of a plan's entries; one row or column with two of them is an error."""
+def _of_plan(plan: Array, *, several: bool) -> Array:
+    """Return the columns of a plan's entries; two of them in a row is an error.
+
+    In a column as well, unless a column may take several rows.
+    """
     if plan.dtype.kind not in "biuf" or (plan.dtype.kind == "f" and np.isnan(plan).any()):
         raise CertificateError(f"a plan must hold real numbers, got {plan.dtype} or NaN")
     held = plan != 0
-    for what, counts in (("row", held.sum(axis=1)), ("column", held.sum(axis=0))):
+    sides = [("row", held.sum(axis=1))] + ([] if several else [("column", held.sum(axis=0))])
+    for what, counts in sides:
         if counts.size and counts.max() > 1:
             where = int(np.argmax(counts > 1))
             raise CertificateError(
@@ -155,12 +173,16 @@ def _of_plan(plan: Array) -> Array:
     return np.where(held.any(axis=1), held.argmax(axis=1), -1)
 
 
-def _refuse_wrong(source: CostSource, col4row: Any, gated: ClippedCosts | None) -> None:
+def _refuse_wrong(
+    source: CostSource, col4row: Any, gated: ClippedCosts | None, capacity: Array | None
+) -> None:
     """Raise for a wrong assignment before a solve is begun. Reads no costs."""
     if col4row is None:
         return
     if gated is not None:
-        partial_matching(col4row, *source.shape)
+        partial_matching(col4row, *source.shape, capacity)
+    elif capacity is not None:
+        every_row(partial_matching(col4row, *source.shape, capacity))
     else:
         proof.complete_matching(col4row, *source.shape)
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 #: flag: true or false. count: a whole number. size: bytes, or text such as "4GiB". costs: a number,
-#: or an array of one a row. text: anything else that is written as text.
-Kind: TypeAlias = Literal["flag", "choice", "count", "number", "seconds", "size", "costs", "text"]
+#: or an array of one a row. counts: a whole number, or an array of them. text: anything else that is
+#: written as text.
+Kind: TypeAlias = Literal["flag", "choice", "count", "number", "seconds", "size", "costs", "counts", "text"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +104,22 @@ OPTIONS = (
         remote="unassigned_cost",
     ),
     SolveOption(
+        name="capacity",
+        label="Rows that a column may take",
+        help="rows that a column may take: a number, or a .npy file of one a column",
+        kind="counts",
+        example="COUNT",
+        remote="capacity",
+    ),
+    SolveOption(
+        name="demand",
+        label="Columns that a row takes",
+        help="columns that a row takes: a number, or a .npy file of one a row",
+        kind="counts",
+        example="COUNT",
+        remote="demand",
+    ),
+    SolveOption(
         name="dtype",
         label="Type of the costs",
         help="read the costs as float64, float32, int64, ...",
@@ -180,4 +197,6 @@ OPTIONS = (
         remote="seed",
     ),
 )
+#: Kinds of options whose value may be an array.
+ARRAYS = ("costs", "counts")
 BY_NAME = {option.name: option for option in OPTIONS}

@@ -42,6 +42,21 @@ BATCH_COSTS_AT_ONCE = 1 << 24
 #: keep the threads busy, few enough to keep a generator's arrays out of memory.
 BATCH_AHEAD = 4
 
+# -- capacities -------------------------------------------------------------------------
+
+#: Columns up to which searches lead from column to column: their work, and the lists, grow with the square.
+MOST_CONTRACTED = 2000
+#: Fewest rows a column for that, and the share of the columns' number that they must reach: with fewer,
+#: copies of the columns are as fast, and do not depend so much on how far rows are from the columns.
+LEAST_ROWS_A_COLUMN = 6
+ROWS_A_COLUMN_SHARE = 0.1
+#: Fewest costs: smaller problems take a few milliseconds either way, without kernels of their own.
+LEAST_CONTRACTED_COSTS = 1 << 10
+#: Costs from which a team makes the passes over rows.
+CONTRACTED_TEAM_COSTS = 1 << 21
+#: Bytes of lists for each pair of columns.
+CONTRACTED_PAIR_BYTES = 224
+
 # -- threads ----------------------------------------------------------------------------
 
 #: With fewer columns per thread, one thread alone scans faster: a barrier costs as much as about a thousand

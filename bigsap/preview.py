@@ -26,6 +26,7 @@ from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.kept_bounds import Kept
 from bigsap.sources.lowrank import LowRankSource, TableSource
 from bigsap.sources.metrics import PointSource
+from bigsap.sources.repeated import counts_of
 from bigsap.sources.sparse.sparse_costs import SparseCosts
 from bigsap.strategies.list_sizes import usual_list_size
 from bigsap.types import Array, Ids
@@ -194,6 +195,11 @@ def check_options(method: str, variant: str, start: str, epsilon: bool) -> None:
 def check_warm_start(value: Any, shape: tuple[int, int]) -> None:
     """Raise OptionError for a start that ``solve`` refuses for costs of this shape."""
     parse_warm_start(value, Problem(_Unread(shape)))
+
+
+def check_counts(value: Any, size: int, name: str) -> None:
+    """Raise InputError for a ``capacity`` or ``demand`` that ``solve`` refuses."""
+    counts_of(value, size, name, "column" if name == "capacity" else "row")
 
 
 def check_unassigned_cost(value: Any, n_rows: int, maximize: bool) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.errors import OptionError, StoreError, quiet
+from bigsap.errors import OptionError, StoreError, quiet, whole
 from bigsap.notebook import html_table
 from bigsap.system import replace
 from bigsap.types import Array
@@ -33,7 +33,7 @@ FORMAT = "bigsap-result"
 VERSION = 1
 
 # Arrays that a result may lack.
-_OPTIONAL = ("unassigned_cost", "u_low", "v_low", "costs")
+_OPTIONAL = ("unassigned_cost", "u_low", "v_low", "costs", "capacity", "demand")
 
 # If two threads read a result first, one computes its fields.
 _COMPLETING = threading.RLock()
@@ -113,6 +113,11 @@ class Result:
         unassigned rows, fewer than ``min(n, m)`` pairs may be assigned, and
         ``u[i] <= unassigned_cost[i]``, ``v[j] <= 0`` (``>=`` when maximising), equality
         for unassigned rows and 0 for unassigned columns.
+    capacity: (m,) int64, how many rows each column may take, if that was given: ``col4row`` then
+        names a column several times, ``row4col`` is None, and ``rows_of(j)`` lists a column's rows. v
+        is one price a column, which counts ``capacity[j]`` times in the bound; 0 where room is left.
+    demand: (n,) int64, how many columns each row takes, if that was given: ``col4row`` is then None,
+        ``pairs()`` lists the pairs. u is one price a row, which counts ``demand[i]`` times.
     """
 
     row_ind: Array
@@ -127,8 +132,8 @@ class Result:
     message: str
     nit: int
     stats: dict[str, Any]
-    col4row: Array
-    row4col: Array
+    col4row: Any
+    row4col: Any
     violator: Array = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     maximize: bool = False
     shape: tuple[int, int] = (0, 0)
@@ -136,6 +141,8 @@ class Result:
     u_low: Array | None = None
     v_low: Array | None = None
     costs: Array | None = None
+    capacity: Array | None = None
+    demand: Array | None = None
 
     @classmethod
     def from_assignment(
@@ -336,6 +343,14 @@ class Result:
             "the costs of the pairs are not known: this result has none; read them at row_ind, col_ind"
         )
 
+    def rows_of(self, column: int) -> Array:
+        """Return the rows of a column, sorted: with ``capacity`` several, without at most one."""
+        j = whole(column)
+        if j is None or not 0 <= j < self.shape[1]:
+            raise OptionError(f"column must be a whole number from 0 to {self.shape[1] - 1}, got {column!r}")
+        rows: Array = self.row_ind[self.col_ind == j]
+        return rows
+
     def to_dataframe(self, library: str = "pandas") -> Any:
         """Return a data frame of the assigned pairs: columns ``row``, ``column``, ``cost``, by row.
 
@@ -384,6 +399,11 @@ class Result:
 
         source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), self.maximize)
         prices = self.unassigned_cost if unassigned_cost is None else unassigned_cost
+        if self.capacity is not None or self.demand is not None:
+            from bigsap.proof.capacities import verify_weighted
+
+            with intact_throughout(source):
+                return verify_weighted(self, source, prices, threads, pairs=pairs)
         if prices is not None:
             from bigsap.proof.unassigned import verify_gated
 
@@ -422,15 +442,15 @@ class Result:
         for name in _OPTIONAL:
             if getattr(self, name) is not None:
                 gate[name] = getattr(self, name)
+        pairs = "col4row" if self.demand is None else "row4col"
+        gate[pairs] = getattr(self, pairs)
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
         if not target.parent.is_dir():
             where = os.fspath(target.parent)
             raise FileNotFoundError(errno.ENOENT, "the folder does not exist", where)
         try:
             with open(temporary, "xb") as file:
-                np.savez(
-                    file, meta=text, col4row=self.col4row, u=self.u, v=self.v, violator=self.violator, **gate
-                )
+                np.savez(file, meta=text, u=self.u, v=self.v, violator=self.violator, **gate)
                 file.flush()
                 os.fsync(file.fileno())
             replace(temporary, target)
@@ -465,30 +485,33 @@ class Result:
             meta = json.loads(bytes(parts["meta"][()]))
             if meta["format"] != FORMAT or meta["version"] != VERSION:
                 raise ValueError(f"format {meta['format']!r} version {meta['version']!r}")
-            columns, u, v = parts["col4row"], parts["u"], parts["v"]
-            violator = parts["violator"]
-            gate, u_low, v_low, costs = (parts.get(name) for name in _OPTIONAL)
+            u, v, violator = parts["u"], parts["v"], parts["violator"]
+            gate, u_low, v_low, costs, capacity, demand = (parts.get(name) for name in _OPTIONAL)
+            columns = parts["col4row" if demand is None else "row4col"]
         n, m = meta["shape"]
         if gate is not None and (gate.shape != (n,) or gate.dtype not in ("i8", "f8")):
             raise ValueError("unassigned_cost does not fit the shape")
         if not all(type(meta[k]) in (int, float, type(None)) for k in ("fun", "bound", "gap")):
             raise ValueError("fun, bound or gap is no number")
-        if columns.shape != (n,) or columns.dtype.kind != "i" or violator.dtype.kind != "i":
+        size, most = (n, m) if demand is None else (m, n)
+        if columns.shape != (size,) or columns.dtype.kind != "i" or violator.dtype.kind != "i":
             raise ValueError("col4row does not fit the shape")
+        for counts, side in ((capacity, m), (demand, n)):
+            if counts is not None and (counts.shape != (side,) or counts.dtype != np.int64):
+                raise ValueError("capacity or demand does not fit the shape")
         if u.shape != (n,) or v.shape != (m,) or {u.dtype.kind, v.dtype.kind} - set("if"):
             raise ValueError("the duals do not fit the shape")
         for low, dual in ((u_low, u), (v_low, v)):
             if low is not None and (low.shape != dual.shape or low.dtype != np.float64):
                 raise ValueError("the low parts of the duals do not fit them")
-        if columns.size and not -1 <= columns.min() <= columns.max() < m:
+        if columns.size and not -1 <= columns.min() <= columns.max() < most:
             raise ValueError("col4row names a column outside the matrix")
-        row_ind, col_ind, row4col = views_of(columns.astype(np.intp), m)
-        if costs is not None and (costs.shape != row_ind.shape or costs.dtype.kind not in "if"):
+        chosen = pairs_of(columns.astype(np.intp), m, capacity, demand)
+        if costs is not None and (costs.shape != chosen["row_ind"].shape or costs.dtype.kind not in "if"):
             raise ValueError("the costs do not fit the pairs")
         status = Status(meta["status"])
         return cls(
-            row_ind=row_ind,
-            col_ind=col_ind,
+            **chosen,
             fun=meta["fun"],
             u=u,
             v=v,
@@ -499,8 +522,6 @@ class Result:
             message=str(meta["message"]),
             nit=int(meta["nit"]),
             stats=dict(meta["stats"]),
-            col4row=columns.astype(np.intp),
-            row4col=row4col,
             violator=violator.astype(np.intp),
             maximize=bool(meta["maximize"]),
             shape=(n, m),
@@ -508,6 +529,8 @@ class Result:
             u_low=u_low,
             v_low=v_low,
             costs=costs,
+            capacity=capacity,
+            demand=demand,
         )
 
     def plot(self) -> Any:
@@ -535,6 +558,20 @@ def views_of(col4row: Array, m: int) -> tuple[Array, Array, Array]:
     row4col = np.full(m, -1, dtype=np.intp)
     row4col[col_ind] = row_ind
     return row_ind, col_ind, row4col
+
+
+def pairs_of(chosen: Array, m: int, capacity: Array | None, demand: Array | None) -> dict[str, Any]:
+    """Return the fields of a result that name its pairs.
+
+    chosen: the column of each row; with ``demand`` the row of each column. -1 = none.
+    """
+    if demand is not None:
+        (columns,) = np.nonzero(chosen >= 0)
+        columns = columns[np.argsort(chosen[columns], kind="stable")]
+        return {"row_ind": chosen[columns], "col_ind": columns, "col4row": None, "row4col": chosen}
+    row_ind, col_ind, row4col = views_of(chosen, m)
+    given = None if capacity is not None else row4col
+    return {"row_ind": row_ind, "col_ind": col_ind, "col4row": chosen, "row4col": given}
 
 
 def _number(value: Any) -> Any:

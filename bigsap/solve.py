@@ -28,6 +28,7 @@ from bigsap.result import Result
 from bigsap.row_cache import RowCache
 from bigsap.run.bottleneck import refuse_options, solve_bottleneck
 from bigsap.run.execute import execute
+from bigsap.run.on_capacities import refuse_with_capacities, solve_capacities
 from bigsap.run.part_proof import duals_of
 from bigsap.run.run import Run
 from bigsap.run.small_call import begins, small_costs, solve_small_call
@@ -65,6 +66,8 @@ def solve(
     device: str | Sequence[str] = "cpu",
     warm_start: Any = None,
     unassigned_cost: npt.ArrayLike | None = None,
+    capacity: npt.ArrayLike | None = None,
+    demand: npt.ArrayLike | None = None,
     gap: float = 0.0,
     time_limit: float | None = None,
     callback: Callback | None = None,
@@ -136,6 +139,12 @@ def solve(
         counts in ``fun`` and ``bound``; ``inf`` (``-inf`` under ``maximize``): the row must be
         assigned. Solved exactly, as part of the problem. If few pairs cost less than their row's
         price only those are searched, with ``method="auto"`` or "compressed".
+    capacity: whole number, or (m,) one a column: how many rows a column may take. Every row then
+        takes one column, or the problem is infeasible; ``col4row`` names columns several times. See
+        docs/capacities.md; not with ``checkpoint``, ``cluster``, devices, ``"bottleneck"``.
+    demand: whole number, or (n,) one a row: how many distinct columns a row takes; a column takes at
+        most one row. ``Result.pairs`` lists the pairs. Not with ``capacity`` above 1, nor with
+        ``unassigned_cost``, nor with what ``capacity`` excludes.
     gap: stop once the assignment is proved to be this close to optimal, cost units;
         tested after each phase by a pass over the costs, if that is likely to succeed.
     time_limit: seconds; then the best assignment known is returned, with a valid bound if one can
@@ -252,6 +261,12 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
     options = Options(**{name: asked[name] for name in _OPTIONS})
     source = as_source(cost, shape=asked["shape"], args=asked["args"], dtype=options.dtype)
     source = in_sense(source, options.maximize)
+    if asked["capacity"] is not None or asked["demand"] is not None:
+        refuse_with_capacities(asked, options, saved)
+        with intact_throughout(source):
+            return solve_capacities(
+                source, asked, options, monitor, lambda costs, others: _solve(costs, others, None)
+            )
     if options.objective == "bottleneck":
         refuse_options(asked, options)
 

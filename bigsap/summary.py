@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.result import Result, Status
+from bigsap.result import Result, Status, pairs_of
 from bigsap.types import Array
 
 RESULT_ARRAYS = ("col4row", "row4col", "u", "v", "violator")
-#: Arrays that some results have: low parts of the duals, the prices of unassigned rows.
-FURTHER_ARRAYS = ("u_low", "v_low", "unassigned_cost")
+#: Arrays that some results have: low parts of the duals, the prices of unassigned rows, how many pairs a
+#: column or row takes. With capacities there is no ``row4col``, with demands no ``col4row``.
+FURTHER_ARRAYS = ("u_low", "v_low", "unassigned_cost", "capacity", "demand")
 
 
 def arrays_of(result: Result) -> dict[str, Array]:
@@ -62,9 +63,9 @@ def result_of(summary: Mapping[str, Any], array: Callable[[str], Array]) -> Resu
     n, m = (int(size) for size in summary["shape"])
     sign = -1 if summary["maximize"] else 1  # from_assignment takes the minimising sense
     u_low, v_low = further("u_low"), further("v_low")
-    found = summary["objective"]
+    found, capacity, demand = summary["objective"], further("capacity"), further("demand")
     result = Result.from_assignment(
-        None if found is None else given("col4row"),
+        None if found is None or demand is not None else given("col4row"),
         sign * given("v"),
         u=sign * given("u"),
         u_low=None if u_low is None else sign * u_low,
@@ -80,6 +81,10 @@ def result_of(summary: Mapping[str, Any], array: Callable[[str], Array]) -> Resu
         bound=summary["bound"],
         gap=summary["gap"],
     )
+    if capacity is not None or demand is not None:
+        pairs = given("col4row" if demand is None else "row4col")
+        chosen = pairs_of(np.array(pairs, np.intp), m, capacity, demand)
+        result = replace(result, **chosen, capacity=capacity, demand=demand)
     return replace(result, unassigned_cost=further("unassigned_cost"))
 
 

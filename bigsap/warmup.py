@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from bigsap.batch import solve_many
+from bigsap.engine.core.team import Team
 from bigsap.k_best import solve_k_best
+from bigsap.problem import Problem
 from bigsap.proof.minima import by_bounds
 from bigsap.proof.row_minima import Prices
 from bigsap.row_cache import RowCache
@@ -19,6 +21,7 @@ from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import METRICS, points
 from bigsap.sources.sparse.sparse_costs import sparse
 from bigsap.strategies import METHODS
+from bigsap.strategies.capacities import Balance
 
 _SIZE = 40
 _PROBED = 1600
@@ -111,6 +114,17 @@ def _prove(source: CostSource) -> None:
     assert boxes is not None
 
 
+def _balance() -> None:
+    """Run the kernels of capacities, those that correct rounding too."""
+    generator = np.random.default_rng(2)
+    costs = points(generator.random((8 * _SIZE, 2)), generator.random((4, 2)))
+    with Team(1) as team:
+        balance = Balance(Problem(costs), np.full(4, 2 * _SIZE), None, None, team, lambda: None)
+        balance.run()
+        balance.exact_prices()
+    solve(costs, capacity=2 * _SIZE)
+
+
 def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     # Hard enough that every sweep and the search are run: low rank plus noise.
     generator = np.random.default_rng(0)
@@ -121,6 +135,7 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     ties[:, 0] += 1
     yield "small arrays", partial(solve, small)
     yield "batches of small arrays", partial(solve_many, [small])
+    yield "capacities", _balance
     for dtype in SCANNABLE:
         for method in METHODS:
             costs = small.astype(dtype)

@@ -194,7 +194,7 @@ def test_options():
     assert bigsap.certify(COST, PERMUTATION, method="ssp", threads=1).bound == pytest.approx(
         float(exact_optimum(COST))
     )
-    for name, given in {"capacity": 2, "gap": 0.1, "certify": False, "warm_start": None}.items():
+    for name, given in {"demand": 2, "gap": 0.1, "certify": False, "warm_start": None}.items():
         with pytest.raises(OptionError, match=name):
             bigsap.certify(COST, PERMUTATION, **{name: given})
     with pytest.raises(OptionError, match="v_low"):

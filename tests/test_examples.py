@@ -131,6 +131,13 @@ def test_points():
     assert number("# of the matrix computed", out) < 3
 
 
+def test_balanced_clusters():
+    out = run("balanced_clusters.py", "--n", 600, "--k", 7)
+    assert "7 clusters of" in out
+    assert out.count("optimal") >= 2
+    assert number("to # points", out) == 86
+
+
 def test_zarr_larger_than_memory(tmp_path):
     store = tmp_path / "costs.zarr"
     out = run("zarr_larger_than_memory.py", "--n", 400, "--store", store)

@@ -30,7 +30,7 @@ def add_command(command: AddCommand) -> None:
         metavar="FILE",
         help="prices of the columns (.npy), or a result (.npz); without them the problem is solved",
     )
-    add_problem_options(parser)
+    add_problem_options(parser, "capacity")
     parser.add_argument("--threads", type=int, metavar="N", help="default: all this process may use")
     parser.add_argument("--time-limit", type=float, metavar="S", help="of the solve without --prices")
     parser.add_argument(

@@ -40,7 +40,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import DtypeError, ExpressionError, InputError, OverflowRiskError, ShapeError
-from bigsap.option_table import OPTIONS
+from bigsap.option_table import ARRAYS, OPTIONS
 from bigsap.sources import as_source
 from bigsap.sources.base import CostSource
 from bigsap.sources.cost_specs import KINDS, RESERVED
@@ -105,7 +105,7 @@ def _options(given: object, file: Path) -> dict[str, Any]:
             raise InputError(f"{file}: /options/{key}: unknown option; there are {', '.join(known)}, certify")
         elif value is not None:
             place = _Place(file.parent, f"{file}: /options/{key}")
-            is_array = known[key].kind == "costs" and isinstance(value, (list, Mapping))
+            is_array = known[key].kind in ARRAYS and isinstance(value, (list, Mapping))
             found[known[key].name] = _array(value, place) if is_array else value
     return found
 

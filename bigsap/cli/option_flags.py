@@ -10,7 +10,7 @@ from typing import Any
 
 import bigsap
 from bigsap.errors import InputError, OptionError
-from bigsap.option_table import BY_NAME, OPTIONS, SolveOption
+from bigsap.option_table import ARRAYS, BY_NAME, OPTIONS, SolveOption
 
 _TYPES = {"count": int, "number": float, "seconds": float}
 
@@ -25,9 +25,9 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     _add(parser, (option for option in OPTIONS if option.remote is not None), remote=True)
 
 
-def add_problem_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that define the problem; a result is verified with the same ones."""
-    _add(parser, (BY_NAME[name] for name in ("unassigned_cost", "dtype")), remote=False)
+def add_problem_options(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add the options that define the problem, and further ones; a result is verified with the same."""
+    _add(parser, (BY_NAME[name] for name in ("unassigned_cost", "dtype", *names)), remote=False)
 
 
 def _add(parser: argparse.ArgumentParser, options: Iterable[SolveOption], *, remote: bool) -> None:
@@ -52,7 +52,7 @@ def given_options(args: argparse.Namespace) -> dict[str, Any]:
         value = getattr(args, option.name, None)
         if value is None:
             continue
-        if option.kind == "costs":
+        if option.kind in ARRAYS:
             value = costs_of(option.flag, value)
         elif option.name == "device" and "," in value:
             value = value.split(",")
@@ -67,7 +67,7 @@ def given_request_options(args: argparse.Namespace) -> dict[str, Any]:
         value = getattr(args, option.name, None)
         if value is None or option.remote is None:
             continue
-        if option.kind == "costs":
+        if option.kind in ARRAYS:
             value = number_or_file(option.flag, value)
             if isinstance(value, Path):
                 value = {"npy": os.path.abspath(value)}

@@ -206,11 +206,15 @@ def certify_infeasible(
     threads: int = 1,
     block_bytes: int = BLOCK_BYTES,
     tick: Callable[[int], None] | None = None,
+    capacity: Array | None = None,
+    demand: Array | None = None,
 ) -> Certificate:
     """Prove by Hall's theorem that no complete assignment exists.
 
     violator: (k,) row ids whose allowed columns are too few: with N of them allowed
     together, ``k - N > max(n - m, 0)``, more rows than may stay without a column.
+    capacity: (m,) rows that each column may take, if every row needs one: N is their sum. demand: (n,)
+    columns that each row needs: k is their sum.
     Raises CertificateError when that is not so. Reads k rows, O(k m).
     """
     n, m = source.shape
@@ -225,7 +229,7 @@ def certify_infeasible(
     allowed = np.zeros(m, dtype=bool)
     if isinstance(source, Sparse):
         allowed[listed_columns(source, rows, maximize)] = True
-        _refuse_enough(len(rows), allowed, n, m)
+        _refuse_enough(rows, allowed, n, m, capacity, demand)
         return Certificate(
             None, forbidden, None, *duals, -1, 0.0, source.entries().columns.size, False, False
         )
@@ -242,14 +246,18 @@ def certify_infeasible(
         return work
 
     stream(source, prepare, rows=rows, threads=threads, block_bytes=block_bytes, tick=tick)
-    _refuse_enough(len(rows), allowed, n, m)
+    _refuse_enough(rows, allowed, n, m, capacity, demand)
     return Certificate(None, forbidden, None, *duals, -1, 0.0, len(rows) * m, False, False)
 
 
-def _refuse_enough(n_rows: int, allowed: Array, n: int, m: int) -> None:
+def _refuse_enough(
+    rows: Array, allowed: Array, n: int, m: int, capacity: Array | None, demand: Array | None
+) -> None:
     """Raise CertificateError where the allowed columns do not rule out an assignment."""
-    n_allowed = int(np.count_nonzero(allowed))
-    if n_rows - n_allowed <= max(n - m, 0):
+    n_rows = len(rows) if demand is None else int(demand[rows].sum())
+    n_allowed = int(np.count_nonzero(allowed) if capacity is None else capacity[allowed].sum())
+    left_over = max(n - m, 0) if capacity is None and demand is None else 0
+    if n_rows - n_allowed <= left_over:
         raise CertificateError(
             f"the violating set of {n_rows} row(s) has {n_allowed} allowed column(s), which"
             " does not rule out an assignment"

@@ -13,6 +13,7 @@ from bigsap.errors import CertificateError, OverflowRiskError
 from bigsap.proof.exact import down, exact_sum, expansion, nearest, three_sum, two_sum, up
 from bigsap.proof.refusals import reach
 from bigsap.proof.row_minima import Prices, RowMinima, whole
+from bigsap.proof.weights import duals_total, exact_weighted_sum
 from bigsap.types import Array
 
 #: An optimal result's gap, as a share of the magnitudes of its costs.
@@ -51,13 +52,17 @@ def conclude(
     maximize: bool,
     integer: bool,
     normalise: bool,
+    capacity: Array | None = None,
 ) -> Claimed:
     """Compute bound, cost and gap. prices: in the minimising sense, those of ``minima``.
 
-    normalise: find the shift t if n > m; otherwise it is 0.
+    normalise: find the shift t if n > m; otherwise it is 0. capacity: (m,) or fewer, how often each
+    price counts, if every row has a column; prices beyond count once.
     """
+    if capacity is not None:
+        m = max(n, m)  # every row's dual counts
     if prices.integer:
-        return _of_integers(n, m, matching, minima, prices.high, maximize, normalise)
+        return _of_integers(n, m, matching, minima, prices.high, maximize, normalise, capacity)
     sign = -1 if maximize else 1
     parts = whole(minima)
     rows, shift = _counted(parts, n, m, normalise)
@@ -74,7 +79,7 @@ def conclude(
     bound: Any = math.inf
     total: list[float] = []
     if feasible:
-        total = expansion(*terms, v, *(() if v_low is None else (v_low,)))
+        total = expansion(*terms, *duals_total(v, v_low, capacity))
         bound = _ceiling(total) if integer else down(total)
     if matching is None:
         return Claimed(None, sign * bound, None, *duals, -1, 0.0, False, False, 0.0, margin)
@@ -206,7 +211,14 @@ def _ceiling(terms: list[float]) -> int:
 
 
 def _of_integers(
-    n: int, m: int, matching: Array | None, minima: RowMinima, prices: Array, maximize: bool, normalise: bool
+    n: int,
+    m: int,
+    matching: Array | None,
+    minima: RowMinima,
+    prices: Array,
+    maximize: bool,
+    normalise: bool,
+    capacity: Array | None,
 ) -> Claimed:
     """Compute the conclusion from int64 prices and minima, in integers."""
     sign = -1 if maximize else 1
@@ -224,7 +236,9 @@ def _of_integers(
     duals = _as_user_has_it(u, sign), _as_user_has_it(prices, sign), None, None
     bound: Any = math.inf
     if not infeasible:
-        bound = exact_sum(u) + exact_sum(prices)
+        bound = exact_sum(u) + (
+            exact_sum(prices) if capacity is None else exact_weighted_sum(prices, capacity)
+        )
     if matching is None:
         return Claimed(None, sign * bound, None, *duals, -1, 0.0, False, False, 0.0, None)
     if infeasible:

@@ -9,6 +9,7 @@ a plain assignment problem, whose duals are duals of this one.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -199,6 +200,8 @@ def certify_gated(
     threads: int = 1,
     block_bytes: int = BLOCK_BYTES,
     pairs: bool = False,
+    capacity: Array | None = None,
+    tick: Callable[[int], None] | None = None,
 ) -> Certificate:
     """Prove how far a partial assignment can be from the optimum, in one pass.
 
@@ -206,6 +209,7 @@ def certify_gated(
 
     col4row: (n,), -1 = unassigned; None: prove the bound alone. v: (m,) any finite
         prices in the minimising sense, capped at 0. v_low, pairs: see ``bigsap.certify``.
+    capacity: (m,) rows that each column may take; None: one.
     Returns and raises as ``bigsap.certify``; ``fun`` and ``bound`` include the prices
     of the rows left out; ``u[i] <= price[i]``. O(n m).
     """
@@ -214,7 +218,7 @@ def certify_gated(
     prices = capped_at_zero(checked_prices(v, m, integer, v_low))
     if m == 0 and integer:
         prices = Prices(prices.high.astype(np.int64))
-    matching = None if col4row is None else partial_matching(col4row, n, m)
+    matching = None if col4row is None else partial_matching(col4row, n, m, capacity)
     if n == 0:
         zero = 0 if integer else 0.0
         fun, gap = (None, None) if matching is None else (zero, zero)
@@ -223,7 +227,7 @@ def certify_gated(
         )
     if m:
         found, looked = minima(
-            gated.source, matching, prices, gated.maximize, threads, block_bytes, every_pair=pairs
+            gated.source, matching, prices, gated.maximize, threads, block_bytes, tick, every_pair=pairs
         )
     else:
         worst = np.iinfo(np.int64).max if prices.integer else np.inf
@@ -243,7 +247,7 @@ def certify_gated(
         wide[rows] = m + rows
     low = None if prices.low is None else np.concatenate((prices.low, np.zeros(n)))
     v_wide = Prices(np.concatenate((prices.high, np.zeros(n, prices.high.dtype))), low)
-    claimed = conclude(n, m + n, wide, found, v_wide, gated.maximize, integer, False)
+    claimed = conclude(n, m + n, wide, found, v_wide, gated.maximize, integer, False, capacity)
     certificate = told(claimed, looked)
     short = None if certificate.v_low is None else certificate.v_low[:m]
     return replace(certificate, v=certificate.v[:m], v_low=short)
@@ -264,8 +268,11 @@ def _at_most_prices(found: RowMinima, gated: ClippedCosts) -> RowMinima:
     return replace(found, high=parts.high, mid=parts.mid, low=parts.low)
 
 
-def partial_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
-    """Return the columns (n,) of a partial assignment; raises CertificateError for anything else."""
+def partial_matching(col4row: npt.ArrayLike, n: int, m: int, capacity: Array | None = None) -> Array:
+    """Return the columns (n,) of a partial assignment; raises CertificateError for anything else.
+
+    capacity: (m,) rows that each column may take; None: one.
+    """
     matching = np.asarray(col4row)
     if matching.shape != (n,) or (n and matching.dtype.kind not in "iu"):
         raise CertificateError(f"col4row must be {n} integers")
@@ -274,10 +281,15 @@ def partial_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
     if outside.size:
         row = int(outside[0])
         raise CertificateError(f"row {row} is assigned to column {matching[row]}, outside 0..{m}")
-    columns = matching[matching >= 0]
-    if columns.size and (counts := np.bincount(columns)).max() > 1:
-        column = int(np.argmax(counts > 1))
-        rows = np.flatnonzero(matching == column)[:2]
+    counts = np.bincount(matching[matching >= 0], minlength=m)
+    most = 1 if capacity is None else capacity
+    if (counts > most).any():
+        column = int(np.argmax(counts > most))
+        rows = np.flatnonzero(matching == column)
+        if capacity is not None:
+            raise CertificateError(
+                f"column {column} is assigned to {rows.size} rows, but takes {capacity[column]}"
+            )
         raise CertificateError(f"column {column} is assigned to rows {rows[0]} and {rows[1]}")
     return matching
 

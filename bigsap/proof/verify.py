@@ -13,6 +13,7 @@ from bigsap.proof.claim import Claim
 from bigsap.proof.conclusion import SHARE
 from bigsap.proof.exact import exact_sum, expansion, three_sum, two_sum
 from bigsap.proof.tightness import UNIT
+from bigsap.proof.weights import duals_total, exact_weighted_sum, padded
 from bigsap.sources.base import CostSource
 from bigsap.types import Array
 
@@ -164,10 +165,17 @@ def other_costs(result: Claim, certificate: Certificate) -> float:
     return SHARE * certificate.size
 
 
-def check_values(result: Claim, certificate: Certificate, sign: int, *, bounded: bool) -> None:
+def check_values(
+    result: Claim,
+    certificate: Certificate,
+    sign: int,
+    *,
+    bounded: bool,
+    counts: tuple[Array | None, Array | None] = (None, None),
+) -> None:
     """Check cost, bound and gap as claimed, and optimality if the result claims it.
 
-    bounded: the duals are known.
+    bounded: the duals are known. counts: how often each row's and each column's dual counts; None: once.
     """
     tolerance = other_costs(result, certificate)
     _agree("fun", result.fun, certificate.fun, tolerance)
@@ -178,7 +186,7 @@ def check_values(result: Claim, certificate: Certificate, sign: int, *, bounded:
             raise CertificateError(
                 f"bound {result.bound} is not proved by the duals, only {certificate.bound}"
             )
-        _check_sum(result, certificate, tolerance)
+        _check_sum(result, certificate, tolerance, counts)
     if result.fun is not None and result.bound is not None and result.gap is not None:
         difference = sign * (result.fun - result.bound)
         ulps = 2 * UNIT * (abs(result.fun) + abs(result.bound))
@@ -200,12 +208,14 @@ def check_values(result: Claim, certificate: Certificate, sign: int, *, bounded:
             )
 
 
-def _check_sum(result: Claim, certificate: Certificate, tolerance: float) -> None:
+def _check_sum(
+    result: Claim, certificate: Certificate, tolerance: float, counts: tuple[Array | None, Array | None]
+) -> None:
     """Compare the duals' sum with the bound, up to the precision of their two parts.
 
     For integers the bound may be the next whole number.
     """
-    duals, bound = [result.u, result.v], result.bound
+    duals, lows, bound = [result.u, result.v], [result.u_low, result.v_low], result.bound
     if bound is None:
         return
     if not all(np.isfinite(dual).all() for dual in duals):
@@ -214,15 +224,15 @@ def _check_sum(result: Claim, certificate: Certificate, tolerance: float) -> Non
             raise CertificateError(f"the duals sum to {total}, the bound is {bound}")
         return
     short, size = -Fraction(bound), 0.0
-    for dual in duals:
-        size += float(np.abs(dual.astype(np.float64)).sum())
+    for dual, low, times in zip(duals, lows, counts, strict=True):
+        often = 1 if times is None else np.maximum(padded(times, dual.size), 1)
+        size += float((np.abs(dual.astype(np.float64)) * often).sum())
         if dual.dtype == np.float64:
-            short += sum(map(Fraction, expansion(dual)), Fraction(0))
+            short += sum(map(Fraction, expansion(*duals_total(dual, low, times))), Fraction(0))
         else:
-            short += int(exact_sum(dual))
-    for low in (result.u_low, result.v_low):
-        if low is not None:
-            short += sum(map(Fraction, expansion(low)), Fraction(0))
+            short += int(exact_sum(dual) if times is None else exact_weighted_sum(dual, times))
+            if low is not None:
+                short += sum(map(Fraction, expansion(*duals_total(low, None, times))), Fraction(0))
     lost = Fraction(2.0**-98 * size)
     if isinstance(certificate.bound, int):
         good = abs(short) < 1 + (lost if short.denominator > 1 else 0)

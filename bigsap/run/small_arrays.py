@@ -332,6 +332,8 @@ def fields_of(told: Told) -> dict[str, Any]:
         "shape": told.shape,
         "unassigned_cost": told.prices,
         "costs": _costs(told, matching, row_ind),
+        "capacity": None,
+        "demand": None,
     }
 
 

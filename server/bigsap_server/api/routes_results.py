@@ -14,7 +14,7 @@ from fastapi.responses import FileResponse, Response, StreamingResponse
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
-from bigsap.summary import FURTHER_ARRAYS, result_of
+from bigsap.summary import result_of
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, TheService
@@ -41,6 +41,10 @@ _ABSENT = {
     "u_low": "u is exact as it is",
     "v_low": "v is exact as it is",
     "unassigned_cost": "no row could be left unassigned",
+    "capacity": "each column takes one row",
+    "demand": "each row takes one column",
+    "row4col": "columns take several rows; col4row names their columns",
+    "col4row": "rows take several columns; row4col names their rows",
 }
 
 
@@ -114,7 +118,19 @@ async def array(
     request: Request,
     job_id: JobId,
     name: Annotated[
-        Literal["col4row", "row4col", "u", "v", "violator", "u_low", "v_low", "unassigned_cost"], Path()
+        Literal[
+            "col4row",
+            "row4col",
+            "u",
+            "v",
+            "violator",
+            "u_low",
+            "v_low",
+            "unassigned_cost",
+            "capacity",
+            "demand",
+        ],
+        Path(),
     ],
     service: TheService,
     caller: Reader,
@@ -128,10 +144,11 @@ async def array(
     """By ``Accept``: the whole ``.npy`` file (with Range), CSV, or a JSON page.
 
     404 for ``u_low`` and ``v_low`` (what the duals are beyond ``u`` and ``v``) where they are 0,
-    and for ``unassigned_cost`` where no row could be left out.
+    for ``unassigned_cost`` where no row could be left out, for ``capacity`` and ``demand`` where they
+    were not asked for, for ``row4col`` with capacities and ``col4row`` with demands.
     """
     job = await _with_result(job_id, service, caller)
-    if name in FURTHER_ARRAYS and name not in (job.result or {}).get("arrays", {}):
+    if name in _ABSENT and name not in (job.result or {}).get("arrays", {}):
         raise HttpProblem("not-found", f"the result has no {name}: {_ABSENT[name]}")
     file = service.store.result_file(job, name)
     kind = accepted(accept, [NPY, CSV, JSON])
@@ -183,7 +200,7 @@ async def _npy(request: Request, file: FilePath, name: str, headers: dict[str, s
 
 
 def _csv(values: np.ndarray[Any, Any], name: str, start: int, stop: int) -> Iterator[str]:
-    side = "column" if name in ("row4col", "v", "v_low") else "row"
+    side = "column" if name in ("row4col", "v", "v_low", "capacity") else "row"
     yield f"{side},{name}\r\n"
     for first in range(start, stop, _ROWS_AT_A_TIME):
         block = values[first : min(first + _ROWS_AT_A_TIME, stop)].tolist()

@@ -7,7 +7,17 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 import bigsap
-from bigsap_server.costs.specs import ID_PATTERN, Array, Cost, CostOrArray, Model, Positive, Shape, example
+from bigsap_server.costs.specs import (
+    ID_PATTERN,
+    Array,
+    Cost,
+    CostOrArray,
+    CountOrArray,
+    Model,
+    Positive,
+    Shape,
+    example,
+)
 
 _SIZE_PATTERN = r"^[0-9]{1,15}(\.[0-9]{1,6})? ?([kKmMgGtT]i?)?[bB]?$"
 
@@ -71,6 +81,12 @@ class Options(Model):
     seed: int = Field(0, ge=0, lt=2**32, description="of the order of rows")
     unassigned_cost: CostOrArray | None = Field(
         None, description="price, one or (n,), at which a row may stay unassigned"
+    )
+    capacity: CountOrArray | None = Field(
+        None, description="rows that a column may take, one number or (m,); not with spread"
+    )
+    demand: CountOrArray | None = Field(
+        None, description="columns that a row takes, one number or (n,); not with spread"
     )
 
 

@@ -191,6 +191,14 @@ CostOrArray: TypeAlias = Annotated[
     | Annotated[Stored, Tag("stored")],
     Discriminator(_scalar_or_array),
 ]
+#: A whole number that is not negative, or an array.
+CountOrArray: TypeAlias = Annotated[
+    Annotated[Annotated[int, Field(ge=0, lt=2**31)], Tag("number")]
+    | Annotated[Inline, Tag("inline")]
+    | Annotated[Uploaded, Tag("uploaded")]
+    | Annotated[Stored, Tag("stored")],
+    Discriminator(_scalar_or_array),
+]
 Shape: TypeAlias = Annotated[
     list[Annotated[int, Field(ge=0, lt=2**53)]],
     Field(min_length=2, max_length=2, description="[number of rows, number of columns]"),

@@ -387,6 +387,16 @@ def _check_start(request: Mapping[str, Any], shape: tuple[int, int], resolver: R
         if prices is not None:
             with _answered(place):
                 preview.check_unassigned_cost(prices, n, options["maximize"])
+    for name, size in (("capacity", m), ("demand", n)):
+        if options[name] is not None:
+            counts = small(options[name], size, f"/options/{name}")
+            if counts is not None:
+                with _answered(f"/options/{name}"):
+                    preview.check_counts(counts, size, name)
+            if request["spread"]:
+                raise invalid(
+                    "is not valid with capacity or demand: the search runs in one worker", "/spread"
+                )
     start = request["warm_start"] or {}
     if start.get("v") is None:
         return

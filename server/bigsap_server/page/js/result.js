@@ -130,6 +130,7 @@ function downloads(job, { links }, problem) {
 }
 
 async function showPairs(look, job, { links }, signal) {
+  if (!links.col4row) return; // rows take several columns
   const cannot = (error) => {
     if (error.name === "AbortError" || signal.aborted) return;
     look.append(el("p", { class: "help" }, `The matching cannot be shown: ${inWords(error)}`));

@@ -1,0 +1,1 @@
+"""Kernels for columns that take many rows: searches from column to column."""

@@ -1,0 +1,393 @@
+"""A solve with capacities where few columns take many rows: searches from column to column."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bigsap import policy
+from bigsap.engine.core.compilation import compilation_told
+from bigsap.engine.core.team import Team, check_threads, useful_threads
+from bigsap.errors import BigsapError
+from bigsap.memory import peak_bytes
+from bigsap.options import Options
+from bigsap.problem import Problem
+from bigsap.progress import Monitor, Stopped
+from bigsap.proof.capacities import certify_capacities, certify_demand
+from bigsap.proof.certificate import Certificate, certify_infeasible
+from bigsap.proof.exact import exact_sum, two_sum
+from bigsap.proof.row_pass import stream
+from bigsap.proof.unassigned import certify_gated
+from bigsap.result import Result, Status, pairs_of
+from bigsap.run.conclude import explain
+from bigsap.run.interrupted import Deadline, Late
+from bigsap.run.stats import last_report
+from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.sources.base import CostSource, Resident, Transposable
+from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.filling import fill_of
+from bigsap.strategies.capacities import Balance, Balanced, TooLarge
+from bigsap.types import Array
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A problem with capacities, or with demands.
+
+    source: as the user has it. capacity (m,) or demand (n,), the other is None. gated: prices of rows
+    that may stay unassigned. start: (m,) prices in the minimising sense, or None.
+    """
+
+    source: CostSource
+    capacity: Array | None
+    demand: Array | None
+    gated: ClippedCosts | None
+    start: Array | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The user's shape."""
+        return int(self.source.shape[0]), int(self.source.shape[1])
+
+
+def fits(wanted: Wanted, room: float) -> bool:
+    """Return whether so few columns take so many rows that this way is the faster one."""
+    n, m = wanted.shape
+    few, many = (m, n) if wanted.demand is None else (n, m)
+    places = wanted.capacity if wanted.demand is None else wanted.demand
+    if not few or not many or places is None or few > policy.MOST_CONTRACTED:
+        return False
+    rows_a_column = min(int(places.sum()), many) / few
+    least = max(policy.LEAST_ROWS_A_COLUMN, policy.ROWS_A_COLUMN_SHARE * few)
+    if rows_a_column < least or n * m < policy.LEAST_CONTRACTED_COSTS:
+        return False
+    lists = (few + 1) ** 2 * policy.CONTRACTED_PAIR_BYTES
+    if lists > room:
+        return False
+    if wanted.demand is not None and not isinstance(wanted.source, Transposable | Resident):
+        return False
+    held = _in_place(wanted.gated.source if wanted.gated is not None else wanted.source)
+    return held or n * m * 8 + lists <= room
+
+
+def _in_place(source: CostSource) -> bool:
+    """Return whether kernels reach single costs: in memory, or computed for their share of a row's time."""
+    if isinstance(source, Resident) and source.resident() is not None:
+        return True
+    fill = fill_of(source)
+    return fill is not None and fill.in_parts
+
+
+def solve_few_columns(wanted: Wanted, options: Options, monitor: Monitor) -> Result | None:
+    """Return the result; None for integers that this way cannot sum exactly."""
+    with compilation_told():
+        return _Contracted(wanted, options, monitor).result()
+
+
+class _Contracted:
+    """One such solve."""
+
+    def __init__(self, wanted: Wanted, options: Options, monitor: Monitor) -> None:
+        self.wanted, self.options, self.monitor = wanted, options, monitor
+        self.sign = -1 if options.maximize else 1
+        n, m = wanted.shape
+        monitor.progress.n_rows, monitor.progress.n_columns = n, m
+        few = options.threads is None and n * m < policy.CONTRACTED_TEAM_COSTS
+        self.threads = 1 if few else useful_threads(check_threads(options.threads), max(n, m))
+        self.seconds = {"start": 0.0, "search": 0.0, "certificate": 0.0}
+        self.balance: Balance | None = None
+        self.status = Status.OPTIMAL
+        self.pairs_read = self.refined = 0
+
+    def result(self) -> Result | None:
+        clock = time.perf_counter()
+        found: Balanced | None = None
+        try:
+            self.monitor.tick(report=True)
+            problem, capacity, price = self._problem()
+            with Team(self.threads) as team:
+                start = self.wanted.start if self.wanted.demand is None else None
+                if start is not None and price is not None:
+                    start = np.append(start, 0.0)
+                self.balance = Balance(
+                    problem, capacity, price, start, team, self.monitor.tick, self.options.seed
+                )
+                self.seconds["start"] = time.perf_counter() - clock
+                found = self.balance.run()
+            self.seconds["search"] = time.perf_counter() - clock - self.seconds["start"]
+            if found.violator.size:
+                return self._infeasible(found.violator)
+            return self._concluded(found, self._proved(found))
+        except TooLarge:
+            return None
+        except Stopped as stop:
+            self.status = Status(stop.reason)
+            return self._stopped(found)
+
+    def _problem(self) -> tuple[Problem, Array, Array | None]:
+        """Return costs that kernels can read, capacities, and the price of a further column."""
+        wanted = self.wanted
+        if wanted.demand is not None:
+            free = wanted.shape[1] - int(wanted.demand.sum())
+            source = self._at_hand(_transposed(wanted.source))
+            problem = Problem(source, self.options.maximize, transposed=True)
+            return problem, np.append(wanted.demand, free), np.zeros(wanted.shape[1])
+        assert wanted.capacity is not None
+        n = wanted.shape[0]
+        given = wanted.source if wanted.gated is None else wanted.gated.source
+        problem = Problem(self._at_hand(given), self.options.maximize)
+        capacity = np.minimum(wanted.capacity, n)
+        if wanted.gated is None:
+            return problem, capacity, None
+        return problem, np.append(capacity, n), self.sign * wanted.gated.prices.astype(np.float64)
+
+    def _at_hand(self, source: CostSource) -> CostSource:
+        """Return a source whose single costs kernels can read: a copy in memory if need be."""
+        if _in_place(source):
+            return source
+        costs = np.empty(source.shape, source.dtype)
+
+        def work(start: int, first: int, block: Array) -> None:
+            costs[start : start + len(block), first : first + block.shape[1]] = block
+
+        stream(source, lambda: work, threads=1, tick=lambda _: self.monitor.tick())
+        return ArraySource(costs)
+
+    # -- the proof ------------------------------------------------------------------------------
+
+    def _proved(self, found: Balanced) -> Certificate | None:
+        if not self.options.certify:
+            return None
+        first = self._certificate(
+            self._chosen(found.column), *self._column_prices(found.v), self.monitor.tick
+        )
+        if first.optimal or first.gap is None or first.gap <= self.options.gap or isinstance(first.fun, int):
+            return first
+        # Rounding of prices, or of a choice between paths: once more, exactly.
+        assert self.balance is not None
+        self.refined = 1
+        before = found.column.copy()
+        v, low = self.balance.exact_prices()
+        again = self._certificate(self._chosen(found.column), *self._column_prices(v, low), self.monitor.tick)
+        if (again.gap or 0) < first.gap:
+            return again
+        found.column[:] = before
+        return first
+
+    def _certificate(self, chosen: Array | None, v: Array, low: Array | None, tick: Any) -> Certificate:
+        """Certify the column of each row; with demands the row of each column."""
+        clock = time.perf_counter()
+        wanted = self.wanted
+        self.monitor.progress.stage = "certificate"
+        ways: dict[str, Any] = {"threads": self.threads, "pairs": self.options.certify == "pairs"}
+        ways["tick"] = lambda _: tick()
+        try:
+            if wanted.gated is not None:
+                return certify_gated(wanted.gated, chosen, v, low, capacity=wanted.capacity, **ways)
+            ways["maximize"] = self.options.maximize
+            if wanted.demand is not None:
+                pairs = None if chosen is None else pairs_of(chosen, wanted.shape[1], None, wanted.demand)
+                rows, columns = (None, None) if pairs is None else (pairs["row_ind"], pairs["col_ind"])
+                return certify_demand(wanted.source, wanted.demand, rows, columns, v, low, **ways)
+            assert wanted.capacity is not None
+            return certify_capacities(wanted.source, wanted.capacity, chosen, v, low, **ways)
+        finally:
+            self.seconds["certificate"] += time.perf_counter() - clock
+
+    def _chosen(self, column: Array) -> Array:
+        """Return the column of each row, -1 for the further column."""
+        few = self.wanted.shape[1] if self.wanted.demand is None else self.wanted.shape[0]
+        return np.where(column < few, column, -1).astype(np.intp)
+
+    def _column_prices(self, v: Array, low: Array | None = None) -> tuple[Array, Array | None]:
+        """Return the prices of the user's columns, minimising sense, and their low parts."""
+        if self.wanted.demand is None:
+            m = self.wanted.shape[1]
+            return v[:m], None if low is None else low[:m]
+        assert self.balance is not None
+        u, rest = two_sum(v[:-1], -v[-1])
+        if low is not None:
+            rest = rest + (low[:-1] - low[-1])
+        column, own = self.balance.column_costs()
+        taken = np.flatnonzero(column < u.size)
+        prices, parts = np.zeros(column.size), np.zeros(column.size)
+        high, part = two_sum(own[taken], -u[column[taken]])
+        high, part = two_sum(high, part - rest[column[taken]])
+        above = high + part > 0
+        prices[taken], parts[taken] = np.where(above, 0.0, high), np.where(above, 0.0, part)
+        return prices, parts if parts.any() and not self.balance.problem.integer else None
+
+    # -- results --------------------------------------------------------------------------------
+
+    def _concluded(self, found: Balanced, certificate: Certificate | None) -> Result:
+        chosen = self._chosen(found.column)
+        if certificate is not None:
+            if certificate.optimal:
+                self.status = Status.OPTIMAL
+            elif self.status == Status.OPTIMAL:
+                within = (certificate.gap or 0) <= self.options.gap
+                self.status = Status.GAP_REACHED if within else Status.IMPRECISE
+        return self._result(chosen, certificate, found)
+
+    def _infeasible(self, violator: Array) -> Result:
+        wanted = self.wanted
+        if wanted.demand is not None:
+            # Columns of the transpose that have too many places: rows whose columns are too few.
+            violator = self._rows_short()
+        if self.options.certify:
+            certify_infeasible(
+                wanted.source,
+                violator,
+                maximize=self.options.maximize,
+                threads=self.threads,
+                capacity=wanted.capacity,
+                demand=wanted.demand,
+            )
+        self.status = Status.INFEASIBLE
+        return self._result(None, None, None, violator)
+
+    def _rows_short(self) -> Array:
+        """Return the rows that lack columns: those that the search has not reached."""
+        assert self.balance is not None
+        seen = self.balance.c.seen[: self.wanted.shape[0]]
+        return np.flatnonzero(seen == 0)
+
+    def _stopped(self, found: Balanced | None) -> Result:
+        """Return the best assignment known, and a bound if there is time for one."""
+        deadline = Deadline(self.monitor.grace(), lambda: self.monitor.cancelled)
+        v, low = np.zeros(self.wanted.shape[1]), None
+        chosen: Array | None = None
+        certificate = None
+        try:
+            if self.balance is not None and self.wanted.demand is None:
+                column = found.column if found is not None else self.balance.completed(deadline.tick)
+                v, low = self._column_prices(self.balance.prices())
+                chosen = None if column is None else self._chosen(column)
+            if self.options.certify:
+                certificate = self._certificate(chosen, v, low, deadline.tick)
+        except (Late, BigsapError):
+            certificate = None
+        if certificate is not None and certificate.optimal:
+            self.status = Status.OPTIMAL
+        return self._result(chosen, certificate, None)
+
+    def _result(
+        self,
+        chosen: Array | None,
+        certificate: Certificate | None,
+        found: Balanced | None,
+        violator: Array | None = None,
+    ) -> Result:
+        wanted, (n, m) = self.wanted, self.wanted.shape
+        fields: dict[str, Any] = {}
+        costs = None if certificate is None else certificate.matched
+        if certificate is None and chosen is not None and wanted.demand is None:
+            fields, costs = self._unproved(chosen, found)
+        result = Result.from_assignment(
+            None if wanted.demand is not None else chosen,
+            fields.get("v"),
+            certificate,
+            shape=(n, m),
+            status=self.status,
+            message=None if violator is None else explain(violator),
+            maximize=self.options.maximize,
+            stats=self._stats(),
+            nit=0 if self.balance is None else len(self.balance.levels),
+            violator=() if violator is None else violator,
+            fun=fields.get("fun"),
+            u=fields.get("u"),
+        )
+        pairs = pairs_of(
+            np.full(m if wanted.demand is not None else n, -1, np.intp) if chosen is None else chosen,
+            m,
+            wanted.capacity,
+            wanted.demand,
+        )
+        if costs is not None and wanted.demand is None:
+            costs = costs[pairs["row_ind"]]
+        gate = None if wanted.gated is None else wanted.gated.prices
+        result = replace(
+            result,
+            **pairs,
+            costs=costs if len(pairs["row_ind"]) else None,
+            capacity=wanted.capacity,
+            demand=wanted.demand,
+            unassigned_cost=gate,
+        )
+        if gate is not None and result.fun is not None:
+            result.stats["unassigned_rows"] = n - len(result.row_ind)
+        last_report(self.monitor, result)
+        return result
+
+    def _unproved(self, chosen: Array, found: Balanced | None) -> tuple[dict[str, Any], Array | None]:
+        """Return cost and duals of the search, where there is no certificate."""
+        if self.balance is None or found is None:
+            return {}, None
+        _, own = self.balance.column_costs()
+        v = found.v[: self.wanted.shape[1]]
+        u = own - found.v[found.column]
+        costs = self.sign * own
+        if self.balance.problem.integer:
+            costs = costs.astype(np.int64)
+        fun = exact_sum(costs)
+        return {"fun": fun, "v": v, "u": u}, costs
+
+    def _stats(self) -> dict[str, Any]:
+        """Return the same fields as ``stats.solve_stats``."""
+        levels = [] if self.balance is None else self.balance.levels
+        pairs = sum(level["pairs"] for level in levels)
+        n, m = self.wanted.shape
+        return {
+            "method": "contracted",
+            "why": "few columns take many rows each",
+            "threads": self.threads,
+            "device": "cpu",
+            "source": type(self.wanted.source).__name__,
+            "evaluated_by": getattr(self.wanted.source, "evaluated_by", None),
+            "transposed": self.wanted.demand is not None,
+            "price": "float64",
+            "resumed": 0,
+            "warm_started": self.wanted.start is not None,
+            "rows_evaluated": -(-pairs // max(1, min(n, m))),
+            "pairs_evaluated": pairs,
+            "certificate_pairs": self.pairs_read,
+            "proof": None,
+            "proof_bounds": 0,
+            "rows_scanned": sum(level["searches"] for level in levels),
+            "pairs_skipped": 0,
+            "cache_policy": "in place",
+            "cache_slots": 0,
+            "cache_bytes": 0,
+            "cache_hits": 0,
+            "cache_misses": 0,
+            "copied_bytes": 0,
+            "list_bytes": 0,
+            "lists_doubled": 0,
+            "list_growth_refused": 0,
+            "trees": {},
+            "auction": {},
+            "cluster": None,
+            "refined": self.refined,
+            "first_prices": "levels" if self.wanted.start is None else "warm",
+            "phases": [],
+            "capacities": "contracted",
+            "levels": levels,
+            "gaps": self.monitor.gaps,
+            "seconds": {**self.seconds, "total": self.monitor.seconds},
+            "peak_bytes": peak_bytes(),
+        }
+
+
+def _transposed(source: CostSource) -> CostSource:
+    """Return the costs with rows and columns exchanged, of a source that ``fits`` has accepted."""
+    other = source.transposed() if isinstance(source, Transposable) else None
+    if other is not None and _in_place(other):
+        return other
+    matrix = source.resident() if isinstance(source, Resident) else None
+    if matrix is not None:
+        return ArraySource(np.ascontiguousarray(matrix[:, : source.shape[1]].T))
+    assert other is not None
+    return other

@@ -1,0 +1,272 @@
+"""A solve in which columns take several rows, or rows several columns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import OptionError
+from bigsap.memory import usable_memory
+from bigsap.options import Options
+from bigsap.problem import Problem
+from bigsap.progress import Monitor
+from bigsap.proof.exact import down, expansion, up
+from bigsap.result import Result, Status, pairs_of
+from bigsap.row_cache import parse_bytes
+from bigsap.run.closed_columns import dual_of_closed
+from bigsap.run.few_columns import Wanted, fits, solve_few_columns
+from bigsap.run.warm_start import parse_warm_start, unmasked_start
+from bigsap.sources.base import CostSource
+from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.repeated import counts_of, repeat_columns, repeat_rows
+from bigsap.types import Array
+
+SolveSum = Callable[[Any, dict[str, Any]], Result]
+
+#: Options that have no meaning here, and the reason.
+_REFUSED = {
+    "checkpoint": "such a solve keeps no state in a file; leave it out",
+    "cluster": "the search runs in this process; leave it out",
+}
+
+
+def refuse_with_capacities(asked: dict[str, Any], options: Options, saved: object) -> None:
+    """Raise OptionError for options that do not go with ``capacity`` or ``demand``."""
+    name = "capacity" if asked["capacity"] is not None else "demand"
+    for other, reason in _REFUSED.items():
+        if asked[other] is not None or (other == "checkpoint" and saved is not None):
+            raise OptionError(f"{other} is not valid with {name}: {reason}")
+    if options.objective != "sum":
+        raise OptionError(f'objective="{options.objective}" is not valid with {name}: leave it "sum"')
+    if options.device not in ("cpu", "auto"):
+        raise OptionError(f'device is not valid with {name}: leave it "cpu"')
+
+
+def solve_capacities(
+    source: CostSource, asked: dict[str, Any], options: Options, monitor: Monitor, solve_sum: SolveSum
+) -> Result:
+    """Return the best assignment in which columns take several rows, or rows several columns.
+
+    source: as the user has it. asked: every option of ``solve``. solve_sum: solves a plain problem,
+    with options by name.
+    """
+    n, m = (int(size) for size in source.shape)
+    capacity = None if asked["capacity"] is None else counts_of(asked["capacity"], m, "capacity", "column")
+    demand = None if asked["demand"] is None else counts_of(asked["demand"], n, "demand", "row")
+    if capacity is not None and demand is not None:
+        if (demand == 1).all():
+            demand = None
+        elif (capacity == 1).all():
+            capacity = None
+        else:
+            raise OptionError(
+                "demand is not valid with capacity above 1: one side takes several; leave out the other"
+            )
+    one = _OneSolve(source, asked, options, monitor, solve_sum)
+    return one.by_capacity(capacity) if demand is None and capacity is not None else one.by_demand(demand)
+
+
+class _OneSolve:
+    """One such solve: its costs, its options, and how a plain problem is solved."""
+
+    def __init__(
+        self,
+        source: CostSource,
+        asked: dict[str, Any],
+        options: Options,
+        monitor: Monitor,
+        solve_sum: SolveSum,
+    ) -> None:
+        self.source, self.options, self.monitor, self.solve_sum = source, options, monitor, solve_sum
+        self.clock = time.perf_counter()
+        self.asked = {**asked, "capacity": None, "demand": None, "device": "cpu"}
+        self.asked |= {"shape": None, "args": (), "dtype": None}
+        self.shape = (int(source.shape[0]), int(source.shape[1]))
+        self.sign = -1 if options.maximize else 1
+        limit = options.memory_limit
+        self.room = usable_memory() // 4 if limit is None else parse_bytes(limit, "memory_limit") // 2
+
+    # -- columns that take several rows ---------------------------------------------------------
+
+    def by_capacity(self, capacity: Array) -> Result:
+        """Solve with capacities (m,)."""
+        n, _ = self.shape
+        start = self._start()
+        if int(capacity.sum()) < n and self.asked["unassigned_cost"] is None:
+            return self._too_few(np.arange(n), n, int(capacity.sum()), capacity=capacity)
+        contracted = self._contracted(capacity, None)
+        if contracted is not None:
+            return contracted
+        counts = np.minimum(capacity, max(n, 1))
+        start = None if start is None else np.repeat(start, counts)
+        inner = {**self.asked, "time_limit": self._left(), "warm_start": start}
+        result = self.solve_sum(repeat_columns(self.source, counts, self.room), inner)
+        return self._joined(result, capacity, counts)
+
+    def _start(self) -> Array | None:
+        """Return the warm start's column prices (m,), in the user's sense."""
+        given = self.asked["warm_start"]
+        if given is None:
+            return None
+        given = unmasked_start(given)
+        if isinstance(given, Result) and given.demand is None and given.capacity is not None:
+            if given.shape != self.shape or given.maximize != self.options.maximize:
+                raise OptionError("warm_start is the result of a problem of another shape or sense")
+            given = given.v
+        elif isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) == 1:
+            given = given[0]
+        start = parse_warm_start(given, Problem(self.source, self.options.maximize))
+        assert start is not None
+        return start.v
+
+    def _contracted(self, capacity: Array | None, demand: Array | None) -> Result | None:
+        """Return the result of searches from column to column, where that is the way."""
+        options, price = self.options, self.asked["unassigned_cost"]
+        if options.method != "auto" or not options.epsilon or options.start not in ("auto", "levels"):
+            return None
+        gated = None if price is None else ClippedCosts(self.source, price, maximize=options.maximize)
+        start = None if demand is not None else self._start()
+        given = None if start is None else self.sign * start.astype(np.float64)
+        wanted = Wanted(self.source, capacity, demand, gated, given)
+        return solve_few_columns(wanted, options, self.monitor) if fits(wanted, self.room) else None
+
+    def _joined(self, result: Result, capacity: Array, counts: Array) -> Result:
+        """Return the result of the repeated columns as one of the columns themselves."""
+        owner = np.repeat(np.arange(counts.size), counts)
+        col4row = (
+            np.where(result.col4row >= 0, owner[np.maximum(result.col4row, 0)], -1)
+            if owner.size
+            else (result.col4row)
+        )
+        v, v_low = _one_price(result, counts, self.sign)
+        bound, gap = _better_bound(result, v, v_low, counts)
+        result = replace(
+            result,
+            **pairs_of(col4row, self.shape[1], capacity, None),
+            v=v,
+            v_low=v_low,
+            bound=bound,
+            gap=gap,
+            shape=self.shape,
+            capacity=capacity,
+            stats={**result.stats, "capacities": "repeated"},
+        )
+        return dual_of_closed(result, self.source)
+
+    # -- rows that take several columns ---------------------------------------------------------
+
+    def by_demand(self, demand: Array | None) -> Result:
+        """Solve with demands (n,)."""
+        n, m = self.shape
+        assert demand is not None
+        if self.asked["unassigned_cost"] is not None:
+            raise OptionError(
+                "unassigned_cost is not valid with demand: a row takes all the columns that it demands;"
+                " give a row several times, each with its own price"
+            )
+        wanted = int(demand.sum())
+        if wanted > m:
+            return self._too_few(np.flatnonzero(demand), wanted, m, demand=demand)
+        contracted = self._contracted(None, demand)
+        if contracted is not None:
+            return contracted
+        start = self.asked["warm_start"]
+        if isinstance(start, Result):
+            start = start.v
+        elif isinstance(start, tuple) and len(start) == 2 and np.ndim(start[0]) == 1:
+            start = start[0]
+        inner = {**self.asked, "time_limit": self._left(), "warm_start": start}
+        result = self.solve_sum(repeat_rows(self.source, demand, self.room), inner)
+        owner = np.repeat(np.arange(n), demand)
+        chosen = np.full(m, -1, np.intp)
+        chosen[result.col_ind] = owner[result.row_ind]
+        pairs = pairs_of(chosen, m, None, demand)
+        costs = result.costs
+        if costs is not None:  # by row, then column
+            costs = costs[np.lexsort((result.col_ind, owner[result.row_ind]))]
+        first = np.minimum(np.cumsum(demand) - demand, max(owner.size - 1, 0))
+        u, u_low = result.u, result.u_low
+        result = replace(
+            result,
+            **pairs,
+            u=u[first] if owner.size else np.full(n, np.nan),
+            u_low=None if u_low is None or not owner.size else u_low[first],
+            costs=costs,
+            violator=np.unique(owner[result.violator]) if owner.size else result.violator,
+            shape=self.shape,
+            demand=demand,
+            stats={**result.stats, "capacities": "repeated"},
+        )
+        return dual_of_closed(result, self.source)
+
+    # -- both -----------------------------------------------------------------------------------
+
+    def _left(self) -> float | None:
+        limit = self.asked["time_limit"]
+        return None if limit is None else max(0.0, float(limit) - (time.perf_counter() - self.clock))
+
+    def _too_few(self, rows: Array, wanted: int, places: int, **counts: Any) -> Result:
+        """Return the infeasible result of rows that need more places than there are."""
+        result = Result.from_assignment(
+            None,
+            shape=self.shape,
+            status=Status.INFEASIBLE,
+            message=(
+                f"The problem is infeasible: {rows.size} rows need {wanted} places, and all columns together"
+                f" have {places}."
+            ),
+            maximize=self.options.maximize,
+            violator=rows,
+        )
+        chosen = result.row4col if "demand" in counts else result.col4row
+        capacity, demand = counts.get("capacity"), counts.get("demand")
+        return replace(result, **pairs_of(chosen, self.shape[1], capacity, demand), **counts)
+
+
+def _one_price(result: Result, counts: Array, sign: int) -> tuple[Array, Array | None]:
+    """Return one price a column, 0 for columns that take no row, and low parts.
+
+    It is the largest of the copies' prices (minimising): that leaves all rows' duals as they are.
+    """
+    m = counts.size
+    taking = np.flatnonzero(counts)
+    v = np.zeros(m, result.v.dtype)
+    low = None if result.v_low is None else np.zeros(m)
+    if result.v.dtype.kind == "f" and np.isnan(result.v).any():
+        return np.full(m, np.nan), None
+    if not taking.size:
+        return v, low
+    starts = (np.cumsum(counts) - counts)[taking]
+    signed = sign * result.v
+    high = np.maximum.reduceat(signed, starts)
+    v[taking] = sign * high + 0
+    if low is not None and result.v_low is not None:
+        largest = signed == np.repeat(high, counts[taking])
+        low[taking] = sign * np.maximum.reduceat(np.where(largest, sign * result.v_low, -np.inf), starts) + 0
+    return v, low
+
+
+def _better_bound(result: Result, v: Array, v_low: Array | None, counts: Array) -> tuple[Any, Any]:
+    """Return bound and gap of one price a column, where copies had several: the better ones."""
+    bound, gap = result.bound, result.gap
+    if bound is None or np.isnan(v).any() or np.isnan(result.u).any():
+        return bound, gap
+    old, new = np.repeat(v, counts), result.v
+    if (old == new).all() and (v_low is None or (np.repeat(v_low, counts) == result.v_low).all()):
+        return bound, gap
+    sign = -1 if result.maximize else 1
+    if isinstance(bound, int):
+        if v_low is not None or (old.dtype.kind == "f" and (old != np.rint(old)).any()):
+            return bound, gap  # prices with fractions: the bound is the next whole number already
+        better = bound + sum(map(int, old.tolist())) - sum(map(int, new.tolist()))
+        return better, None if result.fun is None else abs(result.fun - better)
+    terms = [sign * old.astype(np.float64), -sign * new.astype(np.float64)]
+    if v_low is not None and result.v_low is not None:
+        terms += [sign * np.repeat(v_low, counts), -sign * result.v_low]
+    if gap is not None:
+        gap = max(0.0, up(expansion([gap], *(-term for term in terms))))
+    return sign * down(expansion([sign * bound], *terms)) + 0.0, gap

@@ -1,0 +1,151 @@
+"""Costs whose columns, or rows, are repeated: one copy for each pair that they may have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bigsap.errors import DtypeError, InputError, InvalidCostError, OptionError, ShapeError
+from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.sources.base import CostSource, Interruptible, Resident, Selectable, range_of, read_rows
+from bigsap.sources.convert import check_rows, fingerprint_of
+from bigsap.sources.missing import parted
+from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
+from bigsap.types import Array, Ids
+
+# Numbers beyond this are no different from "as many as there are".
+_MOST = 2**31 - 2
+
+
+def counts_of(value: Any, size: int, name: str, what: str) -> Array:
+    """Return ``capacity`` or ``demand`` as (size,) int64, none negative.
+
+    value: a whole number for all, or (size,) whole numbers. name: of the option. what: whose numbers
+    they are, "column" or "row". Raises OptionError, DtypeError, ShapeError or InvalidCostError.
+    """
+    try:
+        given, missing = parted(value, name)
+    except InputError as error:
+        raise type(error)(f"{name} must be a whole number or one a {what}: {error}") from error
+    if missing is not None:
+        raise InvalidCostError(
+            f"{name} holds a missing value (masked, None or NA); give every {what} a number"
+        )
+    if given.dtype.kind not in "iu":
+        raise DtypeError(
+            f"{name} is not valid: it holds {given.dtype}, not whole numbers; round it to an integer dtype"
+        )
+    if given.ndim > 1 or (given.ndim == 1 and given.shape != (size,)):
+        raise ShapeError(
+            f"{name} must be a whole number or {size} of them, one a {what}; got shape {given.shape}"
+        )
+    if given.size and int(given.min()) < 0:
+        where = f"[{int(given.argmin())}]" if given.ndim else ""
+        raise OptionError(f"{name}{where} is {int(given.min())}: a {what} cannot take fewer than no pairs")
+    found = np.empty(size, np.int64)
+    found[:] = np.minimum(given, _MOST)
+    return found
+
+
+def repeat_columns(source: CostSource, counts: Array, room: float = math.inf) -> CostSource:
+    """Return the costs with each column as often as ``counts`` (m,) says, copies side by side.
+
+    room: bytes that a copy of a matrix in memory may take; a larger one is read through its source.
+    """
+    columns = np.repeat(np.arange(counts.size), counts)
+    if isinstance(source, SparseCosts):
+        return _repeated_entries(source, counts)
+    if (counts == 1).all():
+        return source
+    if isinstance(source, Selectable):
+        chosen = source.select(np.arange(source.shape[0]), columns)
+        if chosen is not None:
+            return chosen
+    matrix = _matrix(source)
+    if matrix is not None and source.shape[0] * columns.size * source.dtype.itemsize <= room:
+        return ArraySource(np.ascontiguousarray(matrix[:, columns]))
+    return Repeated(source, None, columns)
+
+
+def repeat_rows(source: CostSource, counts: Array, room: float = math.inf) -> CostSource:
+    """Return the costs with each row as often as ``counts`` (n,) says, see ``repeat_columns``."""
+    rows = np.repeat(np.arange(counts.size), counts)
+    if (counts == 1).all():
+        return source
+    if isinstance(source, SparseCosts):
+        start, columns, costs = source.entries()
+        size = np.diff(start)[rows]
+        new = np.concatenate(([0], np.cumsum(size)))
+        at = np.arange(new[-1]) - np.repeat(new[:-1] - start[rows], size)
+        given = np.repeat(np.arange(rows.size), size), columns[at], costs[at]
+        return sparse(given, (rows.size, source.shape[1]))
+    if isinstance(source, Selectable):
+        chosen = source.select(rows, np.arange(source.shape[1]))
+        if chosen is not None:
+            return chosen
+    matrix = _matrix(source)
+    if matrix is not None and rows.size * source.shape[1] * source.dtype.itemsize <= room:
+        return ArraySource(np.ascontiguousarray(matrix[rows]))
+    return Repeated(source, rows, None)
+
+
+def _matrix(source: CostSource) -> Array | None:
+    """Return the costs in memory, without the surplus columns of a wider view; None if not there."""
+    matrix = source.resident() if isinstance(source, Resident) else None
+    return None if matrix is None else matrix[:, : source.shape[1]]
+
+
+def _repeated_entries(source: SparseCosts, counts: Array) -> CostSource:
+    entries = source.entries()
+    times = counts[entries.columns]
+    first = np.concatenate(([0], np.cumsum(counts)))
+    copies = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+    columns = np.repeat(first[entries.columns], times) + copies
+    given = np.repeat(entries.rows(), times), columns, np.repeat(entries.costs, times)
+    return sparse(given, (source.shape[0], int(first[-1])))
+
+
+class Repeated:
+    """Rows and columns of a source, in ascending order, some more than once.
+
+    rows, columns: their ids; None: all of them, once.
+    """
+
+    def __init__(self, source: CostSource, rows: Array | None, columns: Array | None) -> None:
+        self.source, self._rows, self._columns = source, rows, columns
+        n, m = source.shape
+        self.shape = (n if rows is None else rows.size, m if columns is None else columns.size)
+        self.dtype = source.dtype
+
+    def __repr__(self) -> str:
+        return f"Repeated({self.source!r}, shape={self.shape})"
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
+        check_rows(rows, self.shape[0])
+        given = rows if self._rows is None else self._rows[rows]
+        if columns.start >= columns.stop:
+            return
+        if self._columns is None:
+            read_rows(self.source, given, columns, out)
+            return
+        ids = self._columns[columns]
+        first, stop = int(ids[0]), int(ids[-1]) + 1
+        costs = np.empty((len(rows), stop - first), self.dtype)
+        read_rows(self.source, given, slice(first, stop), costs)
+        np.take(costs, ids - first, axis=1, out=out)
+
+    def cost_range(self) -> tuple[float, float] | None:
+        """Return the source's range."""
+        return range_of(self.source)
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        if isinstance(self.source, Interruptible):
+            self.source.while_waiting(check)
+
+    def fingerprint(self) -> str:
+        """Return a digest of sampled costs."""
+        return fingerprint_of(self)

@@ -1,0 +1,346 @@
+"""Assignment of many rows to few columns, each of which takes many rows.
+
+Rows lie in columns; a search leads from column to column by the row whose cost rises least
+(``engine.capacity``). All rows first take the column of least ``c - v``. Where that is too many for a
+column, rows move along shortest paths to columns that lack some: successive shortest paths (Busacker
+and Gowen 1960) among as many nodes as there are columns.
+
+First prices come from samples of the rows, each four times the one before, with capacities in
+proportion: of n rows only some ``sqrt(n m)`` then have to move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigsap.engine.capacity import columns as C
+from bigsap.engine.capacity import exact as E
+from bigsap.engine.capacity.search import LANES, balance, move
+from bigsap.engine.core.team import Team
+from bigsap.engine.lists.reading import costs_in
+from bigsap.problem import Problem
+from bigsap.proof.exact import two_sum
+from bigsap.sources.base import Resident
+from bigsap.sources.filling import fill_of
+from bigsap.types import Array
+
+#: The first sample has at least so many rows a column; each next one this many times as many.
+_FIRST_ROWS, _GROW = 8, 4
+#: Rows a column by which the prices of a warm start are judged.
+_PROBED_ROWS = 64
+#: Rows listed for each pair of columns; of many columns fewer.
+_WIDTH, _NARROW, _MANY_COLUMNS = 16, 8, 256
+#: Costs read, and columns settled, between two looks at the clock.
+_READ_AT_ONCE, _SETTLED_AT_ONCE = 1 << 22, 1 << 13
+#: Integers up to this, times the number of columns, keep all sums exact in float64.
+_EXACT = 2.0**49
+
+Tick = Callable[[], None]
+
+
+class TooLarge(Exception):
+    """Integer costs whose sums float64 does not hold."""
+
+
+@dataclass
+class Balanced:
+    """Outcome: the column of each row, prices (m,), and rows that prove infeasibility, if any."""
+
+    column: Array
+    v: Array
+    violator: Array
+
+
+class Balance:
+    """One such search, whose state outlives a stop.
+
+    capacity: (m,) int64 rows that each column may take; with ``price`` (n,), the signed costs of a further
+    column, (m + 1,). Their sum is at least n. start: (m,) prices to begin with, minimising sense; None:
+    those of samples. Memory: 16 bytes a row and, for each pair of columns, 120 to 220.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        capacity: Array,
+        price: Array | None,
+        start: Array | None,
+        team: Team,
+        tick: Tick,
+        seed: int = 0,
+    ) -> None:
+        self.problem, self.capacity, self.team, self.tick, self.seed = problem, capacity, team, tick, seed
+        n, m = problem.shape[0], capacity.size
+        self.n_rows, self.n_columns = n, m
+        self.reader = _reader(problem, price)
+        width = _WIDTH if m <= _MANY_COLUMNS else _NARROW
+        threads = team.n_threads
+        self.level = 0
+        self.levels: list[dict[str, Any]] = []
+        self.start = start
+        none = np.empty(0)
+        self.c = C.Columns(
+            v=np.zeros(m + 1),
+            capacity=np.zeros(m + 1, np.int64),
+            kept=np.zeros(m + 1, np.int64),
+            excess=np.zeros(m + 1, np.int64),
+            begin=np.zeros(m + 1, np.int64),
+            load=np.zeros(m, np.int64),
+            member=none.astype(np.int32),
+            own=none,
+            column=np.full(n, -1, np.int32),
+            place=np.zeros(n, np.int32),
+            top=np.full((m, m), np.inf),
+            top_row=np.full((m, m), -1, np.int32),
+            limit=np.full((m, m), np.inf),
+            size=np.zeros((m, m), np.int32),
+            rise=np.empty((m, m, width)),
+            row=np.empty((m, m, width), np.int32),
+            dist=np.empty(m + 1),
+            key=np.empty(m + 1),
+            goal=np.empty(m + 1),
+            lanes=np.empty(LANES),
+            before=np.empty(m + 1, np.int32),
+            rise_before=np.empty(m + 1),
+            settled=np.empty(m + 1, np.int32),
+            seen=np.empty(m + 1, np.uint8),
+            line=np.empty((threads, m)),
+            raw=np.empty((threads, 8 * m), np.uint8),
+            counts=np.zeros((threads, 8), np.int64),
+            largest=np.zeros(threads),
+        )
+        self.moved = np.empty((2, m + 1), np.int32)
+
+    def run(self) -> Balanced:
+        """Solve. Raises ``TooLarge`` for integers beyond float64."""
+        n, m = self.n_rows, self.n_columns
+        order = np.random.default_rng(self.seed).permutation(n).astype(np.int32)
+        if self.start is not None:
+            self.c.v[:m] = _shifted(self.start, self.capacity, n)
+        if self.start is None or not self._is_near(order[: _PROBED_ROWS * m]):
+            size = n
+            sizes = []
+            while size > _FIRST_ROWS * _GROW * m:
+                size //= _GROW
+                sizes.append(size)
+            for size in reversed(sizes):
+                self._solve(np.sort(order[:size]), _share(self.capacity, n, size))
+                self.level += 1
+        stuck = self._solve(np.arange(n, dtype=np.int32), self.capacity)
+        self.tick()
+        violator = np.empty(0, np.intp)
+        if stuck == C.NOWHERE:
+            wrong = self.c.counts[:, C.WRONG] == C.NOWHERE
+            violator = self.c.counts[wrong, C.ROW][:1].astype(np.intp)
+        elif stuck == C.STUCK:
+            violator = np.flatnonzero(self.c.seen[self.c.column] != 0)
+        return Balanced(self.c.column, self.prices(), violator)
+
+    def prices(self) -> Array:
+        """Return the prices (m,), 0 where places stay free."""
+        found: Array = self.c.v[:-1] - self.c.v[-1]
+        return found
+
+    def column_costs(self) -> tuple[Array, Array]:
+        """Return the column of each row, and its signed cost there."""
+        c = self.c
+        own: Array = c.own[c.begin[c.column] + c.place]
+        return c.column, own
+
+    def exact_prices(self) -> tuple[Array, Array]:
+        """Return prices of the assignment in two parts, after moves that only exact rises tell.
+
+        The prices at hand are lowered until no arc's exact rise is below their difference. A cycle of arcs
+        of which that can never be true leads to a better assignment: one row moves along each arc.
+        """
+        c, m, team = self.c, self.n_columns, self.team
+        high, low, row = np.empty((m, m)), np.empty((m, m)), np.empty((m, m), np.int32)
+        columns = np.arange(m)
+        v, v_low = c.v.copy(), np.zeros(m + 1)
+        small = 2.0**-98 * float(np.abs(v).max() + np.abs(self.column_costs()[1]).max(initial=0.0))
+        before = np.full(m + 1, -1, np.int32)
+        while columns.size:
+            step = max(1, _READ_AT_ONCE // (m * max(1, self.n_rows // m)))
+            for first in range(0, columns.size, step):
+                team.run(E.exact_rises, columns[first : first + step], c, self.reader, high, low, row)
+                self.tick()
+            before[:] = -1
+            columns = np.empty(0, np.intp)
+            while E.lower_prices(c, high, low, v, v_low, before, small):
+                self.tick()
+                cycle = _cycle(before)
+                if cycle.size:
+                    columns = cycle[cycle < m]
+                    c.before[:] = before
+                    c.top_row[:] = row
+                    start = int(columns[0])
+                    move(start, start, self.moved, c, self.reader)
+                    c.top_row[:] = -1  # lists are not needed any more
+                    break
+        shifted, rest = two_sum(v, -v[-1])
+        shifted, rest = two_sum(shifted, rest + (v_low - v_low[-1]))
+        return shifted[:-1], rest[:-1]
+
+    def completed(self, tick: Tick) -> Array | None:
+        """Return the column of each row with no column over its capacity; None if that is not known.
+
+        Surplus rows take the cheapest column with room, in order.
+        """
+        c, m = self.c, self.n_columns
+        if not (c.column >= 0).all():
+            step = max(1, _READ_AT_ONCE // m)
+            rows = np.arange(self.n_rows, dtype=np.int32)
+            for first in range(0, self.n_rows, step):
+                tick()
+                C.assign(0, 1, rows, first, min(self.n_rows, first + step), c, self.reader)
+                if c.counts[0, C.WRONG]:
+                    return None
+        column = c.column.copy()
+        room = self.capacity - np.bincount(column, minlength=m)
+        line = np.empty(m)
+        for j in np.flatnonzero(room < 0).tolist():
+            for row in np.flatnonzero(column == j)[: -int(room[j])].tolist():
+                tick()
+                C.read_line(row, self.reader, c.raw[0], line)
+                line[room <= 0] = np.inf
+                k = int(line.argmin())
+                if line[k] == np.inf:
+                    return None
+                column[row] = k
+                room[k] -= 1
+        return column
+
+    def _is_near(self, sample: Array) -> bool:
+        """Return whether the prices at hand leave no more rows to move than those of samples would."""
+        c, m, size = self.c, self.n_columns, sample.size
+        C.assign(0, 1, sample, 0, size, c, self.reader)
+        if c.counts[0, C.WRONG]:
+            c.counts[0, C.WRONG] = 0  # the pass over all rows tells
+            return True
+        load = np.bincount(c.column[sample], minlength=m)
+        surplus = np.maximum(load - _share(self.capacity, self.n_rows, size), 0).sum()
+        return bool(surplus <= np.sqrt(m * size))
+
+    def _solve(self, rows: Array, capacity: Array) -> int:
+        """Assign these rows within these capacities, from the prices at hand."""
+        c, team = self.c, self.team
+        m, n = self.n_columns, rows.size
+        before = c.counts.sum(axis=0)
+        step = max(1, _READ_AT_ONCE // m) * team.n_threads
+        for first in range(0, n, step):
+            team.run(C.assign, rows, first, min(n, first + step), c, self.reader)
+            if c.counts[:, C.WRONG].any():
+                return self._wrong()
+            self.tick()
+        if self.problem.integer and c.largest.max() * (m + 2) > _EXACT:
+            raise TooLarge
+        c.load[:] = np.bincount(c.column[rows], minlength=m)
+        c = self._prepare(capacity, n)
+        C.settle(rows, c)
+        for first in range(0, m, team.n_threads):
+            team.run(C.list_columns, first, min(m, first + team.n_threads), c, self.reader)
+            self.tick()
+        moved = int(c.excess[c.excess > 0].sum())
+        while (result := balance(_SETTLED_AT_ONCE, self.moved, c, self.reader)) == C.YIELD:
+            self.tick()
+        after = c.counts.sum(axis=0) - before
+        self.levels.append(
+            {
+                "rows": n,
+                "excess": moved,
+                "searches": int(after[C.SEARCHES]),
+                "settled": int(after[C.SETTLED]),
+                "listed_again": int(after[C.LISTED]),
+                "pairs": int(after[C.READ]),
+            }
+        )
+        return int(result)
+
+    def _prepare(self, capacity: Array, n: int) -> C.Columns:
+        """Set how many rows each column is to keep, and the rooms of its list; return the new state."""
+        c, m = self.c, self.n_columns
+        c.v[:m] -= c.v[m]
+        c.v[m] = 0.0
+        tight = int(capacity.sum()) == n
+        c.capacity[:m] = capacity
+        # A price below 0 means that the column is full; others keep what they have.
+        full = np.ones(m, bool) if tight else c.v[:m] < 0
+        c.kept[:m] = np.where(full, capacity, np.minimum(c.load, capacity))
+        c.excess[:m] = c.load - c.kept[:m]
+        c.excess[m] = c.kept[:m].sum() - n
+        if tight:
+            # No place stays free: nothing leads by way of the further node.
+            c.kept[:m], c.capacity[:m] = 0, 0
+        most = int(c.excess[c.excess > 0].sum())
+        room = np.maximum(c.load, np.minimum(capacity, c.load + most)) + 1
+        c.begin[1:] = np.cumsum(room)
+        self.c = c._replace(member=np.empty(int(c.begin[m]), np.int32), own=np.empty(int(c.begin[m])))
+        return self.c
+
+    def _wrong(self) -> int:
+        """Raise InvalidCostError for the first row with an invalid cost; else return NOWHERE."""
+        source, counts = self.problem.source, self.c.counts
+        for row in counts[counts[:, C.WRONG] == C.INVALID, C.ROW].tolist():
+            costs = np.empty((1, source.shape[1]), source.dtype)
+            source.read(np.array([row]), slice(0, source.shape[1]), costs)
+            self.problem.check_row(row, costs[0])
+        return C.NOWHERE
+
+
+def _reader(problem: Problem, price: Array | None) -> C.Reader:
+    """Return the access of kernels to the costs, in memory or by a filler."""
+    source = problem.source
+    matrix = source.resident() if isinstance(source, Resident) else None
+    fill = None if matrix is not None else fill_of(source)
+    slots = np.empty((1, 1), source.dtype) if matrix is None else matrix
+    costs = costs_in(slots, np.dtype(np.float64), there=matrix is not None)
+    return C.Reader(
+        costs=costs,
+        fill_address=0 if fill is None else fill.address,
+        fill_context=0 if fill is None else fill.context,
+        sign=float(problem.sign),
+        n_columns=problem.shape[1],
+        price=np.empty(0) if price is None else price.astype(np.float64),
+    )
+
+
+def _share(capacity: Array, n: int, size: int) -> Array:
+    """Return capacities for a sample of ``size`` of n rows: in proportion, at least so many in all."""
+    exact = np.minimum(capacity, n) * (size / n)
+    found = np.floor(exact).astype(np.int64)
+    missing = max(0, int(np.ceil(exact.sum())) - int(found.sum()), size - int(found.sum()))
+    order = np.argsort(found - exact, kind="stable")[: min(missing, capacity.size)]
+    found[order] += 1
+    short = size - int(found.sum())
+    if short > 0:
+        found[np.argmax(found)] += short
+    return found
+
+
+def _shifted(v: Array, capacity: Array, n: int) -> Array:
+    """Return prices at most 0, and 0 for columns that may have room left."""
+    order = np.argsort(v, kind="stable")
+    total = np.cumsum(capacity[order])
+    at = order[min(int(np.searchsorted(total, n)), v.size - 1)]
+    found: Array = np.minimum(v - v[at], 0.0)
+    return found
+
+
+def _cycle(before: Array) -> Array:
+    """Return the nodes of a cycle of arcs, each from ``before[k]`` to k; none if there is no cycle."""
+    color = np.zeros(before.size, np.int64)
+    for root in range(before.size):
+        node, name = root, root + 1
+        while node >= 0 and color[node] == 0:
+            color[node] = name
+            node = int(before[node])
+        if node >= 0 and color[node] == name:
+            found = [node]
+            while (following := int(before[found[-1]])) != node:
+                found.append(following)
+            return np.array(found, np.intp)
+    return np.empty(0, np.intp)
