@@ -1,4 +1,4 @@
-"""What a user's function calls, by its bytecode."""
+"""Names that a user's function calls, read from its bytecode."""
 
 from __future__ import annotations
 
