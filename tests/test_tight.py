@@ -230,6 +230,21 @@ def test_points_hardly_moved():
     np.testing.assert_array_equal(res.col4row, other.col4row)
 
 
+def test_windows_of_a_series():
+    """Some windows prefer the same one; a few searches repair that, without levels or epsilon."""
+    n = 2000
+    generator = np.random.default_rng(3)
+    series = 0.1 * np.cumsum(generator.normal(size=n + 11)) + 0.3 * generator.normal(size=n + 11)
+    x = np.lib.stride_tricks.sliding_window_view(series, 12)
+    y = (x + 0.15 * generator.normal(size=x.shape))[generator.permutation(n)]
+    cost = np.sqrt(((x[:, None] - y) ** 2).sum(axis=2))
+    assert np.unique(cost.argmin(axis=1)).size < n - 10
+    res = bigsap.solve(cost)
+    assert res.stats["first_prices"] == "tight"
+    assert res.stats["pairs_evaluated"] < 1.1 * n * n
+    assert res.fun == pytest.approx(bigsap.solve(cost, method="ssp").fun, rel=1e-12)
+
+
 @pytest.mark.parametrize("wrong", [np.nan, -np.inf])
 @pytest.mark.parametrize("column", [0, 700, 1599])
 def test_invalid_costs_are_named(wrong, column):

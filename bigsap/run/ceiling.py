@@ -51,7 +51,7 @@ class Ceiling:
             done = gate is not None and gate.run()
         except Stopped:
             if gate is not None:
-                run.standing = gate.column_of_row(), gate.pairs.v
+                run.standing = _completed(gate), gate.pairs.v
             raise
         finally:
             solved.counts.scans += 0 if gate is None else gate.scans
@@ -61,7 +61,15 @@ class Ceiling:
             return None
         solved.first_prices, run.why = "none", "most pairs cost as much as the dearest"
         run.phases.append({"epsilon": 0.0, "rows_scanned": gate.scans, "seconds": seconds})
-        return Outcome(gate.column_of_row(), gate.pairs.v)
+        return Outcome(_completed(gate), gate.pairs.v)
+
+
+def _completed(gate: SparseGate) -> Array:
+    """Return the matching; rows at the ceiling take the free columns in order, as scipy does."""
+    matching = gate.pairs.column_of_row.astype(np.intp)
+    left = np.flatnonzero(matching < 0)
+    matching[left] = np.flatnonzero(gate.pairs.row_of_column < 0)[: left.size]
+    return matching
 
 
 def _sampled(costs: Array, run: Run) -> Array | None:
@@ -70,7 +78,9 @@ def _sampled(costs: Array, run: Run) -> Array | None:
     rows = np.unique(np.linspace(0, n - 1, policy.CEILING_SAMPLE).astype(np.int64))
     some = costs[rows]
     largest = some.min() if run.problem.maximize else some.max()
-    if not np.isfinite(largest) or 2 * np.count_nonzero(some == largest) < some.size:
+    at_ceiling = int(np.count_nonzero(some == largest))
+    # Where all are equal, tight pairs match every row at once.
+    if not np.isfinite(largest) or not some.size <= 2 * at_ceiling < 2 * some.size:
         return None
     return np.asarray(largest)
 

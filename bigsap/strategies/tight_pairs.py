@@ -148,6 +148,7 @@ class _Attempt:
         others = np.ones(n, bool)
         others[first] = False
         rows = np.concatenate([first, np.flatnonzero(others).astype(S.ID)])
+        lonely = n // (policy.TIGHT_LONELY_WHOLE if problem.integer else policy.TIGHT_LONELY)
         done, portion = 0, first.size
         while done < n:
             part = rows[done : done + portion]
@@ -155,7 +156,7 @@ class _Attempt:
             self.invalid = bool((tight.size[part] < 0).any())
             if self.invalid or not self._match(part, matching):
                 return None
-            if self._lonely(rows[: done + part.size]) > n // policy.TIGHT_LONELY:
+            if self._lonely(rows[: done + part.size]) > lonely:
                 return None
             done, portion = done + part.size, 2 * portion
         if matching.at.n_open and problem.integer:
