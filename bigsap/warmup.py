@@ -17,6 +17,7 @@ from bigsap.proof.row_minima import Prices
 from bigsap.row_cache import RowCache
 from bigsap.solve import solve
 from bigsap.sources.base import SCANNABLE, CostSource
+from bigsap.sources.combined import forbid_above, masked, scaled
 from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import METRICS, points
 from bigsap.sources.sparse.sparse_costs import sparse
@@ -179,11 +180,18 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     # Enough columns for blocks with bounds.
     many = points(*generator.random((2, _BLOCKS, 2)))
     yield "points in blocks", partial(solve, many, method="compressed")
+    near = points(*generator.random((2, _BLOCKS, 2)), max_distance=0.2)
+    yield "points within a distance", partial(solve, near)
+    yield "points within a distance, compressed", partial(solve, near, method="compressed")
+    none = np.zeros(near.shape, np.uint8)
+    yield "rules around points", partial(solve, masked(scaled(many, 0.5), none), method="compressed")
     rows, columns = generator.random((2, _BLOCKS, _COORDINATES))
     for metric in ("sqeuclidean", "euclidean", "cosine"):
         source = points(rows, columns, metric)
         yield f"matrix products, {metric}", partial(solve, source, method="compressed", cache=8 * _BLOCKS)
         yield f"proof by matrix products, {metric}", partial(_prove, source)
+    wrapped = forbid_above(masked(scaled(points(rows, columns), 0.5), none), 1e9)
+    yield "rules around matrix products", partial(solve, wrapped, method="compressed")
     low = lowrank(rows, columns)
     yield "matrix products, lowrank", partial(solve, low, method="compressed", cache=8 * _BLOCKS)
     yield "bottleneck", partial(solve, small.astype(np.float64), objective="bottleneck")
