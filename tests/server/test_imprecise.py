@@ -138,6 +138,24 @@ def test_the_client_verifies_gated_results(serve_app: Callable[..., str]) -> Non
             assert result.fun == bigsap.solve(costs, unassigned_cost=price).fun
 
 
+def test_the_client_verifies_results_with_capacities(serve_app: Callable[..., str]) -> None:
+    """How many rows a column takes comes with the result; demands as well."""
+    pytest.importorskip("httpx_sse", reason="extra http")
+    costs = np.random.default_rng(0).random((6, 3))
+    with Client(serve_app()) as client:
+        job = client.submit(costs, options={"capacity": np.array([1, 4, 2])}).wait()
+        result = job.result()
+        assert result.row4col is None
+        assert result.capacity is not None
+        assert result.capacity.tolist() == [1, 4, 2]
+        result.verify(costs)
+        assert result.fun == bigsap.solve(costs, capacity=[1, 4, 2]).fun
+        result = client.submit(costs.T, options={"demand": 2}).wait().result()
+        assert result.col4row is None
+        result.verify(costs.T)
+        assert len(result.pairs()) == 6
+
+
 def test_the_command_line(
     serve_app: Callable[..., str],
     imprecise: None,

@@ -147,3 +147,36 @@ def test_methods_for_wide_costs(tmp_path: Any, make_app: Any, method: str) -> No
     ):
         job = solved(api, {"cost": cost, "options": options})
         assert job["state"] == "succeeded", job["problem"]
+
+
+def test_capacities_and_demands(api: Any) -> None:
+    cost = {"type": "array", "values": [[4.0, 1, 3], [2, 0, 5], [3, 2, 2], [1, 1, 1]]}
+    costs = np.array(cost["values"])
+    job = solved(api, {"cost": cost, "options": {"capacity": [1, 2, 2]}})
+    result = api.get(f"/v1/jobs/{job['id']}/result").json()
+    assert result["objective"] == bigsap.solve(costs, capacity=[1, 2, 2]).fun
+    assert "row4col" not in result["links"]
+    asked = {"Accept": "application/json"}
+    found = api.get(f"/v1/jobs/{job['id']}/result/capacity", headers=asked)
+    assert found.json()["values"] == [1, 2, 2]
+    problem(api.get(f"/v1/jobs/{job['id']}/result/row4col"), 404, "not-found")
+    whole = api.get(f"/v1/jobs/{job['id']}/result", headers={"Accept": "application/x-npz"})
+    assert whole.status_code == 200
+    job = solved(api, {"cost": {"type": "array", "values": costs.T.tolist()}, "options": {"demand": 1}})
+    result = api.get(f"/v1/jobs/{job['id']}/result").json()
+    assert result["objective"] == bigsap.solve(costs.T, demand=1).fun
+    assert "col4row" not in result["links"]
+
+
+@pytest.mark.parametrize(
+    ("options", "pointer"),
+    [
+        ({"capacity": [1, 2]}, "/options/capacity"),
+        ({"capacity": [1.5, 1, 1]}, "/options/capacity"),
+        ({"capacity": -1}, "/options/capacity"),
+        ({"capacity": 1.5}, "/options/capacity"),
+        ({"demand": [1, 1, -1]}, "/options/demand"),
+    ],
+)
+def test_capacities_are_refused_as_the_library_does(api: Any, options: Any, pointer: str) -> None:
+    problem(api.post(DRY, json=SQUARE | {"options": options}), 422, "invalid-spec", pointer)
