@@ -210,8 +210,8 @@ MUTATIONS = [
     ),
     Mutation(
         "bigsap/engine/small/proof.py",
-        "two_sum(matched[i], -prices[j])",
-        "two_sum(matched[i], prices[j])",
+        "two_sum(matched[i], -prices[j] if j >= 0 else 0.0)",
+        "two_sum(matched[i], prices[j] if j >= 0 else 0.0)",
         "tests/test_small.py",
     ),
     Mutation(
