@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import queue
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,12 +23,14 @@ from bigsap_server.jobs import webhooks
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.webhooks import Webhooks, signature
 from bigsap_server.serve import serve
+from bigsap_server.settings import RELOADED
 from checks import SQUARE, problem, solved, upload
 
 import bigsap
 from gate import HANG_S, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+OPERATOR = Path(__file__).parents[2] / "docs" / "operator.md"
 
 
 def test_keys_take_turns_and_priorities_hold_within_a_key(tmp_path: Path) -> None:
@@ -224,3 +227,17 @@ def test_the_systemd_unit_is_one() -> None:
     assert service["ExecStart"].split()[1] == "serve"
     assert "-HUP" in service["ExecReload"]
     assert float(service["TimeoutStopSec"]) > settings_in(Path("unused")).drain_s
+
+
+def test_nginx_lets_through_what_the_service_takes() -> None:
+    said = dict(re.findall(r"^ *(\w+) (.+);$", (DEPLOY / "nginx.conf").read_text(), re.M))
+    settings = settings_in(Path("unused"))
+    assert int(said["client_max_body_size"].removesuffix("m")) << 20 >= settings.limits.block_bytes
+    assert int(said["proxy_read_timeout"].removesuffix("s")) > settings.limits.wait_s
+    assert said["proxy_buffering"] == said["proxy_request_buffering"] == "off"
+    assert said["proxy_pass"] == f"http://{settings.host}:{settings.port}"
+
+
+def test_the_manual_names_what_is_reloaded() -> None:
+    (said,) = re.findall(r"^On SIGHUP .*?\. Other settings", OPERATOR.read_text(), re.M | re.S)
+    assert set(re.findall(r"`(\w+)`", said)) == set(RELOADED)
