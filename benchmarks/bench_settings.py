@@ -88,6 +88,8 @@ class BenchSettings:
     # Those of the curve at which POT's solver without a matrix runs beside, if it is installed.
     lazy_sizes: tuple[int, ...] = (16000,)
     demo_pixels: int = 20_000
+    # Heuristics whose gap is proved.
+    gaps_sizes: tuple[int, ...] = (10_000, 100_000)
 
     def limit_of(self, best: float | None) -> float:
         """Seconds a solver gets when the best of this instance took ``best``.
@@ -138,6 +140,7 @@ QUICK: dict[str, Any] = {
     "many_count": 10,
     "gated_sizes": (30, 60),
     "gated_points": (300,),
+    "gaps_sizes": (300,),
     "curve_sizes": (200, 400),
     "lazy_sizes": (200, 400),
     "demo_pixels": 200,

@@ -20,7 +20,7 @@ from bigsap.errors import InputError
 
 _ORDER = (
     "table1 versus small gated curve threads cached outofcore bandwidth startup peak_memory paths"
-    " decay trees demo"
+    " decay trees gaps demo"
 )
 _MODULES = [importlib.import_module(f"benchmarks.experiments.{name}") for name in _ORDER.split()]
 EXPERIMENTS = {module.NAME: module for module in _MODULES}

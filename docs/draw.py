@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
+from draw_style import BLUE, GREY, ORANGE, RED, save
 
 import bigsap
 from bigsap.engine.core.team import Team
@@ -19,12 +20,6 @@ from bigsap.strategies.levels import SHARE
 from bigsap.strategies.start.strata import one_of_each
 from bigsap.types import Array
 
-mpl.use("Agg")
-# The same picture, byte for byte, whenever it is drawn.
-mpl.rcParams.update({"svg.hashsalt": "bigsap", "font.size": 9, "axes.grid": True})
-mpl.rcParams.update({"grid.alpha": 0.3, "figure.figsize": (7, 3.2)})
-import matplotlib.pyplot as plt
-
 
 def disjoint(n: int) -> tuple[Array, Array]:
     """Two point sets whose matched pairs lie far apart (class *disjoint* of the paper)."""
@@ -34,12 +29,6 @@ def disjoint(n: int) -> tuple[Array, Array]:
     x += upper[:, None]
     y += np.where(upper[:, None], [1.0, 0.0], [0.0, 1.0])
     return x, y
-
-
-def save(figure: plt.Figure, file: Path) -> None:
-    figure.tight_layout()
-    figure.savefig(file, metadata={"Date": None})
-    plt.close(figure)
 
 
 def draw_phases(file: Path, n: int) -> None:
@@ -74,11 +63,11 @@ def draw_list(file: Path, n: int, k: int = 40) -> None:
     figure, axis = plt.subplots()
     place = np.arange(order.size)
     axis.plot(place[:k], tau[order[:k]], ".", label="the list, when evaluated")
-    axis.plot(place[k:], tau[order[k:]], ".", color="silver", label="all other columns")
-    axis.plot(place[k:], later[k:], "^", color="grey", markersize=3, label="the same, later")
-    axis.axhline(theta, color="tab:red", label="threshold: nothing unlisted falls below it")
+    axis.plot(place[k:], tau[order[k:]], ".", color=GREY, alpha=0.5, label="all other columns")
+    axis.plot(place[k:], later[k:], "^", color=ORANGE, markersize=3, label="the same, later")
+    axis.axhline(theta, color=RED, label="threshold: nothing unlisted falls below it")
     axis.set(xlabel="columns by c - v", ylabel="c - v")
-    axis.legend(fontsize=7)
+    axis.legend()
     save(figure, file)
 
 
@@ -94,7 +83,7 @@ def draw_rows(file: Path, sizes: list[int]) -> None:
     axis.plot(sizes, dense, "o-", label="whole rows scanned, Algorithm 1015")
     axis.plot(sizes, compressed, "o-", label="rows evaluated, most only in part: compressed rows")
     axis.set(xlabel="n (disjoint points)", ylabel="per row of the problem")
-    axis.legend(fontsize=7)
+    axis.legend()
     save(figure, file)
 
 
@@ -115,12 +104,12 @@ def draw_blocks(file: Path, n: int) -> None:
     order = np.argsort(true)
     figure, axis = plt.subplots()
     axis.plot(true[order], ".", label="smallest c - v of the block")
-    axis.plot(found[order], "_", color="tab:orange", label="bound, without looking at it")
-    axis.axhline(engine.lists.theta[0], color="tab:red", label="threshold of the list of 128")
+    axis.plot(found[order], "_", color=ORANGE, label="bound, without looking at it")
+    axis.axhline(engine.lists.theta[0], color=RED, label="threshold of the list of 128")
     opened = int(engine.lists.counts.pairs) / n
     axis.set_yscale("symlog", linthresh=0.1)
     axis.set(xlabel=f"blocks of 128 columns; the evaluation saw {opened:.0%} of the pairs")
-    axis.legend(fontsize=7)
+    axis.legend()
     save(figure, file)
 
 
@@ -129,7 +118,7 @@ def draw_samples(file: Path, n: int) -> None:
     generator = np.random.default_rng(0)
     x, y = generator.random((n, 2)), generator.random((n, 2))
     cells = 16
-    figure, axes = plt.subplots(1, 2, sharey=True)
+    figure, axes = plt.subplots(1, 2, sharey=True, layout="constrained")
     for axis, title in zip(axes, ("at random", "stratified"), strict=True):
         counts = []
         for points in (x, y):
@@ -149,8 +138,7 @@ def draw_samples(file: Path, n: int) -> None:
         axis.set(title=f"{title}: rows less columns, deviation {spread:.1f}", xticks=[], yticks=[])
         axis.grid(visible=False)
     figure.colorbar(shown, ax=axes)
-    figure.savefig(file, metadata={"Date": None})
-    plt.close(figure)
+    save(figure, file)
 
 
 def main() -> None:
