@@ -40,8 +40,8 @@ MUTATIONS = [
     # The certificate and what verifies a result.
     Mutation(
         _CERTIFICATE,
-        "if n_rows - n_allowed <= max(",
-        "if n_rows - n_allowed < max(",
+        "if n_rows - n_allowed <= left_over:",
+        "if n_rows - n_allowed < left_over:",
         "tests/test_certificate.py",
     ),
     Mutation(
@@ -334,8 +334,8 @@ MUTATIONS = [
     # The service.
     Mutation(
         "server/bigsap_server/costs/build.py",
-        'name: self.array(name) if holds == "array" else spec[name]',
-        'name: self.array(name) if holds == "text" else spec[name]',
+        'name: self.array(name) if holds == "array" else spec.get(name)',
+        'name: self.array(name) if holds == "text" else spec.get(name)',
         "tests/server/test_build.py",
     ),
     Mutation(
