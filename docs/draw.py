@@ -7,7 +7,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from draw_style import BLUE, GREY, ORANGE, RED, save
+from draw_style import GREY, ORANGE, RED, save
 
 import bigsap
 from bigsap.engine.core.team import Team
