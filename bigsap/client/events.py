@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def events(transport: Transport, job_id: str, after: int) -> Iterator[dict[str, Any]]:
-    """Yield the events of a job, see ``Client.events``.
+    """Yield the events of a job that follow event number ``after``, see ``Client.events``.
 
     Raises UnreachableError after ``patience`` seconds without an answer.
     """

@@ -13,7 +13,7 @@ class Left(Exception):
 
 
 def first_failure(failures: list[tuple[int, BaseException]]) -> BaseException:
-    """Empty the list and return its failure with the smallest number, to be raised.
+    """Empty a list of (number, failure); return the failure of the smallest number, to be raised.
 
     An error that its own frames still hold is a reference cycle: everything in these frames, perhaps
     a whole solve, would wait for Python's garbage collector.
@@ -55,8 +55,10 @@ def share_out(
 ) -> bool:
     """Call ``some(start, stop, pause)`` over all of ``count`` on several threads, ``step`` at a time.
 
-    Returns False once a call does. look: called many times a second, by the calling thread. An
-    exception there or in a thread ends all, at their next ``pause``.
+    some: returns False to give up, which ends the other threads; then this returns False, else True.
+    pause: to be called often by ``some``; it ends a thread when another has ended all. look: called
+    many times a second, by the calling thread. An exception there or in a thread ends all as well, and
+    is raised.
     """
     lock = threading.Lock()
     ended = threading.Event()

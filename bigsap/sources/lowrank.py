@@ -66,6 +66,7 @@ class LowRankSource(Shown):
         with np.errstate(over="ignore"):
             largest = (np.abs(self.a).max(axis=0) * np.abs(self.b).max(axis=0)).sum()
             largest += sum(np.abs(t).max(initial=0.0) for t in terms)
+        # A factor of 2, because the kernel sums in another order.
         if not np.isfinite(2.0 * largest):
             raise InvalidCostError("these factors and terms give costs beyond float64; scale down")
         infinite = np.concatenate([self.row_terms, self.column_terms])
@@ -80,9 +81,9 @@ class LowRankSource(Shown):
             from bigsap.sources.kernels import filler
 
             kernel = filler("lowrank")
-            words = (self.a, self._b_by_rank, self.row_terms, self.column_terms)
+            arrays = (self.a, self._b_by_rank, self.row_terms, self.column_terms)
             sizes = (self.a.shape[1], self.shape[1])
-            given = (*words, *sizes)
+            given = (*arrays, *sizes)
             self._fill = make_fill(kernel.address, given, (kernel,), in_parts=True, many=self._many())
         return self._fill
 
@@ -182,9 +183,9 @@ class TableSource(Shown):
             from bigsap.sources.kernels import filler
 
             kernel = filler("table")
-            words = (self.values, self.row_class, self.column_class)
+            arrays = (self.values, self.row_class, self.column_class)
             sizes = (self.values.shape[1], self.dtype.itemsize)
-            self._fill = make_fill(kernel.address, (*words, *sizes), (kernel,), in_parts=True)
+            self._fill = make_fill(kernel.address, (*arrays, *sizes), (kernel,), in_parts=True)
         return self._fill
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:

@@ -28,9 +28,9 @@ _DIVIDE = 5.0
 _GUARD, _GUIDED_GUARD = 20.0, 60.0
 #: For short lists, which show less of the gap: with 48 entries the first epsilon is 0.7 of that with 160.
 _SHORT_GUARD = 90.0
-#: After a phase of at most _EASY scans a row, the last phase is as short, if paths have lowered prices by
-#: at least _EASY_DROPS of what epsilon has: less in phases far too coarse for most rows, of costs that pile
-#: up at the smallest (fourth powers of uniform costs).
+#: The last phase follows a phase of at most _EASY scans a row, because it will be as short. Exception: paths
+#: have lowered prices by less than _EASY_DROPS of what epsilon has. Then the phase was far too coarse for
+#: most rows, as where costs pile up at the smallest (fourth powers of uniform costs).
 _EASY, _EASY_DROPS = 8.0, 0.5
 #: How many epsilons the virtual columns begin below the price that separates assigned from unassigned rows,
 #: so that the real ones fill up first; and in the last phase, in epsilons of the one before it.
@@ -59,19 +59,19 @@ def run_course(
         _evaluate(engine, course.order)
         engine.set_reach()
         course.stage = OPEN
-        told = course.warm or (course.guided and not course.plain)
+        has_prices = course.warm or (course.guided and not course.plain)
         epsilon = 0.0
         if not course.plain:
             order = _outliers_first(course.order, engine.list_minima())
             epsilon = first * engine.greedy_gap(order) / max(1, n)
-        # With prices of levels, a wide problem's small epsilon has other causes.
-        told_little = n == m or not course.guided
+        # With prices of levels, a wide problem's small epsilon has other causes than narrow lists.
+        epsilon_tells = n == m or not course.guided
         reach = policy.NARROW if n == m else policy.NARROW_RECTANGULAR
-        if impatient and told_little and _too_narrow(engine.list_widths(), epsilon, reach):
+        if impatient and epsilon_tells and _too_narrow(engine.list_widths(), epsilon, reach):
             raise ListsExhausted
         if setting.on_trial and not course.warm and _uneven(engine.list_widths(), engine.infinity):
             raise ListsExhausted
-        if not (told and _few_left(engine, course)):
+        if not (has_prices and _few_left(engine, course)):
             course.epsilon, course.lowest = epsilon, epsilon / (16 * max(1, n))
     seconds["start"] = time.perf_counter() - clock
     clock = time.perf_counter()
@@ -147,9 +147,10 @@ def _probe_widths(engine: ListEngine, rows: Array, first: float) -> None:
 
 
 def _few_left(engine: ListEngine, course: ListRun) -> bool:
-    """Begin the last phase at once with pairs that are tight at old prices, or prices of levels.
+    """Begin the last phase at once where few rows are loose at the prices given; return whether it did.
 
-    Not if many rows are loose: then phases from these prices are cheaper than plain searches.
+    The prices are old ones or those of levels; tight pairs stay. Where many rows are loose, phases from
+    these prices are cheaper than plain searches.
     """
     n = engine.problem.shape[0]
     pairs = course.pairs if course.warm else np.full(n, S.FREE, S.ID)
@@ -169,7 +170,7 @@ def _next_epsilon(course: ListRun, record: dict[str, Any], n: int, m: int, guard
     course.stage = DONE if course.epsilon == 0 else OPEN
     drops, epsilon_drops = record["drops"], record["epsilon_drops"]
     few = drops <= guard * n * course.epsilon
-    # The first phase of a tall problem is short.
+    # The first phase of a tall problem is short, and tells nothing.
     least = 0 if course.guided else 1 if n <= m else 2
     settled = len(course.phases) > least and drops > epsilon_drops and few
     short = record["rows_scanned"] <= _EASY * n and drops > _EASY_DROPS * epsilon_drops

@@ -1,4 +1,4 @@
-"""Outcome of a method."""
+"""Outcome of a strategy: what its ``attempt`` returns unless it declines."""
 
 from __future__ import annotations
 

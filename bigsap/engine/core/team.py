@@ -75,14 +75,16 @@ class Team:
     that did not start; it is raised when the kernel has returned. They start with the first
     kernel: a solve on a device may run none.
 
-    crowd: chooses how many of them searches use.
+    crowd: measures contention for cores, and decides how many members a search uses.
     """
 
     def __init__(self, n_threads: int) -> None:
         self.n_threads = n_threads
         self.crowd = Contention(n_threads)
         self._condition = threading.Condition()
+        # The number of the current call; members that have not seen it yet take part in it.
         self._generation = 0
+        # Members that began and ended this call's work, and whether it ends only when all have begun.
         self._n_begun = self._n_done = 0
         self._all_must_begin = True
         self._closed = False
@@ -143,8 +145,8 @@ class Team:
             except BaseException as raised:  # noqa: BLE001 - raised again below
                 # An interrupt inside the lock's own code becomes the context of the lock's error.
                 context = raised.__context__
-                lost = context is not None and not isinstance(context, Exception)
-                interrupt = context if lost else raised
+                hides_interrupt = context is not None and not isinstance(context, Exception)
+                interrupt = context if hides_interrupt else raised
         if interrupt is not None:
             raise interrupt
         if self._errors:
@@ -189,7 +191,7 @@ class Team:
                     return
                 seen = self._generation
                 work, width = self._work, self._width
-                if work is None or member >= width:  # done by others
+                if work is None or member >= width:  # the others have done it, or do it alone
                     continue
                 self._n_begun += 1
             kernel, args = work

@@ -1,4 +1,7 @@
-"""CUDA files of this package that are compiled together."""
+"""CUDA files of this package that are compiled together: each set is a program of its own.
+
+Files that several programs need, as the type of prices, are in several sets.
+"""
 
 from __future__ import annotations
 

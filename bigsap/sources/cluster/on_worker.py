@@ -164,9 +164,10 @@ def perform(
 ) -> Any:
     """One block of a wave: ``task`` of the costs of this token.
 
-    recipe: uint8, see ``recipes``. shared: the data that all blocks of the wave need (prices),
-    without the changes ``since``. args: of this block; ``args[0]`` are its rows. Returns uint8, or
-    a Failure.
+    recipe: uint8, of which this worker builds the costs, see ``recipes``. token: names the solve.
+    shared: the data that all blocks of the wave need (prices), in a version that workers keep. since:
+    their changes since that version, applied here. args: of this block; ``args[0]`` are its rows.
+    Returns uint8, or a Failure.
     """
     clock = time.perf_counter()
     try:
@@ -183,7 +184,9 @@ def perform(
 
 
 async def looked_up(token: str, task: Task, version: Any, args: Any, dask_worker: Any = None) -> Array | None:
-    """Evaluate a block as ``perform`` does, without a task, for rows that this worker has kept.
+    """Evaluate a block as ``perform`` does, by a message instead of a task of Dask.
+
+    Only for rows that this worker has kept.
 
     version: of the shared data, see ``Shared.message``. Returns None if this worker has not built
     the costs or cannot make the version; an empty array if it has not kept all of these rows.
