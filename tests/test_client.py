@@ -303,7 +303,16 @@ def test_something_else_there():
     with (
         stub((502, {"Content-Type": "text/html"}, b"<h1>no</h1>")) as (url, _),
         Client(url, patience=0) as client,
-        pytest.raises(UnreachableError, match="502"),
+        pytest.raises(UnreachableError, match=r"502 .*not BigSAP's, but a proxy's"),
+    ):
+        client.capabilities()
+
+
+def test_a_proxy_that_takes_no_large_bodies_is_named():
+    with (
+        stub((413, {"Content-Type": "text/html"}, b"<h1>no</h1>")) as (url, _),
+        Client(url, patience=0) as client,
+        pytest.raises(UnreachableError, match=r"413 .*proxy.*client_max_body_size"),
     ):
         client.capabilities()
 

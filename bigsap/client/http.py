@@ -235,8 +235,10 @@ def refusal(answer: httpx.Response) -> ServiceError:
     except ValueError:
         problem = None
     if not isinstance(problem, dict) or answer.status_code < 400:
-        # A proxy, or a different service.
-        detail = f"{answer.url}: {answer.status_code} {answer.reason_phrase}".strip()
+        said = f"{answer.status_code} {answer.reason_phrase}".strip()
+        detail = f"{answer.url}: {said}; this answer is not BigSAP's, but a proxy's or another service's"
+        if answer.status_code == 413:
+            detail += "; have the proxy take larger bodies (nginx: client_max_body_size 64m)"
         return UnreachableError({"type": "about:blank", "detail": detail}, answer.status_code)
     return ServiceError(problem, answer.status_code)
 
