@@ -7,10 +7,7 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-mpl.rcParams.update({"svg.hashsalt": "bigsap", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3})
+import draw_style as style
 import matplotlib.pyplot as plt
 
 ROOT = Path(__file__).parent.parent
@@ -61,17 +58,23 @@ def draw(file: Path) -> None:
             last = points[-1]
             axis.plot([last[0], n], [last[1], limit], ":", color=line.get_color(), lw=1)
             axis.plot(n, limit, "x", color=line.get_color())
-    axis.plot(*zip(*sorted(ended["bigsap auto"]), strict=True), "ko-", lw=2, label="BigSAP, matrix in memory")
+    axis.plot(
+        *zip(*sorted(ended["bigsap auto"]), strict=True),
+        "o-",
+        lw=2,
+        color=style.INK,
+        label="BigSAP, matrix in memory",
+    )
     label = "BigSAP, no matrix, two threads, proof included"
-    axis.plot(*zip(*sorted(ended["curve"]), strict=True), "ko--", lw=2, mfc="white", label=label)
+    axis.plot(
+        *zip(*sorted(ended["curve"]), strict=True), "o--", lw=2, color=style.INK, mfc="none", label=label
+    )
     axis.set(xscale="log", yscale="log", xlabel="n (points in a square, squared distances)", ylabel="seconds")
     axis.set_title(
         "one thread, matrix in memory, unless said otherwise; x: stopped after 4 s", fontsize=8, loc="right"
     )
     axis.legend(fontsize=7)
-    figure.tight_layout()
-    figure.savefig(file, metadata={"Date": None})
-    plt.close(figure)
+    style.save(figure, file)
 
 
 def main() -> None:

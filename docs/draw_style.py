@@ -12,8 +12,8 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-# Replaced by the colour of the text.
-_INK = "#010203"
+#: Replaced by the colour of the page's text.
+INK = "#010203"
 #: Colours with a contrast of at least 3 to white and to the dark page.
 BLUE, ORANGE, GREEN, RED, GREY = "#3b82d6", "#d9730d", "#2e9e5b", "#e0352b", "#7a8594"
 _TEXT = "svg{color:#24292f}@media(prefers-color-scheme:dark){svg{color:#cfd6dd}}"
@@ -31,7 +31,7 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 7,
 } | dict.fromkeys(
-    ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color"), _INK
+    ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color"), INK
 )
 mpl.rcParams.update(STYLE)
 
@@ -44,6 +44,6 @@ def save(figure: plt.Figure, file: Path) -> None:
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     figure.savefig(text, format="svg", transparent=True, metadata=nothing)
     plt.close(figure)
-    svg = text.getvalue().replace(_INK, "currentColor")
+    svg = text.getvalue().replace(INK, "currentColor")
     svg = svg.replace('<style type="text/css">', f'<style type="text/css">{_TEXT}')
     file.write_text(re.sub(r"<!--.*?-->\n?", "", svg))

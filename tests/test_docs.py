@@ -377,9 +377,10 @@ def script(name: str):
     return module
 
 
-def test_the_picture_of_the_readme_shows_what_was_measured(tmp_path):
+def test_the_picture_of_the_readme_shows_what_was_measured(tmp_path, monkeypatch):
     """Its points are the figures of the measured table; it can be drawn again."""
     pytest.importorskip("matplotlib")
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
     module = script("draw_benchmark")
     ended, stopped = module.measured()
     results = (ROOT / "tests" / "bench" / "RESULTS.md").read_text()
@@ -441,6 +442,45 @@ def test_pictures_are_drawn(tmp_path):
     drawn = {file.name for file in tmp_path.iterdir()}
     shown = re.findall(r"\]\(pictures/([^)]+)\)", (ROOT / "docs" / "method.md").read_text())
     assert set(shown) == drawn == {file.name for file in (ROOT / "docs/pictures").iterdir()}
+
+
+@pytest.mark.slow
+def test_pictures_of_the_article_are_drawn(tmp_path):
+    """Each is shown, and drawn from the code of the pages, which has its own sizes."""
+    pytest.importorskip("matplotlib")
+    python(str(ROOT / "docs" / "draw_article.py"), "--out", str(tmp_path), "--n", "320")
+    drawn = {file.name for file in tmp_path.iterdir()}
+    pages = (ROOT / "docs" / "how").glob("*.md")
+    shown = {name for page in pages for name in re.findall(r"\]\(pictures/([^)]+)\)", page.read_text())}
+    assert shown == drawn == {file.name for file in (ROOT / "docs/how/pictures").iterdir()}
+    for file in tmp_path.iterdir():  # text has the page's colour, light or dark
+        assert "prefers-color-scheme" in file.read_text()
+
+
+def test_gaps_of_heuristics_are_those_of_the_log(tmp_path, monkeypatch):
+    """The page's table is the log's; gaps are costs less proved bounds."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    module = script("draw_gaps")
+    log = module.Log.read(module.LOG)
+    page = module.PAGE.read_text()
+    assert module.written(page, log) == page, "run python docs/draw_gaps.py"
+    records = [record for record in log.of(experiment="gaps") if "gap" in record]
+    assert len(records) > 30
+    for record in records:
+        exact = log.get((*(record[name] for name in ("experiment", "cls", "n", "seed")), "bigsap", 2))
+        assert exact["status"] == "optimal"
+        assert record["bound"] == exact["bound"] == pytest.approx(exact["fun"], rel=1e-15)
+        assert record["gap"] == pytest.approx(record["fun"] - record["bound"], rel=1e-12)
+    module.draw(tmp_path / "gaps.svg", log)
+    drawn, kept = (tmp_path / "gaps.svg").read_text(), (module.PAGE.parent / "gaps.svg").read_text()
+    assert drawn.count("<path") == kept.count("<path")
+    for version in (
+        "POT 0.9.7.post1",
+        f"scipy {log.header['peers']['scipy']}",
+        f"numpy {log.header['numpy']}",
+    ):
+        assert version in page
 
 
 def test_every_public_member_says_what_it_is():

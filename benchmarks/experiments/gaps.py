@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +11,10 @@ import numpy as np
 import bigsap
 from benchmarks.bench_settings import BenchSettings
 from benchmarks.peers import find
+from benchmarks.processes import measured
 from benchmarks.records import Log
 from benchmarks.tables import DASH, Block, line, seconds_text, table
+from benchmarks.timing import timed
 from bigsap.types import Array
 
 NAME = "gaps"
@@ -32,6 +32,8 @@ _REGULARISATION, _ITERATIONS = 0.02, 500
 _MOST_DENSE = 20_000
 _NORMALS, _SPREAD = 20, 0.2
 _WARM = 2048
+#: Seconds of a heuristic for all sizes with matrices, and for larger ones; loading comes on top.
+_LIMIT, _LIMIT_LARGE, _LOADING = 600.0, 120.0, 20.0
 
 
 def points_of(kind: str, n: int, d: int) -> tuple[Array, Array]:
@@ -141,47 +143,59 @@ def run(settings: BenchSettings, log: Log) -> None:
                 _measure(log, kind, n, d, threads)
 
 
-@functools.cache
-def _warm() -> None:
-    """Load libraries and kernels before a clock starts."""
-    x, y = points_of(UNIFORM, _WARM, 2)
-    bigsap.solve(bigsap.points(x, y))
-    for heuristic in _heuristics(_WARM).values():
-        heuristic(x, y)
+def answer(name: str, kind: str, n: int, d: int) -> dict[str, Any]:
+    """Seconds, pairs and, where it has them, prices of a heuristic; a small problem first, which loads it."""
+    heuristic = _heuristics(n)[name]
+    heuristic(*points_of(UNIFORM, _WARM, d))
+    x, y = points_of(kind, n, d)
+    clock = time.perf_counter()
+    columns = heuristic(x, y)
+    seconds = time.perf_counter() - clock
+    columns, prices = columns if isinstance(columns, tuple) else (columns, None)
+    return {"seconds": seconds, "columns": columns, "prices": prices}
 
 
 def _measure(log: Log, kind: str, n: int, d: int, threads: int) -> None:
-    heuristics = _heuristics(n)
-    _warm()
     key = NAME, class_of(kind, d), n, 0
-    missing = log.missing((*key, name, threads) for name in (EXACT, *heuristics))
+    missing = log.missing((*key, name, threads) for name in (EXACT, *_heuristics(n)))
     if not missing:
         return
-    x, y = points_of(kind, n, d)
-    cost = bigsap.points(x, y)
-    clock = time.perf_counter()
-    result = bigsap.solve(cost, threads=threads)
-    seconds = time.perf_counter() - clock
+    bigsap.solve(bigsap.points(*points_of(UNIFORM, _WARM, d)))
+    cost = bigsap.points(*points_of(kind, n, d))
+    result, seconds = timed(cost, threads=threads)
     for one in missing:
         name = one[4]
         print(f"    {one[1]}, n = {n:,}, {name}", flush=True)
         if name == EXACT:
             log.add(one, seconds=seconds, fun=result.fun, bound=result.bound, status=str(result.status))
             continue
-        clock = time.perf_counter()
-        columns, more = heuristics[name](x, y), {}
-        seconds = time.perf_counter() - clock
-        if isinstance(columns, tuple):
-            columns, prices = columns
-            own = bigsap.certify(cost, columns, prices, threads=threads)
-            more = {"own_bound": own.bound}
+        limit = _LIMIT if n <= _MOST_DENSE else _LIMIT_LARGE
+        try:
+            found = measured(answer, name, kind, n, d, limit=limit + _LOADING)
+        except TimeoutError:
+            log.add(one, timeout=limit)
+            continue
+        columns, prices = found["columns"], found["prices"]
         proved = bigsap.certify(cost, columns, result.v, result.v_low, threads=threads)
-        log.add(one, seconds=seconds, fun=proved.fun, bound=proved.bound, gap=proved.gap, **more)
+        kept = {"seconds": found["seconds"], "fun": proved.fun, "bound": proved.bound, "gap": proved.gap}
+        if prices is not None:
+            kept["own_bound"] = bigsap.certify(cost, columns, prices, threads=threads).bound
+        log.add(one, **kept)
 
 
-def percent(record: dict[str, Any] | None) -> float:
+def percent(record: dict[str, Any]) -> float:
     """Gap of a record, in per cent of the bound."""
-    return 100 * record["gap"] / record["bound"] if record else math.nan
+    return 100 * float(record["gap"]) / float(record["bound"])
+
+
+def _cell(record: dict[str, Any] | None) -> str:
+    """Gap and seconds of a record, or that it was stopped."""
+    if record is None:
+        return DASH
+    if "timeout" in record:
+        return f"stopped ({record['timeout']:.0f})"
+    gap, seconds = percent(record), seconds_text(record["seconds"])
+    return f"{gap:,.0f} % ({seconds})" if gap >= 100 else f"{gap:.3g} % ({seconds})"
 
 
 def render(log: Log) -> list[Block]:
@@ -192,10 +206,7 @@ def render(log: Log) -> list[Block]:
         for cls in log.distinct("cls", experiment=NAME, n=n):
             of = {r["solver"]: r for r in log.of(experiment=NAME, n=n, cls=cls)}
             exact = of[EXACT]
-            cells = [
-                f"{percent(of[name]):.3g} % ({seconds_text(of[name]['seconds'])})" if name in of else DASH
-                for name in solvers
-            ]
+            cells = [_cell(of.get(name)) for name in solvers]
             rows.append(line(cls, f"{n:,}", *cells, seconds_text(exact["seconds"])))
             if plan := of.get(ENTROPIC):
                 loss = 100 * (exact["fun"] - plan["own_bound"]) / exact["fun"]
