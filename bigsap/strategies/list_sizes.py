@@ -15,7 +15,7 @@ _CLOSE = ("square", "product")
 
 
 def list_size(problem: Problem, memory: int | None = None) -> int:
-    """Return the entries that lists start with; memory: see ``course.ListSettings``."""
+    """Return the entries that lists start with; memory: see ``list_run.ListSettings``."""
     usual = usual_list_size(problem, problem.shape[0])
     if memory is None:
         return usual
