@@ -250,7 +250,7 @@ def combined(which, n=160):
     forbidden = np.random.default_rng(7).random((n, n)) < 0.3
     np.fill_diagonal(forbidden, False)
     return {
-        "scaled": lambda: bigsap.scaled(near, 3.0),
+        "scaled": lambda: bigsap.scaled(function, 3.0),
         "sum": lambda: bigsap.sum_of([function, bigsap.scaled(near, 0.5)]),
         "masked": lambda: bigsap.masked(function, forbidden),
         "forbid_above": lambda: bigsap.forbid_above(function, 0.3),
@@ -287,6 +287,7 @@ def test_sources_that_stay_here(client, tmp_path):
         costs,
         tmp_path / "costs.npy",
         bigsap.scaled(costs, 2.0),
+        bigsap.scaled(bigsap.points(x, y), 2.0),
         bigsap.sum_of([costs, bigsap.points(*points(300))]),
     ):
         assert same(bigsap.solve(cost), bigsap.solve(cost, cluster=client))

@@ -304,7 +304,7 @@ def test_a_job_over_several_workers(opened: Callable[..., Any], service: Service
     page = opened(service.url)
     points = {"type": "points", "x": [[k, 2 * k % 7] for k in range(50)]}
     points["y"] = points["x"]
-    cost = {"type": "scale", "factor": 2.0, "cost": points}
+    cost = {"type": "sum", "terms": [points, points]}  # without bounds, which would keep it here
     page.get_by_label("A JSON document").check()
     page.get_by_role("textbox", name=re.compile("JSON|Document|document")).first.fill(
         json.dumps({"cost": cost})
