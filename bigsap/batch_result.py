@@ -100,9 +100,9 @@ class Batch(Sequence[Any]):
 
     def __repr__(self) -> str:
         kinds, counts = np.unique(self.status, return_counts=True)
-        told = ", ".join(f"{count:,} {kind}" for kind, count in zip(kinds.tolist(), counts, strict=True))
+        counted = ", ".join(f"{count:,} {kind}" for kind, count in zip(kinds.tolist(), counts, strict=True))
         sense = ", maximize" if self.maximize else ""
-        return f"<bigsap.Batch of {len(self):,}{sense}: {told or 'empty'}>"
+        return f"<bigsap.Batch of {len(self):,}{sense}: {counted or 'empty'}>"
 
     def _repr_html_(self) -> str:
         names, counts = np.unique(self.status, return_counts=True)

@@ -370,3 +370,10 @@ RESIDUAL_BYTES = 1 << 30
 FEW_OPEN_ROWS = 256
 #: Most pairs, cheap ones, that are read even when the grace period is over.
 FEW_LATE_PAIRS = 1024
+
+#: Rows from which a bottleneck's pairs of points are listed by boxes: with fewer, all pairs take less time.
+BOTTLENECK_BOUNDED_ROWS = 4096
+
+#: Bytes of vectors up to which products of few rows have copies of them: the rows' scaled vectors, and the
+#: columns' in tiles. With larger ones the copies would be most of a solve's memory.
+PRODUCT_COPY_BYTES = 256 << 20

@@ -222,15 +222,15 @@ class Result:
 
     @classmethod
     def later(
-        cls, fields: Callable[[Any], dict[str, Any]], told: Any, *, maximize: bool, shape: tuple[int, int]
+        cls, fields: Callable[[Any], dict[str, Any]], answer: Any, *, maximize: bool, shape: tuple[int, int]
     ) -> Result:
         """Return a result whose fields are computed on first access.
 
-        fields: called once, with ``told``; returns all fields. For small problems, which take less
+        fields: called once, with ``answer``; returns all fields. For small problems, which take less
         time to solve than to compute the fields.
         """
         result = object.__new__(cls)
-        result.__dict__.update(maximize=maximize, shape=shape, _later=(fields, told))
+        result.__dict__.update(maximize=maximize, shape=shape, _later=(fields, answer))
         return result
 
     def _complete(self) -> None:
@@ -238,8 +238,8 @@ class Result:
         with _COMPLETING:
             later = self.__dict__.get("_later")
             if later is not None:
-                fields, told = later
-                self.__dict__.update(fields(told))
+                fields, answer = later
+                self.__dict__.update(fields(answer))
                 del self.__dict__["_later"]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -314,7 +314,7 @@ def test_a_result_with_prices_does_not_change_with_the_costs():
 def test_the_compiled_batch_is_used(monkeypatch):
     """Padding, prices, and no certificate are no reason to solve one by one."""
     called = []
-    monkeypatch.setattr(bigsap.batch, "solve", lambda *told, **options: called.append(options))
+    monkeypatch.setattr(bigsap.batch, "solve", lambda *costs, **options: called.append(options))
     costs = np.random.default_rng(1).random((6, 4, 5))
     sizes = {"rows": [4, 3, 2, 0, 1, 4], "columns": [5, 0, 2, 1, 1, 4]}
     for options in ({}, {"certify": False}, {"unassigned_cost": 0.5}, sizes):

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap import policy
 from bigsap.cli import commands as cli
 from bigsap.errors import CertificateError, InvalidCostError, OptionError
 from bigsap.problem import Problem
 from bigsap.proof.bottleneck import prove_entries, prove_threshold
 from bigsap.sources.base import Entries
 from bigsap.strategies import bottleneck
+from kinds_of_costs import costs_of
 
 
 def best(cost, maximize=False):
@@ -35,23 +37,6 @@ def best(cost, maximize=False):
     return None if found is None else (sign * found[0], sign * found[1])
 
 
-def costs_of(rng, kind, shape, maximize):
-    if kind == "ties":
-        return rng.integers(0, 4, shape).astype(float)
-    if kind == "equal":
-        return np.full(shape, 2.5)
-    if kind == "int64":
-        return rng.integers(-(2**49), 2**49, shape)
-    if kind == "uint8":
-        return rng.integers(0, 9, shape).astype(np.uint8)
-    if kind == "float32":
-        return rng.standard_normal(shape).astype(np.float32)
-    cost = rng.standard_normal(shape)
-    if kind == "forbidden":
-        cost[rng.random(shape) < 0.35] = -np.inf if maximize else np.inf
-    return cost
-
-
 KINDS = ["normal", "ties", "equal", "int64", "uint8", "float32", "forbidden"]
 
 
@@ -61,7 +46,7 @@ def test_against_all_assignments(kind, maximize):
     rng = np.random.default_rng([KINDS.index(kind), maximize])
     shapes = [(1, 1), (1, 4), (4, 1), (3, 3), (5, 5), (6, 6), (3, 5), (5, 3)]
     for shape in (*shapes, *shapes, (7, 7)):
-        cost = costs_of(rng, kind, shape, maximize)
+        cost = costs_of(rng, kind, shape, maximize, bits=49)
         expected = best(cost, maximize)
         found = bigsap.solve(cost, objective="bottleneck", maximize=maximize)
         if expected is None:
@@ -89,7 +74,7 @@ def test_sum_and_bottleneck_differ():
 @pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean", "cityblock", "chebyshev", "cosine"])
 @pytest.mark.parametrize("shape", [(90, 90), (60, 120), (120, 60)])
 def test_points_are_as_their_matrix(metric, shape, monkeypatch):
-    monkeypatch.setattr(bottleneck, "_LEAST_BOUNDED", 1)
+    monkeypatch.setattr(policy, "BOTTLENECK_BOUNDED_ROWS", 1)
     rng = np.random.default_rng(shape)
     x, y = rng.random((shape[0], 3)), rng.random((shape[1], 3))
     source = bigsap.points(x, y, metric)
@@ -110,7 +95,7 @@ def test_pairs_by_bounds_are_all_pairs(monkeypatch):
     problem = Problem(bigsap.points(x, y, "euclidean"))
     ways = []
     for least in (1, 10**9):
-        monkeypatch.setattr(bottleneck, "_LEAST_BOUNDED", least)
+        monkeypatch.setattr(policy, "BOTTLENECK_BOUNDED_ROWS", least)
         rows, columns, costs = bottleneck._pairs(problem, 0.1, 2, lambda: None)
         order = np.lexsort((columns, rows))
         assert (np.diff(rows) >= 0).all()

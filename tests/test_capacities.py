@@ -18,29 +18,9 @@ from bigsap.errors import CertificateError, DtypeError, OptionError, ShapeError
 from bigsap.problem import Problem
 from bigsap.proof.capacities import certify_capacities
 from bigsap.strategies.capacities import Balance
+from kinds_of_costs import costs_of
 
 KINDS = ["normal", "ties", "equal", "int64", "uint8", "float32", "forbidden", "offset", "outliers"]
-
-
-def costs_of(rng, kind, shape, maximize=False):
-    if kind == "ties":
-        return rng.integers(0, 4, shape).astype(float)
-    if kind == "equal":
-        return np.full(shape, 2.5)
-    if kind == "int64":
-        return rng.integers(-(2**52), 2**52, shape)
-    if kind == "uint8":
-        return rng.integers(0, 9, shape).astype(np.uint8)
-    if kind == "float32":
-        return rng.standard_normal(shape).astype(np.float32)
-    cost = rng.standard_normal(shape)
-    if kind == "forbidden":
-        cost[rng.random(shape) < 0.35] = -np.inf if maximize else np.inf
-    if kind == "offset":
-        cost += 1e9
-    if kind == "outliers":
-        cost[rng.random(shape) < 0.1] *= 1e12
-    return cost
 
 
 def best(cost, capacity, prices=None, maximize=False):

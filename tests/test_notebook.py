@@ -23,14 +23,14 @@ def cells(shown):
 
 def test_results_and_batches():
     result = bigsap.solve(np.eye(3))
-    told = cells(result)
-    assert told["status"].startswith("optimal")
-    assert (told["n"], told["cost"], told["gap"]) == ("3 x 3", "0", "0")
+    shown = cells(result)
+    assert shown["status"].startswith("optimal")
+    assert (shown["n"], shown["cost"], shown["gap"]) == ("3 x 3", "0", "0")
     costs = RNG.random((4, 3, 5))
     costs[2, 1] = np.inf
-    told = cells(bigsap.solve_many(costs))
-    assert (told["problems"], told["largest sizes"], told["optimal"]) == ("4", "3 x 5", "3")
-    assert (told["infeasible"], told["assigned pairs"]) == ("1", "9")
+    shown = cells(bigsap.solve_many(costs))
+    assert (shown["problems"], shown["largest sizes"], shown["optimal"]) == ("4", "3 x 5", "3")
+    assert (shown["infeasible"], shown["assigned pairs"]) == ("1", "9")
     assert cells(bigsap.solve_many([]))["problems"] == "0"
 
 
@@ -50,24 +50,24 @@ def sources():
 
 @pytest.mark.parametrize("source", sources(), ids=lambda source: type(source).__name__)
 def test_sources(source):
-    told = cells(source)
+    shown = cells(source)
     n, m = source.shape
-    assert told["rows x columns"] == f"{n} x {m}"
-    assert told["number type"] == str(source.dtype)
-    assert told["as a matrix"] == f"{n * m * source.dtype.itemsize} B"
+    assert shown["rows x columns"] == f"{n} x {m}"
+    assert shown["number type"] == str(source.dtype)
+    assert shown["as a matrix"] == f"{n * m * source.dtype.itemsize} B"
 
 
 def test_text_is_escaped_and_sizes_are_readable():
     source = bigsap.expression("(i < j) * 1.0", (1 << 20, 1 << 20))
-    told = cells(source)
-    assert told["as a matrix"] == "8.0 TiB"
-    assert "<" not in told["source"]
+    shown = cells(source)
+    assert shown["as a matrix"] == "8.0 TiB"
+    assert "<" not in shown["source"]
 
 
 class Widget:
     """A bar of tqdm in a notebook: its widget learns the total when it is made, and by ``reset``."""
 
-    def __init__(self, *, total, **told):
+    def __init__(self, *, total, **options):
         self.total, self.maximum, self.n, self.start_t = total, total, 0, 5.0
         self.values = []
 
@@ -77,15 +77,15 @@ class Widget:
     def refresh(self):
         self.values.append((self.n, self.maximum))
 
-    def set_description_str(self, *told, **options): ...
-    def set_postfix_str(self, *told, **options): ...
+    def set_description_str(self, *texts, **options): ...
+    def set_postfix_str(self, *texts, **options): ...
     def close(self): ...
 
 
 def test_the_widget_of_a_notebook_learns_the_number_of_rows(monkeypatch):
     auto = pytest.importorskip("tqdm.auto")
     made = []
-    monkeypatch.setattr(auto, "tqdm", lambda **told: made.append(Widget(**told)) or made[0])
+    monkeypatch.setattr(auto, "tqdm", lambda **options: made.append(Widget(**options)) or made[0])
     bar = progress_bar.Bar(io.StringIO(), plain=False)
     state = progress_bar._Nothing()
     state.n_rows, state.assigned, state.phase, state.stage = 40, 10, 1, "search"

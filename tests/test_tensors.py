@@ -183,7 +183,7 @@ class Device:
     def __enter__(self):
         Device.entered += 1
 
-    def __exit__(self, *told):
+    def __exit__(self, *error):
         pass
 
 

@@ -72,9 +72,9 @@ def batches(x: Array, y: Array) -> Array:
     rows, others = rng.permutation(len(x)), rng.permutation(len(y))
     columns = np.empty(len(x), np.int64)
     for first in range(0, len(x), _BATCH):
-        some, beside = rows[first : first + _BATCH], others[first : first + _BATCH]
-        cost = ((x[some, None] - y[beside]) ** 2).sum(2)
-        columns[some] = beside[bigsap.solve(cost, certify=False, threads=1).col4row]
+        some, partners = rows[first : first + _BATCH], others[first : first + _BATCH]
+        cost = ((x[some, None] - y[partners]) ** 2).sum(2)
+        columns[some] = partners[bigsap.solve(cost, certify=False, threads=1).col4row]
     return columns
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import CertificateError
-from bigsap.proof.certificate import Certificate, certify_infeasible, checked_prices, told
+from bigsap.proof.certificate import Certificate, certificate_of, certify_infeasible, checked_prices
 from bigsap.proof.claim import Claim
 from bigsap.proof.conclusion import conclude
 from bigsap.proof.minima import Looked, minima
@@ -61,7 +61,7 @@ def certify_capacities(
     elif places > n:
         prices = _capped(prices)
     found, looked = _row_minima(source, matching, prices, maximize, threads, block_bytes, tick, pairs)
-    return told(conclude(n, m, matching, found, prices, maximize, integer, False, capacity), looked)
+    return certificate_of(conclude(n, m, matching, found, prices, maximize, integer, False, capacity), looked)
 
 
 def every_row(matching: Array) -> Array:
@@ -140,7 +140,7 @@ def certify_demand(
     unbounded = np.iinfo(np.int64).max if prices.integer else np.inf
     none = (demand == 0) & (found.high == unbounded)
     u, u_low = _row_duals(replace(found, high=np.where(none, 0, found.high)), sign)
-    return replace(told(claimed, looked), u=u, u_low=u_low)
+    return replace(certificate_of(claimed, looked), u=u, u_low=u_low)
 
 
 def _row_duals(found: RowMinima, sign: int) -> tuple[Array, Array | None]:

@@ -179,7 +179,7 @@ def certify(
     found, looked = minima(*given, every_pair=pairs, width=width if at_once else None)
 
     def concluded(prices: Prices, found: Any) -> Certificate:
-        return told(conclude(n, m, matching, found, prices, maximize, integer, normalise), looked)
+        return certificate_of(conclude(n, m, matching, found, prices, maximize, integer, normalise), looked)
 
     certificate = concluded(prices, found)
     if width is None or matching is None or (certificate.optimal and certificate.clear):
@@ -264,7 +264,7 @@ def _refuse_enough(
         )
 
 
-def told(claimed: Claimed, looked: Looked) -> Certificate:
+def certificate_of(claimed: Claimed, looked: Looked) -> Certificate:
     """Return the certificate of a conclusion."""
     return Certificate(**vars(claimed), pairs=looked.pairs, by=looked.by, bounds=looked.bounds)
 

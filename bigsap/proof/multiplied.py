@@ -126,7 +126,7 @@ def _plain_vectors(source: CostSource) -> Vectors | None:
 
 
 def _multiplied(vectors: Vectors, factor: float) -> Vectors:
-    """Return the vectors of costs times a positive factor, whose roundings are few beside the margins'."""
+    """Return the vectors of costs times a positive factor, whose roundings are small against the margins'."""
     if vectors.squared:
         return replace(vectors, weights=vectors.weights * (factor * factor if vectors.root else factor))
     return replace(vectors, x=vectors.x * factor, own=vectors.own * factor, other=vectors.other * factor)

@@ -19,7 +19,13 @@ import numpy.typing as npt
 
 from bigsap.errors import CertificateError
 from bigsap.proof import scan
-from bigsap.proof.certificate import Certificate, capped_at_zero, certify_infeasible, checked_prices, told
+from bigsap.proof.certificate import (
+    Certificate,
+    capped_at_zero,
+    certificate_of,
+    certify_infeasible,
+    checked_prices,
+)
 from bigsap.proof.claim import Claim
 from bigsap.proof.conclusion import conclude
 from bigsap.proof.exact import down, expansion, up
@@ -248,7 +254,7 @@ def certify_gated(
     low = None if prices.low is None else np.concatenate((prices.low, np.zeros(n)))
     v_wide = Prices(np.concatenate((prices.high, np.zeros(n, prices.high.dtype))), low)
     claimed = conclude(n, m + n, wide, found, v_wide, gated.maximize, integer, False, capacity)
-    certificate = told(claimed, looked)
+    certificate = certificate_of(claimed, looked)
     short = None if certificate.v_low is None else certificate.v_low[:m]
     return replace(certificate, v=certificate.v[:m], v_low=short)
 

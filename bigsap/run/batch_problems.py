@@ -76,13 +76,13 @@ class BatchProblems:
         free = np.isfinite(values)
         wrong = np.isnan(values) | (values == -sign * np.inf)
         rounded = free & ((values != np.rint(values)) | (np.abs(values) >= 2.0**62))
-        told = [wrong, rounded, ~free]
+        marks = [wrong, rounded, ~free]
         if each:
             given, values = given.repeat(rows), values.repeat(rows)
         else:
-            told = [_any(one, first, rows) for one in told]
-        bad = told[0] | ~fits | (not real)
-        return RowPrices(given, sign * values, first, rows, bad, ~told[1], ~told[2])
+            marks = [_any(one, first, rows) for one in marks]
+        bad = marks[0] | ~fits | (not real)
+        return RowPrices(given, sign * values, first, rows, bad, ~marks[1], ~marks[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +203,9 @@ def _prices(given: Any, costs: Any) -> Any:
         if given.ndim == 0:
             return given
     if len(given) != count or (not listed and given.ndim > 2):
-        told = f"a list of {len(given)}" if listed else f"shape {given.shape}"
+        what = f"a list of {len(given)}" if listed else f"shape {given.shape}"
         raise ShapeError(
-            f"unassigned_cost is not valid: {told} for {count} problems; give a number, one a problem,"
+            f"unassigned_cost is not valid: {what} for {count} problems; give a number, one a problem,"
             " or one a row of each problem"
         )
     return given

@@ -86,8 +86,8 @@ def _uncertified(run: Run, outcome: Outcome) -> Conclusion:
         return Conclusion(None)
     held = [holder for holder in (run.resting, run.lists) if holder is not None]
     costs = pair_costs(run.problem, run.rows, held, found, run.monitor.tick)
-    told = unproved(run.problem, found, costs, outcome.v)
-    if told.doubtful:
+    unchecked = unproved(run.problem, found, costs, outcome.v)
+    if unchecked.doubtful:
         # The prices are so large that rounding may have decided the assignment.
         proved = certified(run, outcome, partial(_residual, run))
         certificate = proved.certificate
@@ -96,7 +96,7 @@ def _uncertified(run: Run, outcome: Outcome) -> Conclusion:
         if run.refined and certificate is not None:
             u, u_low, v, v_low = signed_duals(run, certificate)
             return Conclusion(proved.column_of_row, certificate.fun, u=u, v=v, u_low=u_low, v_low=v_low)
-    return Conclusion(found, told.fun, u=told.u, v=told.v, costs=costs)
+    return Conclusion(found, unchecked.fun, u=unchecked.u, v=unchecked.v, costs=costs)
 
 
 def _residual(run: Run, problem: Problem, column_of_row: Array | None) -> Outcome | None:

@@ -24,6 +24,7 @@ from bigsap.proof.unassigned import certify_gated
 from bigsap.result import Result, Status, pairs_of
 from bigsap.run.conclude import explain
 from bigsap.run.interrupted import Deadline, Late
+from bigsap.run.small_arrays import WITHOUT_LISTS
 from bigsap.run.stats import last_report
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource, Resident, Transposable
@@ -357,19 +358,9 @@ class _Contracted:
             "proof": None,
             "proof_bounds": 0,
             "rows_scanned": sum(level["searches"] for level in levels),
-            "pairs_skipped": 0,
-            "cache_policy": "in place",
-            "cache_slots": 0,
-            "cache_bytes": 0,
-            "cache_hits": 0,
-            "cache_misses": 0,
-            "copied_bytes": 0,
-            "list_bytes": 0,
-            "lists_doubled": 0,
-            "list_growth_refused": 0,
+            **WITHOUT_LISTS,
             "trees": {},
             "auction": {},
-            "cluster": None,
             "refined": self.refined,
             "first_prices": "levels" if self.wanted.start is None else "warm",
             "phases": [],

@@ -36,6 +36,22 @@ _LOWEST = -(_EXACT >> 2)
 
 WHY = "a small matrix in memory"
 
+#: What a solve reports that keeps all its costs in memory and makes no lists.
+WITHOUT_LISTS: dict[str, Any] = {
+    "pairs_skipped": 0,
+    "cache_policy": "in place",
+    "cache_slots": 0,
+    "cache_bytes": 0,
+    "cache_hits": 0,
+    "cache_misses": 0,
+    "copied_bytes": 0,
+    "list_bytes": 0,
+    "lists_doubled": 0,
+    "list_growth_refused": 0,
+    "cluster": None,
+    "refined": 0,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -49,7 +65,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Answer:
     """Kernel output for one problem with rows no longer than columns.
 
     shape: as the user has it. kept: see ``engine.small.search``. seconds: the mean in a batch.
@@ -113,7 +129,7 @@ def assignment(costs: Array, maximize: bool) -> tuple[Array, Array] | None:
     if status == INVALID:
         _complain(costs, maximize)
     if status == INFEASIBLE:
-        violator = _violator(Told(status, (n, m), maximize, False, column_of_row, kept, 0.0))
+        violator = _violator(Answer(status, (n, m), maximize, False, column_of_row, kept, 0.0))
         raise InfeasibleError("cost matrix is infeasible", violator.tolist())
     return None
 
@@ -148,7 +164,7 @@ def solve_small(
     integer = costs.dtype.kind != "f"
     seconds = time.perf_counter() - clock
     n, m = costs.shape
-    told = Told(
+    answer = Answer(
         status,
         (n, m),
         maximize,
@@ -160,7 +176,7 @@ def solve_small(
         warm=start is not None,
         proved=proved,
     )
-    return Result.later(fields_of, told, maximize=maximize, shape=(n, m))
+    return Result.later(fields_of, answer, maximize=maximize, shape=(n, m))
 
 
 def tightened(
@@ -251,20 +267,20 @@ def _complain(costs: Array, maximize: bool) -> None:
     raise InvalidCostError("the costs changed while they were read")
 
 
-def _violator(told: Told) -> Array:
+def _violator(answer: Answer) -> Array:
     """Return the user's rows that have too few allowed columns, in order."""
-    few, many = told.sizes
-    if not told.turned:
-        return told.column_of_row[: int(told.kept[2 * few + many + 2])]
+    few, many = answer.sizes
+    if not answer.turned:
+        return answer.column_of_row[: int(answer.kept[2 * few + many + 2])]
     # The violator consists of columns. The rows that allow none of them have too few columns themselves.
-    return np.flatnonzero(told.kept[2 * few : 2 * few + many] == 0)
+    return np.flatnonzero(answer.kept[2 * few : 2 * few + many] == 0)
 
 
-def fields_of(told: Told) -> dict[str, Any]:
+def fields_of(answer: Answer) -> dict[str, Any]:
     """Return the fields of a result, equal to those of ``certify`` and ``Result.from_assignment``."""
-    n, m = told.shape
-    few, many = told.sizes
-    kept = told.kept
+    n, m = answer.shape
+    few, many = answer.sizes
+    kept = answer.kept
     facts = kept[2 * few + many : 2 * few + many + FACTS]
     _, scans, _, total, gap, bound = facts.tolist()
     rest = kept[2 * few + many + FACTS :]
@@ -274,52 +290,52 @@ def fields_of(told: Told) -> dict[str, Any]:
         "prices_moved": 0,
         "drops": 0.0,
         "epsilon_drops": 0.0,
-        "seconds": told.seconds,
+        "seconds": answer.seconds,
     }
-    stats = _stats(told, int(scans), phase)
-    if told.status == INFEASIBLE:
+    stats = _stats(answer, int(scans), phase)
+    if answer.status == INFEASIBLE:
         from bigsap.run.conclude import explain
 
-        violator = _violator(told)
+        violator = _violator(answer)
         return vars(
             Result.from_assignment(
                 None,
-                shape=told.shape,
+                shape=answer.shape,
                 status=Status.INFEASIBLE,
                 message=explain(violator),
-                maximize=told.maximize,
+                maximize=answer.maximize,
                 stats=stats,
                 nit=1,
                 violator=violator,
             )
-        ) | {"unassigned_cost": told.prices}
-    sign = -1 if told.maximize else 1
-    matching = inverse(told.column_of_row, n) if told.turned else told.column_of_row.copy()
+        ) | {"unassigned_cost": answer.prices}
+    sign = -1 if answer.maximize else 1
+    matching = inverse(answer.column_of_row, n) if answer.turned else answer.column_of_row.copy()
     row_ind, col_ind, row4col = views_of(matching, m)
-    if told.prices is not None:
+    if answer.prices is not None:
         stats["unassigned_rows"] = n - len(row_ind)
     # Adding 0 turns -0.0 into 0.0.
     u, v = sign * kept[:few] + 0, sign * kept[2 * few : 2 * few + many] + 0
     u_low = sign * rest + 0 if rest.any() else None
-    v_low = None if told.v_low is None else sign * told.v_low + 0
+    v_low = None if answer.v_low is None else sign * answer.v_low + 0
     fun: Any = sign * total + 0
     bound = sign * bound + 0
-    if told.integer:
+    if answer.integer:
         fun, bound, gap = int(fun), int(bound), int(gap)
-    if told.proved:
-        low, high = (fun, bound) if told.maximize else (bound, fun)
+    if answer.proved:
+        low, high = (fun, bound) if answer.maximize else (bound, fun)
         enclosed = {"gap": gap, "lower_bound": low, "upper_bound": high}
-        stats["gaps"] = [{"seconds": told.seconds, **enclosed}]
+        stats["gaps"] = [{"seconds": answer.seconds, **enclosed}]
     return {
         "row_ind": row_ind,
         "col_ind": col_ind,
         "fun": fun,
-        "u": v if told.turned else u,
-        "v": u if told.turned else v,
-        "u_low": v_low if told.turned else u_low,
-        "v_low": u_low if told.turned else v_low,
-        "bound": bound if told.proved else None,
-        "gap": gap if told.proved else None,
+        "u": v if answer.turned else u,
+        "v": u if answer.turned else v,
+        "u_low": v_low if answer.turned else u_low,
+        "v_low": u_low if answer.turned else v_low,
+        "bound": bound if answer.proved else None,
+        "gap": gap if answer.proved else None,
         "status": Status.OPTIMAL,
         "success": True,
         "message": MESSAGES[Status.OPTIMAL],
@@ -328,64 +344,55 @@ def fields_of(told: Told) -> dict[str, Any]:
         "col4row": matching,
         "row4col": row4col,
         "violator": np.empty(0, np.intp),
-        "maximize": told.maximize,
-        "shape": told.shape,
-        "unassigned_cost": told.prices,
-        "costs": _costs(told, matching, row_ind),
+        "maximize": answer.maximize,
+        "shape": answer.shape,
+        "unassigned_cost": answer.prices,
+        "costs": _costs(answer, matching, row_ind),
         "capacity": None,
         "demand": None,
     }
 
 
-def _costs(told: Told, col4row: Array, row_ind: Array) -> Array:
+def _costs(answer: Answer, col4row: Array, row_ind: Array) -> Array:
     """Return the costs of the pairs in the user's sense."""
-    few, _ = told.sizes
-    matched = (-1 if told.maximize else 1) * told.kept[few : 2 * few] + 0
-    costs = matched[col4row[row_ind]] if told.turned else matched[row_ind]
-    return costs.astype(np.int64) if told.integer else costs
+    few, _ = answer.sizes
+    matched = (-1 if answer.maximize else 1) * answer.kept[few : 2 * few] + 0
+    costs = matched[col4row[row_ind]] if answer.turned else matched[row_ind]
+    return costs.astype(np.int64) if answer.integer else costs
 
 
-def _stats(told: Told, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
+def _stats(answer: Answer, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
     """Return the same fields as ``stats.solve_stats``."""
-    n, m = told.shape
-    rows, _ = told.sizes
-    seconds = told.seconds
-    proved = told.proved and told.status == OPTIMAL
+    n, m = answer.shape
+    rows, _ = answer.sizes
+    seconds = answer.seconds
+    proved = answer.proved and answer.status == OPTIMAL
     return {
         "method": "dense",
         "why": WHY,
         "threads": 1,
         "device": "cpu",
-        "source": "ArraySource" if told.prices is None else "ClippedCosts",
+        "source": "ArraySource" if answer.prices is None else "ClippedCosts",
         "evaluated_by": None,
-        "transposed": told.turned,
+        "transposed": answer.turned,
         "price": "float64",
         "resumed": 0,
-        "warm_started": told.warm,
+        "warm_started": answer.warm,
         "rows_evaluated": rows,
         "pairs_evaluated": n * m,
         "certificate_pairs": n * m if proved else 0,
         "proof": "pairs" if proved else None,
         "proof_bounds": 0,
         "rows_scanned": scans,
-        "pairs_skipped": 0,
-        "cache_policy": "in place",
+        **WITHOUT_LISTS,
         "cache_slots": rows,
-        "cache_bytes": 0,
         "cache_hits": scans,
-        "cache_misses": 0,
-        "copied_bytes": 0,
-        "list_bytes": 0,
-        "lists_doubled": 0,
-        "list_growth_refused": 0,
         "trees": {},
         "auction": {},
-        "cluster": None,
-        "refined": 0,
         "first_prices": None,
         "phases": [phase],
         "gaps": [],
         # The search and the proof are one call.
         "seconds": {"start": 0.0, "search": seconds, "certificate": 0.0, "total": seconds},
-        "peak_bytes": told.peak if told.peak is not None else peak_bytes(),
+        "peak_bytes": answer.peak if answer.peak is not None else peak_bytes(),
     }

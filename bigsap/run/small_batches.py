@@ -38,7 +38,7 @@ from bigsap.errors import quiet_thread
 from bigsap.memory import peak_bytes
 from bigsap.result import Result, Status
 from bigsap.run.batch_problems import BatchProblems, RowPrices
-from bigsap.run.small_arrays import Told, fields_of
+from bigsap.run.small_arrays import Answer, fields_of
 from bigsap.types import Array
 
 # Where the facts of a problem are, after its duals and costs.
@@ -54,7 +54,7 @@ class SmallAnswers:
     """Problems as ``engine.small.batch.solve_some`` takes them, and their answers.
 
     prices: of rows, None if all must be assigned. columns, kept, statuses: see ``solve_some``.
-    proved: see ``Told``. solve_empty: returns the result of a problem without rows or columns.
+    proved: see ``Answer``. solve_empty: returns the result of a problem without rows or columns.
     """
 
     problems: Array
@@ -167,12 +167,12 @@ def _described(problems: BatchProblems) -> tuple[Array, list[int]]:
         words[:, EXACT], words[:, KIND] = _code(costs.dtype)
         read = bool((words[:, KIND] < len(DTYPES)).all())
     else:
-        told = [
+        layouts = [
             (*cost.shape, *_code(cost.dtype)) if type(cost) is np.ndarray and cost.ndim == 2 else _OTHER
             for cost in costs
         ]
-        words[:, [ROWS, COLUMNS, EXACT, KIND]] = np.array(told, np.int64).reshape(-1, 4)
-        read = all(one[3] < len(DTYPES) for one in told)
+        words[:, [ROWS, COLUMNS, EXACT, KIND]] = np.array(layouts, np.int64).reshape(-1, 4)
+        read = all(one[3] < len(DTYPES) for one in layouts)
     for place, sizes_ in ((ROWS, problems.rows), (COLUMNS, problems.columns)):
         if sizes_ is not None:
             words[:, place] = sizes_
@@ -230,8 +230,8 @@ def _addressed(words: Array, problems: BatchProblems, first: int, last: int) -> 
     owners = [_readable(costs[place]) for place in places.tolist()]
     if owners:
         part[places, ADDRESS] = addresses(owners)
-        told = [(*one.strides, _KINDS[one.dtype]) for one in owners]
-        part[places[:, None], [ROW_STEP, COLUMN_STEP, KIND]] = told
+        layouts = [(*one.strides, _KINDS[one.dtype]) for one in owners]
+        part[places[:, None], [ROW_STEP, COLUMN_STEP, KIND]] = layouts
     return owners
 
 
@@ -300,15 +300,15 @@ def _run(arrays: tuple[Array, ...], first: int, last: int, sign: float, threads:
         pool.shutdown(wait=True, cancel_futures=True)  # after an interrupt, drop the waiting parts
 
 
-def _fields(told: tuple[SmallAnswers, int]) -> dict[str, Any]:
+def _fields(answer: tuple[SmallAnswers, int]) -> dict[str, Any]:
     """Return the fields of one result."""
-    batch, k = told
+    batch, k = answer
     words = batch.problems[k]
     n, m, row, start = (int(words[w]) for w in (ROWS, COLUMNS, FIRST_ROW, FIRST_KEPT))
     prices = batch.prices
     few, many = (n, m) if prices is not None else (min(n, m), max(n, m))
     return fields_of(
-        Told(
+        Answer(
             int(batch.statuses[k]),
             (n, m),
             batch.maximize,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from abc import ABC, abstractmethod
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -45,7 +46,7 @@ def keeps_bounds(source: CostSource) -> bool:
     return isinstance(source, Fillable) and source.fill() is not None
 
 
-class Kept:
+class Kept(ABC):
     """Costs of a source, changed by a rule. given: the source."""
 
     dtype: np.dtype[Any] = np.dtype(np.float64)
@@ -62,24 +63,24 @@ class Kept:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments()
 
+    @abstractmethod
     def rule(self) -> str:
         """Return the rule in words."""
-        raise NotImplementedError
 
+    @abstractmethod
     def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
         """Return the rule's type in a cost spec, its numbers (``infinity`` forbids), and the sources."""
-        raise NotImplementedError
 
-    def _arguments(self) -> tuple[Any, ...]:
-        raise NotImplementedError
+    @abstractmethod
+    def _arguments(self) -> tuple[Any, ...]: ...
 
+    @abstractmethod
     def _made(self, inner: Fill) -> Fill:
         """Return the filler around another."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _on(self, given: CostSource) -> CostSource:
         """Return the same rule on another source of the same shape."""
-        raise NotImplementedError
 
     def fill(self) -> Fill | None:
         """Return the compiled filler, None if the source has none any more."""
@@ -119,8 +120,8 @@ class Kept:
         made = self._made_chosen((chosen.address, chosen.context), chosen.keep)
         return replace(product, chosen=Chosen(made.address, made.context, made.keep))
 
-    def _made_chosen(self, inner: tuple[int, int], keep: tuple[Any, ...]) -> Fill:
-        raise NotImplementedError
+    @abstractmethod
+    def _made_chosen(self, inner: tuple[int, int], keep: tuple[Any, ...]) -> Fill: ...
 
     def limit(self) -> float:
         """Return a number that no allowed pair costs more than."""
@@ -270,8 +271,10 @@ class Masked(Forbidding):
         self._places = (np.arange(self.shape[0]), np.arange(self.shape[1])) if places is None else places
 
     def __reduce__(self) -> tuple[Any, ...]:
-        made = partial(Masked, turned=self._turned)
-        return made, (self.given, self.mask, self.infinity, self._matrix, self._places)
+        return partial(Masked, turned=self._turned), self._arguments()
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return self.given, self.mask, self.infinity, self._matrix, self._places
 
     def rule(self) -> str:
         """Return the rule in words."""

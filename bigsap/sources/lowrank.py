@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
 from bigsap.notebook import Shown
 from bigsap.sources.base import Fill, Separation
@@ -92,7 +93,7 @@ class LowRankSource(Shown):
         from bigsap.sources import sums_of_rows as S
 
         rank = self.a.shape[1]
-        if rank < S.LEAST_DIMENSIONS:
+        if rank < policy.PRODUCT_COORDINATES:
             return None
         terms = self.row_terms, self.column_terms
         return S.filler_of_rows(self.a, self._b_by_rank, np.ones(rank), terms, (S.PRODUCTS, S.TERMS))

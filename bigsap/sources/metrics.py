@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.errors import DtypeError, InvalidCostError, OptionError, ShapeError
 from bigsap.notebook import Shown
 from bigsap.sources.base import Fill, Separation
@@ -173,7 +174,7 @@ class PointSource(Shown):
         from bigsap.sources import sums_of_rows as S
 
         made = {"sqeuclidean": S.PLAIN, "euclidean": S.ROOT, "cosine": S.HALF}
-        if self._kernel not in made or self._x.shape[1] < S.LEAST_DIMENSIONS:
+        if self._kernel not in made or self._x.shape[1] < policy.PRODUCT_COORDINATES:
             return None
         sums = S.SQUARES if (self._weights == 1).all() else S.WEIGHTED
         return S.filler_of_rows(self._x, self._y, self._weights, None, (sums, made[self._kernel]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,9 +19,10 @@ from bigsap.sources.whole_numbers import (
 from bigsap.types import Array
 
 
-class Rule:
+class Rule(ABC):
     """A rule that combines blocks of several sources."""
 
+    @abstractmethod
     def apply(self, blocks: Sequence[Array], whole: bool) -> tuple[Array, Array | None, bool]:
         """Return the combined costs, a mask of errors, and the kind of error.
 
@@ -28,7 +30,6 @@ class Rule:
         rounded, False if finite costs became infinite. blocks: in the sources' own dtypes. whole:
         all sources hold integers and infinities only.
         """
-        raise NotImplementedError
 
     def whole(self) -> bool:
         """Return whether integers stay integers."""
@@ -38,9 +39,9 @@ class Rule:
         """Return the range of the result from the ranges of the blocks."""
         return ranges[0]
 
+    @abstractmethod
     def facts(self) -> tuple[str, dict[str, float]]:
         """Return the rule's type in a cost spec, and its numbers."""
-        raise NotImplementedError
 
 
 class Sum(Rule):

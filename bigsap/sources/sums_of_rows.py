@@ -16,6 +16,7 @@ from llvmlite import ir
 from numba import extending, types
 
 from bigsap.compile.decorator import kernel
+from bigsap.compile.vector_code import broadcast, number_at, store_at, vector_at
 from bigsap.sources.compiled import address_of
 from bigsap.types import Array
 
@@ -30,33 +31,10 @@ SQUARES, WEIGHTED, PRODUCTS = range(3)
 #: What is made of a sum: nothing, its root, half of it, or it plus terms of row and column.
 PLAIN, ROOT, HALF, TERMS = range(4)
 
-#: Fewer dimensions are summed as fast row by row.
-LEAST_DIMENSIONS = 8
 
 _WORD = ir.IntType(64)
 _NUMBER = ir.DoubleType()
 _VECTOR = ir.VectorType(_NUMBER, COLUMNS)
-
-
-def _spread(builder: Any, value: Any) -> Any:
-    """Broadcast a number to all lanes."""
-    nothing = ir.Constant(_VECTOR, ir.Undefined)
-    lanes = ir.Constant(ir.VectorType(ir.IntType(32), COLUMNS), [0] * COLUMNS)
-    first = builder.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(first, nothing, lanes)
-
-
-def _vector_at(builder: Any, address: Any) -> Any:
-    found = builder.load(builder.inttoptr(address, _VECTOR.as_pointer()))
-    found.align = 8
-    return found
-
-
-def _number_at(builder: Any, address: Any, k: Any) -> Any:
-    at = builder.inttoptr(address, _NUMBER.as_pointer())
-    found = builder.load(builder.gep(at, [k]))
-    found.align = 8
-    return found
 
 
 def _term(builder: Any, kind: int, x: Any, y: Any, weight: Any) -> Any:
@@ -80,11 +58,13 @@ def _emitter(kind: int) -> Any:
             k = builder.phi(_WORD)
             sums = [builder.phi(_VECTOR) for _ in rows]
             place = builder.mul(k, ir.Constant(_WORD, 8 * COLUMNS))
-            y = _vector_at(builder, builder.add(columns, place))
-            weight = _spread(builder, _number_at(builder, weights, k)) if kind == WEIGHTED else None
+            y = vector_at(builder, builder.add(columns, place), _VECTOR)
+            weight = None
+            if kind == WEIGHTED:
+                weight = broadcast(builder, number_at(builder, weights, k, _NUMBER), COLUMNS)
             grown = []
             for row, total in zip(rows, sums, strict=True):
-                x = _spread(builder, _number_at(builder, row, k))
+                x = broadcast(builder, number_at(builder, row, k, _NUMBER), COLUMNS)
                 grown.append(builder.fadd(total, _term(builder, kind, x, y, weight)))
             following = builder.add(k, one)
             k.add_incoming(zero, before)
@@ -100,8 +80,7 @@ def _emitter(kind: int) -> Any:
             total.add_incoming(next_total, loop)
         for r, total in enumerate(results):
             at = builder.add(out, ir.Constant(_WORD, 8 * COLUMNS * r))
-            made = builder.store(total, builder.inttoptr(at, _VECTOR.as_pointer()))
-            made.align = 8
+            store_at(builder, total, at)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * (ROWS + 4)), emit

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.bottleneck.matching import Listed, least_beyond, match_within, sort_rows
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.below_price import Found, RowReader, run_below
@@ -34,8 +35,6 @@ from bigsap.types import Array
 _PER_AGENT, _MORE, _SAMPLE = 24, 3, 64
 # Entries that a thread collects at a time, in addition to one row's.
 _ROOM = 1 << 16
-# Coordinates up to which bounds exclude most pairs; rows from which they pay.
-_FEW_COORDINATES, _LEAST_BOUNDED = 6, 4096
 # Share by which the pairs within the limit grow in a step.
 _GROWTH = 0.25
 # Entries beyond which the middle of a range is judged by a sample.
@@ -114,7 +113,7 @@ def _pairs(problem: Problem, limit: Any, threads: int, tick: Tick) -> tuple[Arra
         signed = _signed(costs, problem)
         keep = signed < np.inf
         return rows[keep], columns[keep].astype(np.int64), signed[keep]
-    if limit < np.inf and problem.sign > 0 and problem.shape[0] >= _LEAST_BOUNDED:
+    if limit < np.inf and problem.sign > 0 and problem.shape[0] >= policy.BOTTLENECK_BOUNDED_ROWS:
         found = _pairs_by_bounds(problem, float(limit), threads, tick)
         if found is not None:
             return found
@@ -146,7 +145,7 @@ def _pairs_by_bounds(
     """Return these pairs of points, by bounds of blocks of columns; None where bounds do not apply."""
     source = problem.source
     terms = source.separable() if isinstance(source, Separable) else None
-    if terms is None or not isinstance(source, Selectable) or terms.y.shape[0] > _FEW_COORDINATES:
+    if terms is None or not isinstance(source, Selectable) or terms.y.shape[0] > policy.FEW_COORDINATES:
         return None
     n, m = problem.shape
     order = compact_order(terms.y.T, tick).astype(np.int32)

@@ -13,6 +13,7 @@ from llvmlite import ir
 from numba import extending, types
 
 from bigsap.compile.decorator import kernel
+from bigsap.compile.vector_code import broadcast, number_at, store_at, vector_at
 from bigsap.engine.lists.product_vectors import GROUP
 from bigsap.sources.compiled import address_of
 from bigsap.types import Array
@@ -33,26 +34,6 @@ _VECTOR = ir.VectorType(_NUMBER, GROUP)
 
 def _word(number: int) -> Any:
     return ir.Constant(_WORD, number)
-
-
-def _spread(builder: Any, value: Any) -> Any:
-    """Broadcast a number to all lanes."""
-    nothing = ir.Constant(_VECTOR, ir.Undefined)
-    lanes = ir.Constant(ir.VectorType(ir.IntType(32), GROUP), [0] * GROUP)
-    first = builder.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(first, nothing, lanes)
-
-
-def _number_at(builder: Any, address: Any, k: Any) -> Any:
-    found = builder.load(builder.gep(builder.inttoptr(address, _NUMBER.as_pointer()), [k]))
-    found.align = 4
-    return found
-
-
-def _vector_at(builder: Any, address: Any) -> Any:
-    found = builder.load(builder.inttoptr(address, _VECTOR.as_pointer()))
-    found.align = 4
-    return found
 
 
 def _emitter(n_rows: int) -> Any:
@@ -76,8 +57,8 @@ def _emitter(n_rows: int) -> Any:
             k = builder.phi(_WORD)
             sums = [builder.phi(_VECTOR) for _ in pairs]
             place = builder.mul(k, _word(4 * GROUP))
-            y = [_vector_at(builder, builder.add(at, place)) for at in columns]
-            x = [_spread(builder, _number_at(builder, at, k)) for at in each]
+            y = [vector_at(builder, builder.add(at, place), _VECTOR) for at in columns]
+            x = [broadcast(builder, number_at(builder, at, k, _NUMBER), GROUP) for at in each]
             grown = [
                 builder.call(fma, [x[r], y[t], total]) for (r, t), total in zip(pairs, sums, strict=True)
             ]
@@ -91,8 +72,7 @@ def _emitter(n_rows: int) -> Any:
         builder.position_at_end(after)
         for (r, t), total in zip(pairs, grown, strict=True):
             at = builder.add(out, builder.add(builder.mul(out_bytes, _word(r)), _word(4 * GROUP * t)))
-            made = builder.store(total, builder.inttoptr(at, _VECTOR.as_pointer()))
-            made.align = 4
+            store_at(builder, total, at)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 6), emit

@@ -11,6 +11,8 @@ from typing import Any
 from llvmlite import ir
 from numba import extending, types
 
+from bigsap.compile.vector_code import broadcast, item_bytes, store_at, vector_at
+
 intrinsic: Any = extending.intrinsic
 
 #: Columns of a group.
@@ -20,24 +22,6 @@ _WORD, _LONG = ir.IntType(32), ir.IntType(64)
 
 def _item(kind: Any) -> Any:
     return ir.DoubleType() if kind == types.float64 else ir.FloatType()
-
-
-def _pointer(builder: Any, address: Any, item: Any) -> Any:
-    return builder.inttoptr(address, ir.VectorType(item, GROUP).as_pointer())
-
-
-def _load(builder: Any, address: Any, item: Any) -> Any:
-    found = builder.load(_pointer(builder, address, item))
-    found.align = 8 if isinstance(item, ir.DoubleType) else 4
-    return found
-
-
-def _spread(builder: Any, value: Any) -> Any:
-    """Broadcast a number to all lanes."""
-    row = ir.VectorType(value.type, GROUP)
-    nothing = ir.Constant(row, ir.Undefined)
-    lanes = ir.Constant(ir.VectorType(_WORD, GROUP), [0] * GROUP)
-    return builder.shuffle_vector(builder.insert_element(nothing, value, _WORD(0)), nothing, lanes)
 
 
 def _least(builder: Any, items: Any) -> Any:
@@ -53,11 +37,6 @@ def _least(builder: Any, items: Any) -> Any:
     return builder.extract_element(items, _WORD(0))
 
 
-def _store(builder: Any, address: Any, items: Any) -> None:
-    made = builder.store(items, _pointer(builder, address, items.type.element))
-    made.align = 8 if isinstance(items.type.element, ir.DoubleType) else 4
-
-
 @intrinsic
 def plain_bounds(typing: Any, at: Any, column: Any, error: Any, size: Any) -> Any:
     """Replace 16 numbers t at an address by ``(t + column) - size * error``; return the smallest.
@@ -66,10 +45,10 @@ def plain_bounds(typing: Any, at: Any, column: Any, error: Any, size: Any) -> An
     """
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        item = _item(signature.args[3])
-        t, a, e = (_load(builder, address, item) for address in args[:3])
-        found = builder.fsub(builder.fadd(t, a), builder.fmul(_spread(builder, args[3]), e))
-        _store(builder, args[0], found)
+        row = ir.VectorType(_item(signature.args[3]), GROUP)
+        t, a, e = (vector_at(builder, address, row) for address in args[:3])
+        found = builder.fsub(builder.fadd(t, a), builder.fmul(broadcast(builder, args[3], GROUP), e))
+        store_at(builder, found, args[0])
         return _least(builder, found)
 
     return size(types.int64, types.int64, types.int64, size), emit
@@ -81,15 +60,16 @@ def root_bounds(typing: Any, at: Any, column: Any, error: Any, price: Any, size:
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         item = _item(signature.args[4])
-        t, a, e, v = (_load(builder, address, item) for address in args[:4])
-        x = builder.fadd(builder.fadd(t, a), _spread(builder, args[5]))
-        x = builder.fsub(x, builder.fmul(_spread(builder, args[4]), e))
+        row = ir.VectorType(item, GROUP)
+        t, a, e, v = (vector_at(builder, address, row) for address in args[:4])
+        x = builder.fadd(builder.fadd(t, a), broadcast(builder, args[5], GROUP))
+        x = builder.fsub(x, builder.fmul(broadcast(builder, args[4], GROUP), e))
         zero = ir.Constant(x.type, [0.0] * GROUP)
         x = builder.select(builder.fcmp_ordered(">", x, zero), x, zero)
         name = f"llvm.sqrt.v{GROUP}{'f64' if isinstance(item, ir.DoubleType) else 'f32'}"
         root = builder.module.declare_intrinsic(name, fnty=ir.FunctionType(x.type, [x.type]))
         found = builder.fsub(builder.call(root, [x]), v)
-        _store(builder, args[0], found)
+        store_at(builder, found, args[0])
         return _least(builder, found)
 
     return size(*[types.int64] * 4, size, size), emit
@@ -107,9 +87,8 @@ def at_most_bits(typing: Any, values: Any, first: Any, limit: Any) -> Any:
         item = _item(signature.args[0].dtype)
         row = ir.VectorType(item, 64)
         some = builder.load(builder.bitcast(builder.gep(view.data, [args[1]]), row.as_pointer()))
-        some.align = 8 if isinstance(item, ir.DoubleType) else 4
-        nothing, lanes = ir.Constant(row, ir.Undefined), ir.Constant(ir.VectorType(_WORD, 64), [0] * 64)
-        limits = builder.shuffle_vector(builder.insert_element(nothing, args[2], _WORD(0)), nothing, lanes)
+        some.align = item_bytes(item)
+        limits = broadcast(builder, args[2], 64)
         return builder.bitcast(builder.fcmp_unordered("<=", some, limits), _LONG)
 
     return types.uint64(values, types.int64, values.dtype), emit

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.blas import one_thread
 from bigsap.engine.core.row_access import Terms
 from bigsap.engine.core.state import ID, LANES
@@ -42,8 +43,6 @@ TILE_ROWS, PANEL = 128, 2048
 _TILE_BYTES = 32 << 20
 #: Multiplications of a thread's share: fewer take less time than a thread to wake up, 0.1 ms.
 _SHARED = 4 << 20
-#: Bytes of vectors up to which the rows' are kept, and the columns' once more for few rows.
-_VECTOR_BYTES = 256 << 20
 #: Rows of vectors that are converted at a time.
 _CONVERTED = 1024
 #: Sizes of vectors for which no term of a bound leaves the range of float64.
@@ -206,7 +205,7 @@ class Products:
         #: Inner products of the rows that are known, if they are kept.
         self._kept: Array | None = None
         self._known = np.zeros(n, bool)
-        small = max(n, m) * self.d * form.dtype.itemsize <= _VECTOR_BYTES
+        small = max(n, m) * self.d * form.dtype.itemsize <= policy.PRODUCT_COPY_BYTES
         #: Vectors of the rows that were prepared, and the columns' for products with few rows, if kept.
         self._rows: Array | None = np.empty((n, self.d), kind) if small else None
         self._tiles: Array | None = None
