@@ -16,10 +16,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Tests start hundreds of processes: without kept bytecode each would compile the package's sources,
 # and pytest rewrite all of its modules. Some containers set this.
 unexport PYTHONDONTWRITEBYTECODE
-# Given, plain pytest is run with them: make test PYTEST_ARGS="-q tests/test_cli.py -k json"
+# Given, plain pytest is run with them: make test PYTEST_ARGS="-q tests/client/test_cli.py -k json"
 PYTEST_ARGS ?=
 # Each file runs in one of a few processes, in their order; all of the page (a browser and the service) in the
-# same one (tests/beside.py). Many tests wait for a process: one process of tests more than there are cores,
+# same one (tests/support/beside.py). Many tests wait for a process: one process of tests more than there are cores,
 # five at most.
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(5, 1 + (os.cpu_count() or 1)))')
 SHARED = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
@@ -68,13 +68,13 @@ test-all: lint browser ## all tests with other random examples in each run, long
 	$(BIN)/bigsap warmup
 	BIGSAP_TEST_PROFILE=random $(BIN)/python -m pytest -q --api-minutes=$(API_MINUTES) --kills=$(KILLS) \
 		$(SHARED)
-	$(BIN)/python tests/expression_fuzz.py --texts $(TEXTS)
-	$(BIN)/python tests/mutations.py
+	$(BIN)/python tests/support/expression_fuzz.py --texts $(TEXTS)
+	$(BIN)/python tests/support/mutations.py
 
 # make frozen on main, then on a branch: a refactoring says what it changed of these, and why.
 frozen: $(VENV)/.installed-dev ## freeze what 1,000 solves give and count; later compare with that
 	@mkdir -p .build; how=write; [ ! -e $(FROZEN) ] || how=compare; \
-	echo "==> $$how $(FROZEN)"; $(BIN)/python tests/frozen.py $$how $(FROZEN)
+	echo "==> $$how $(FROZEN)"; $(BIN)/python tests/support/frozen.py $$how $(FROZEN)
 
 # Needs no Docker and no daemon: buildah builds, unshare and chroot run. Root, since both do.
 test-image: $(VENV)/.installed-dev ## both images really built and run; buildah, root, ten minutes
@@ -86,7 +86,7 @@ test-image: $(VENV)/.installed-dev ## both images really built and run; buildah,
 		else echo "make test-image needs buildah, and there is none" \
 			"(sudo apt-get install buildah debootstrap)" >&2; exit 1; fi; fi
 	@[ "$$(id -u)" = 0 ] || { echo "make test-image must be run by root (sudo make test-image)" >&2; exit 1; }
-	BIGSAP_TEST_IMAGE=built $(BIN)/python -m pytest -s -v tests/test_images.py
+	BIGSAP_TEST_IMAGE=built $(BIN)/python -m pytest -s -v tests/docs/test_images.py
 
 # The page's tests drive a real browser; where none can be had they are skipped, saying so.
 browser: ## Debian's chromium, installed when absent and permitted
@@ -108,7 +108,7 @@ lint: $(VENV)/.installed-dev ## ruff, mypy, import-linter, codespell, rules of E
 		$(BIN)/mypy --platform $$system --cache-dir .mypy_cache/$$system || exit 1; done
 	@echo "==> lint-imports"; $(BIN)/lint-imports --no-cache
 	@echo "==> codespell"; $(BIN)/codespell
-	@echo "==> plain English"; $(BIN)/python tests/plain_english.py
+	@echo "==> plain English"; $(BIN)/python tests/support/plain_english.py
 
 format: $(VENV)/.installed-dev ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .

@@ -11,12 +11,11 @@ import pytest
 from built_site import site
 from clock import clock
 from gate import gate
-from stand_in import cupy
 
 pytest_plugins = ["beside", "depth", "live_server"]
 
 # One site for all modules that need one: imported by each, each would build its own.
-__all__ = ["clock", "cupy", "gate", "site"]
+__all__ = ["clock", "gate", "site"]
 
 # The same examples in every run, and no deadline: the first example pays for compilation.
 hypothesis.settings.register_profile(

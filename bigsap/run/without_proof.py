@@ -89,7 +89,7 @@ def unproved(problem: Problem, column_of_row: Array, costs: Array, prices: Array
         number = np.int64 if integer and prices.dtype.kind == "i" else np.float64
         v = prices.astype(number)
         largest = max(float(v.max()), -float(v.min())) if v.size else 0.0
-        # In place, to use no more vectors than the search itself (see tests/test_memory.py).
+        # In place, to use no more vectors than the search itself (see tests/unit/test_memory.py).
         v -= np.partition(v, n - 1)[n - 1] if n < m else v.max(initial=v[0])
         if n < m:
             np.minimum(v, 0, out=v)

@@ -21,7 +21,7 @@ import zarr
 
 import bigsap
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from zarr.storage import LocalStore, WrapperStore
 
 from instances import CLASSES

@@ -2,7 +2,7 @@
 # One GPU, at most 560 s: the whole suite, then the device and the CPU in turn.
 . tests/bench/device/setup.sh
 timeout 330 python3 -m bigsap warmup >"$OUT/warmup.log" 2>&1 &
-tests suite 280 -n 8 tests/gpu
+tests suite 280 -n 8 tests/device/gpu
 said suite
 wait
 said warmup

@@ -1,7 +1,7 @@
 # Sourced by one.sh and two.sh: caches that can be written, and how a suite is run.
 export PYTHONUNBUFFERED=1 NUMBA_CACHE_DIR=/tmp/numba OUT=${OUT:-/tmp/out}
 mkdir -p "$OUT" /tmp/numba
-export PYTHONPATH=$PWD:$PWD/tests:${PYTHONPATH:-}
+export PYTHONPATH=$PWD:$PWD/tests/support:${PYTHONPATH:-}
 python3 -c 'import numba, numpy, cupy, bigsap; print("numba", numba.__version__, "numpy", numpy.__version__, "cupy", cupy.__version__, bigsap.__file__)'
 clock=$SECONDS
 said() { echo "== $* ($((SECONDS - clock)) s)"; }

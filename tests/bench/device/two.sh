@@ -8,7 +8,7 @@ timeout 200 python3 -m bigsap warmup --processes 24 >"$OUT/warmup.log" 2>&1
 said warmup
 [ -z "${CLUSTER-}" ] || setsid nohup timeout 900 python3 examples/cluster.py \
     --full --workers 4 --no-shards >/tmp/cluster.log 2>&1 &
-CUDA_VISIBLE_DEVICES=1 tests suite 280 -n 8 tests/gpu &
+CUDA_VISIBLE_DEVICES=1 tests suite 280 -n 8 tests/device/gpu &
 suite=$!
 each() { # seconds, name, arguments
     local limit=$1 name=$2
@@ -20,7 +20,7 @@ each 150 methods tests/bench/device/figures.py methods
 each 110 crossings tests/bench/device/trees.py crossings
 wait $suite
 said suite
-tests slabs 90 -n 8 tests/gpu/test_slabs.py
+tests slabs 90 -n 8 tests/device/gpu/test_slabs.py
 said slabs
 each 90 messages tests/bench/device/trees.py messages
 each 65 two tests/bench/device/figures.py two

@@ -1,0 +1,402 @@
+"""The command line: what it prints, writes and returns."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import termios
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import bigsap
+from bigsap.cli import commands as cli
+from bigsap.cli import common as cli_common
+from bigsap.errors import CertificateError, InvalidCostError
+
+COST = np.array([[4.0, 1.0, 3.0, 9.0], [2.0, 0.0, 5.0, 9.0], [3.0, 2.0, 2.0, 9.0]])  # optimum 5
+FORBIDDEN = np.array([[1.0, np.inf], [2.0, np.inf]])
+
+
+@pytest.fixture
+def costs(tmp_path) -> str:
+    np.save(tmp_path / "costs.npy", COST)
+    return str(tmp_path / "costs.npy")
+
+
+@pytest.fixture
+def solve_call(monkeypatch):
+    """Replaces solve by a function that notes how it was called and may raise."""
+    real = bigsap.solve
+
+    class Call:
+        def __init__(self):
+            self.keywords = {}
+            self.raises = None  # an exception
+            self.status = None  # of the result, instead of "optimal"
+
+        def __call__(self, cost, **keywords):
+            self.keywords = keywords
+            if self.raises is not None:
+                raise self.raises
+            result = real(cost, certify=True)
+            if self.status is None:
+                return result
+            return bigsap.Result.from_assignment(
+                result.col4row,
+                result.v,
+                shape=result.shape,
+                status=bigsap.Status(self.status),
+                fun=result.fun,
+                bound=result.bound,
+            )
+
+    call = Call()
+    monkeypatch.setattr(bigsap, "solve", call)
+    return call
+
+
+def run(*argv: object) -> int:
+    return cli.main([str(arg) for arg in argv])
+
+
+def test_solve_prints_the_numbers(costs, capsys):
+    assert run("solve", costs) == 0
+    out, err = capsys.readouterr()
+    shown = dict(line.split("  ", 1) for line in out.splitlines())
+    shown = {key.strip(): value.strip() for key, value in shown.items()}
+    assert shown["status"].startswith("optimal")
+    assert shown["n"] == "3 x 4"
+    assert (shown["cost"], shown["bound"], shown["gap"]) == ("5", "5", "0")
+    assert {"rows evaluated", "seconds", "peak memory", "method"} <= set(shown)
+    assert "not saved; -o" in err
+
+
+def test_solve_saves_and_verify_accepts(costs, tmp_path, capsys):
+    out = tmp_path / "answer"
+    assert run("solve", costs, "--maximize", "-o", out, "--quiet") == 0
+    assert capsys.readouterr().err == ""
+    result = bigsap.Result.load(f"{out}.npz")
+    assert result.fun == 18.0  # 4 + 5 + 9
+    assert run("verify", costs, f"{out}.npz") == 0
+    assert "is what it claims (optimal)" in capsys.readouterr().out
+
+
+def test_json_is_one_object_and_nothing_else(costs, tmp_path, capsys):
+    assert run("solve", costs, "--json", "-o", tmp_path / "a.npz") == 0
+    out, err = capsys.readouterr()
+    record = json.loads(out, parse_constant=pytest.fail)
+    assert (record["n_rows"], record["n_columns"]) == (3, 4)
+    assert (record["fun"], record["status"], record["success"]) == (5.0, "optimal", True)
+    assert record["exit_code"] == 0
+    assert record["output"] == str(tmp_path / "a.npz")
+    assert record["stats"]["rows_evaluated"] >= 0
+    assert err == ""
+    assert run("verify", costs, tmp_path / "a.npz", "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["verified"], record["fun"], record["gap"]) == (True, 5.0, 0.0)
+
+
+def test_spec_is_solved(tmp_path, capsys):
+    spec = {"type": "points", "metric": "cityblock", "x": [[0], [1]], "y": [[1.5], [0.25]]}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    assert run("solve", tmp_path / "spec.json", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["fun"] == 0.75
+
+
+def test_sparse_costs_of_a_file_are_solved(tmp_path, capsys):
+    graph = scipy.sparse.csr_array(([0.0, 5.0, 5.0, 0.0], ([0, 0, 1, 1], [0, 1, 0, 1])), shape=(2, 2))
+    scipy.sparse.save_npz(tmp_path / "graph.npz", graph)
+    assert run("solve", tmp_path / "graph.npz", "--json", "-o", tmp_path / "r.npz") == 0
+    assert json.loads(capsys.readouterr().out)["fun"] == 0.0
+    assert run("verify", tmp_path / "graph.npz", tmp_path / "r.npz") == 0
+
+
+def test_infeasible_is_exit_3_and_verifiable(tmp_path, capsys):
+    np.save(tmp_path / "c.npy", FORBIDDEN)
+    assert run("solve", tmp_path / "c.npy", "-o", tmp_path / "r.npz", "--json") == 3
+    record = json.loads(capsys.readouterr().out)
+    assert (record["status"], record["fun"], record["exit_code"]) == ("infeasible", None, 3)
+    assert record["violator"] == [0, 1]
+    assert run("solve", tmp_path / "c.npy") == 3
+    assert "2 rows whose allowed columns are too few" in capsys.readouterr().out
+    assert run("verify", tmp_path / "c.npy", tmp_path / "r.npz") == 0
+
+
+def test_options_reach_solve(costs, solve_call):
+    options = (
+        "--maximize --method ssp --no-epsilon --threads 3 --cache 4GiB --policy lfu "
+        "--memory-limit 8GiB --time-limit 2.5 --seed 7 --no-certify --gap 0.5 "
+        "--checkpoint there --checkpoint-every 5"
+    )
+    assert run("solve", costs, *options.split()) == 0
+    assert solve_call.keywords == {
+        "maximize": True,
+        "method": "ssp",
+        "epsilon": False,
+        "threads": 3,
+        "cache": bigsap.RowCache(bytes="4GiB", policy="lfu"),
+        "memory_limit": "8GiB",
+        "time_limit": 2.5,
+        "gap": 0.5,
+        "checkpoint": "there",
+        "checkpoint_every": 5.0,
+        "seed": 7,
+        "certify": False,
+        "progress": False,
+        "warm_start": None,
+    }
+
+
+def test_defaults_leave_the_choice_to_solve(costs, solve_call):
+    assert run("solve", costs) == 0
+    assert solve_call.keywords == {"checkpoint": None, "progress": False, "warm_start": None}
+
+
+def test_every_pair_is_looked_at_when_asked_for(costs, tmp_path, solve_call, capsys):
+    saved = tmp_path / "r.npz"
+    assert run("solve", costs, "--certify-pairs", "-o", saved) == 0
+    assert solve_call.keywords["certify"] == "pairs"
+    assert run("solve", costs, "--certify-pairs", "--no-certify") == 1
+    assert "exclude each other" in capsys.readouterr().err
+    assert run("verify", costs, saved, "--pairs", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["by"] == "pairs"
+
+
+@pytest.mark.parametrize("status", ["time_limit", "cancelled"])
+def test_stopped_early_is_exit_4_and_saved(costs, tmp_path, solve_call, status):
+    solve_call.status = status
+    assert run("solve", costs, "-o", tmp_path / "r.npz") == 4
+    assert bigsap.Result.load(tmp_path / "r.npz").status == status
+
+
+RAISED = [
+    (InvalidCostError("cost[2, 5] is NaN", 2, 5), 1, "cost[2, 5] is NaN"),
+    (CertificateError("gap is 3"), 5, "certificate failed: gap is 3"),
+    (ImportError('zarr is needed: pip install "bigsap[zarr]"'), 1, "bigsap[zarr]"),
+    (MemoryError(), 1, "out of memory"),
+    (KeyboardInterrupt(), 130, "interrupted"),
+    (ZeroDivisionError("odd\nindeed"), 70, "internal error: ZeroDivisionError: odd indeed"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "text"), RAISED)
+def test_errors_are_one_line_without_traceback(costs, solve_call, capsys, error, code, text):
+    solve_call.raises = error
+    assert run("solve", costs) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("bigsap: error: ")
+    assert err.count("\n") == 1
+    assert text in err
+
+
+def test_error_under_json_is_an_object_too(costs, solve_call, capsys):
+    solve_call.raises = InvalidCostError("cost[2, 5] is NaN", 2, 5)
+    assert run("solve", costs, "--json") == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {
+        "error": "InvalidCostError",
+        "message": "cost[2, 5] is NaN",
+        "exit_code": 1,
+        "row": 2,
+        "column": 5,
+    }
+    assert err.count("\n") == 1
+
+
+def test_debug_shows_the_traceback(costs, solve_call, capsys, monkeypatch):
+    monkeypatch.setenv("BIGSAP_DEBUG", "1")
+    solve_call.raises = ZeroDivisionError("odd")
+    assert run("solve", costs) == 70
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_warnings_are_one_line(costs, solve_call, capsys, monkeypatch):
+    def warn(*_, **__):
+        warnings.simplefilter("always")
+        warnings.warn("chunks split columns;\nsee bigsap rechunk", UserWarning, stacklevel=1)
+        raise InvalidCostError("x")
+
+    monkeypatch.setattr(bigsap, "solve", warn)
+    run("solve", costs)
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first == "bigsap: warning: chunks split columns; see bigsap rechunk"
+
+
+BAD = [
+    ("solve absent.npy", "absent.npy: no such file"),
+    ("solve {costs} -o absent/r.npz", "the folder absent does not exist"),
+    ("solve {costs} --threads 0", "threads"),
+    ("solve {costs} --cache much", "cache"),
+    ("solve {points} --cache 1B", "row"),
+    ("solve {costs} --time-limit -1", "time_limit"),
+    ("verify {costs} absent.npz", "absent.npz: no such file"),
+    ("verify {costs} {costs}", "not a BigSAP result"),
+    ("rechunk absent.npy out.zarr", "absent.npy"),
+    ("demo --pixels 0 --out {folder}", "pixels must be at least 1"),
+    ("demo --out {costs}", "is not a folder"),
+]
+
+
+@pytest.mark.parametrize(("line", "text"), BAD)
+def test_bad_input_is_exit_1(line, text, costs, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    points = tmp_path / "points.json"
+    points.write_text(json.dumps({"type": "points", "x": [0, 1], "y": [2, 3]}))
+    argv = line.format(costs=costs, points=points, folder=tmp_path / "demo").split()
+    assert run(*argv) == 1
+    err = capsys.readouterr().err.splitlines()
+    assert text in err[-1]
+    assert len(err) == 1
+
+
+def test_bad_output_is_found_before_the_work(costs, tmp_path, solve_call):
+    solve_call.raises = AssertionError("must not be called")
+    assert run("solve", costs, "-o", tmp_path / "absent" / "r.npz") == 1
+    (tmp_path / "d.npz").mkdir()
+    assert run("solve", costs, "-o", tmp_path / "d.npz") == 1
+
+
+@pytest.mark.parametrize("line", ["", "solve", "solve a --threads x", "solve a --method b", "fly"])
+def test_wrong_usage_is_exit_2(line, capsys):
+    with pytest.raises(SystemExit) as left:
+        run(*line.split())
+    assert left.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["--json", "solve --json", "solve c.npy --method nonsense --json", "jobs --json --limit x", "fly --json"],
+)
+def test_wrong_usage_is_one_json_object_too(line, capsys):
+    with pytest.raises(SystemExit) as left:
+        run(*line.split())
+    out, err = capsys.readouterr()
+    record = json.loads(out)
+    assert (record["error"], record["exit_code"]) == ("UsageError", left.value.code)
+    assert err.startswith("usage: bigsap")
+    assert err.rstrip().endswith(f"error: {record['message']}")
+
+
+def test_verify_rejects_another_matrix_with_exit_5(costs, tmp_path, capsys):
+    run("solve", costs, "-o", tmp_path / "r.npz")
+    changed = COST.copy()
+    changed[0, 3] = 0.5
+    np.save(tmp_path / "changed.npy", changed)
+    capsys.readouterr()
+    assert run("verify", tmp_path / "changed.npy", tmp_path / "r.npz") == 5
+    assert capsys.readouterr().err.startswith("bigsap: error: certificate failed: ")
+
+
+def test_exit_codes_are_documented():
+    parser = cli.build_parser()
+    manual = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text()
+    for code in cli.ExitStatus:
+        assert f"\n  {int(code)} " in parser.format_help()
+        assert f"\n| {int(code)} |" in manual
+    assert set(cli_common.STATUS_EXIT) == {str(status) for status in bigsap.Status}
+
+
+def test_info_names_the_machine(capsys):
+    assert run("info", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["numpy"] == np.__version__
+    assert 1 <= facts["threads"] <= os.cpu_count()
+    assert facts["memory_bytes"] > 2**20
+    extras = {"zarr", "http", "server", "gpu12", "gpu13", "cluster", "demo"}
+    assert set(facts["extras"]) == extras
+    assert run("info") == 0
+    text = capsys.readouterr().out
+    for label in ("bigsap", "numba", "cpu", "threads", "memory", "kernel cache", "extra zarr"):
+        assert f"\n{label} " in f"\n{text}"
+
+
+def test_info_honours_the_cache_variable(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
+    run("info", "--json")
+    assert json.loads(capsys.readouterr().out)["kernel_cache"] == str(tmp_path / "kernels" / "bigsap")
+
+
+def test_warmup_names_what_it_compiles(capsys, monkeypatch):
+    def warmup(report, processes):
+        report("kernel one")
+        report(f"kernel two by {processes}")
+        return 2
+
+    monkeypatch.setattr(bigsap, "warmup", warmup)
+    assert run("warmup", "--processes", "3") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:3] == ["  0:00  kernel one", "  0:00  kernel two by 3"]
+    assert lines[3].startswith("2 kinds ready after")
+    assert run("warmup", "--processes", "0") == 1
+    assert "--processes must be at least 1" in capsys.readouterr().err
+
+
+def test_rechunk_makes_a_store_that_solves_alike(costs, tmp_path, capsys):
+    assert run("rechunk", costs, tmp_path / "c.zarr", "--rows", 2) == 0
+    assert "wrote" in capsys.readouterr().out
+    assert run("solve", tmp_path / "c.zarr", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["fun"] == 5.0
+    assert run("rechunk", costs, tmp_path / "c.zarr") == 1
+
+
+def test_module_and_entry_point_are_the_same_program(costs):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "bigsap", "solve", costs, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["fun"] == 5.0
+    assert done.stderr == ""  # no bar without a terminal
+
+
+@pytest.mark.slow
+def test_bar_appears_on_a_terminal_only_on_stderr(costs):
+    def bar_of(*extra: str) -> str:
+        control, terminal = pty.openpty()
+        termios.tcsetwinsize(terminal, (25, 100))
+        with os.fdopen(control, "rb", buffering=0) as screen:
+            child = subprocess.run(
+                [sys.executable, "-m", "bigsap", "solve", costs, "--json", *extra],
+                stdout=subprocess.PIPE,
+                stderr=terminal,
+                timeout=200,
+                check=False,
+            )
+            os.close(terminal)
+            assert child.returncode == 0
+            assert json.loads(child.stdout)["fun"] == 5.0
+            shown = b""
+            try:
+                while chunk := screen.read(4096):
+                    shown += chunk
+            except OSError:  # Linux: the other end is closed
+                pass
+        return shown.decode()
+
+    assert "/3" in bar_of()
+    assert bar_of("--quiet") == ""
+
+
+def test_reader_that_leaves_is_no_error(costs):
+    done = subprocess.run(
+        f"{sys.executable} -m bigsap info | true; echo ${{PIPESTATUS[0]}}",
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.stdout.strip() == "0"
+    assert done.stderr == ""

@@ -1,0 +1,118 @@
+"""The shape of the package: layers, exported names, what an import costs."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+import bigsap
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def fresh(code: str) -> str:
+    """stdout of ``code`` in a fresh interpreter that treats warnings as errors."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_exported_names_equal_all():
+    # What type checkers see, and what is imported when it is asked for.
+    tree = ast.parse((ROOT / "bigsap" / "__init__.py").read_text())
+    (checked,) = (node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        alias.asname or alias.name: node.module
+        for node in checked.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert imported == bigsap._HOME
+    assert len(bigsap.__all__) == len(set(bigsap.__all__))
+    assert {name for name in imported if not name.startswith("_")} == {
+        name for name in bigsap.__all__ if not name.startswith("_")
+    }
+    for name in bigsap.__all__:
+        assert hasattr(bigsap, name), name
+        assert name in dir(bigsap)
+
+
+def test_a_module_does_not_hide_the_function_of_its_name():
+    code = """
+import bigsap.scipy_compat, bigsap.solve, bigsap.warmup
+from bigsap.solve import resume
+import bigsap
+assert callable(bigsap.solve) and callable(bigsap.warmup) and bigsap.resume is resume
+assert bigsap.errors.OptionError is bigsap.OptionError
+assert not hasattr(bigsap, "nothing") and not hasattr(bigsap, "_nothing")
+import bigsap.cli
+assert bigsap.cli.main
+from bigsap import *
+print(solve(lambda i, j: abs(i - j), shape=(3, 3)).fun)
+"""
+    assert fresh(code) == "0.0\n"
+
+
+def test_import_loads_next_to_nothing():
+    show = "import sys; print('numba' in sys.modules, 'bigsap.result' in sys.modules)"
+    assert fresh(f"import numpy, bigsap; bigsap.__version__; {show}") == "False False\n"
+    assert fresh(f"import numpy, bigsap; bigsap.Result; {show}") == "False True\n"
+
+
+def test_import_loads_no_extra():
+    show = "import sys, json; print(json.dumps(list(sys.modules)))"
+    # numba looks at an installed scipy by itself.
+    before = set(json.loads(fresh(f"import numba, numpy; {show}")))
+    added = set(json.loads(fresh(f"import numba, numpy, bigsap; {show}"))) - before
+    extras = {"zarr", "cupy", "scipy", "tqdm", "matplotlib", "httpx", "sklearn", "PIL", "sqlite3"}
+    assert "bigsap" in added
+    assert not extras & {name.partition(".")[0] for name in added}
+
+
+def test_import_compiles_nothing():
+    # Whatever numba compiles passes through its compiler locks and event log.
+    code = """
+from numba.core import event
+with event.install_recorder("numba:compile") as compiled:
+    import bigsap
+    import bigsap.cli
+print(len(compiled.buffer))
+"""
+    assert fresh(code).strip() == "0"
+
+
+def test_what_is_packaged_is_what_is_imported():
+    from setuptools import find_packages
+
+    where = PROJECT["tool"]["setuptools"]["packages"]["find"]
+    found = {
+        name for folder in where["where"] for name in find_packages(ROOT / folder, include=where["include"])
+    }
+    assert found == {
+        ".".join(file.parent.relative_to(ROOT / folder).parts)
+        for folder, name in ((".", "bigsap"), ("server", "bigsap_server"))
+        for file in (ROOT / folder / name).rglob("__init__.py")
+    }
+
+
+def test_core_needs_little():
+    """On Linux; elsewhere psutil tells memory and cores."""
+    needed = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
+    core = ["numpy", "numba", "threadpoolctl"]
+    for system, names in {"linux": core, "darwin": [*core, "psutil"], "win32": [*core, "psutil"]}.items():
+        where = {"sys_platform": system}
+        assert [r.name for r in needed if r.marker is None or r.marker.evaluate(where)] == names

@@ -1,0 +1,127 @@
+"""The auction: its bids come within n epsilon, and the result is exact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap import policy
+from bigsap.engine.core.precision import choose
+from bigsap.problem import Problem
+from bigsap.progress import Monitor
+from bigsap.sources import as_source
+from bigsap.strategies.baselines import auction
+from oracle import optimum
+from whole_numbers import KINDS, costs_of
+
+VARIANTS = ("auto", "plain", "scaled")
+
+
+def check(cost, *, maximize=False, **options):
+    result = bigsap.solve(cost, method="auction", maximize=maximize, **options)
+    best = optimum(cost, maximize)
+    if best is None:
+        assert result.status == "infeasible"
+        return result
+    assert result.status == "optimal"
+    assert result.fun == pytest.approx(float(best[0]), rel=1e-12, abs=0)
+    return result
+
+
+@pytest.mark.some(8)
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_optimum(kind, variant):
+    for n, m in ((1, 1), (2, 2), (30, 30), (20, 45), (45, 20)):
+        check(costs_of(kind, n, m, n), variant=variant)
+        check(costs_of(kind, n, m, n) / 7, variant=variant, maximize=True)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_bids_come_within_n_epsilon(variant):
+    for kind in ("n", "1000n", "product", "sanity"):
+        cost = costs_of(kind, 40, 40, 3)
+        problem = Problem(as_source(cost))
+        warm, counts = auction.run_auction(problem, Monitor(), choose(problem), variant)
+        columns = warm.column_of_row
+        assert counts["open"] == 0
+        assert sorted(columns.tolist()) == list(range(40))
+        total = cost[np.arange(40), columns].sum()
+        best = optimum(cost)[0]
+        assert best <= total <= best + 40 * counts["epsilon"]
+        slack = cost - warm.v
+        own = slack[np.arange(40), columns]
+        assert (own <= slack.min(axis=1) + counts["epsilon"]).all()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_forbidden_pairs(variant):
+    for seed in range(25):
+        g = np.random.default_rng(seed)
+        n = int(g.integers(2, 14))
+        cost = g.integers(0, 30, (n, n + int(g.integers(0, 3)))).astype(float)
+        cost[g.random(cost.shape) < g.choice([0.3, 0.7])] = np.inf
+        check(cost, variant=variant)
+
+
+def test_large_and_invalid_costs():
+    g = np.random.default_rng(0)
+    check(g.integers(-(2**50), 2**50, (20, 20)))
+    cost = g.random((20, 20))
+    cost[3, 7] = np.nan
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[3, 7\]"):
+        bigsap.solve(cost, method="auction")
+    with pytest.raises(bigsap.OptionError, match="no more rows"):
+        bigsap.solve(lambda i: cost[0, :9], shape=(20, 9), method="auction")
+
+
+def test_what_it_takes_is_told_and_does_not_depend_on_threads():
+    cost = costs_of("10n", 60, 60, 2)
+    first = check(cost, threads=1)
+    again = check(cost, threads=2)
+    assert first.stats["auction"] == again.stats["auction"]
+    assert first.col4row.tolist() == again.col4row.tolist()
+    assert first.stats["auction"]["phases"] > 1
+    assert check(cost, variant="plain").stats["auction"]["phases"] == 1
+    with pytest.raises(bigsap.OptionError, match="variant"):
+        bigsap.solve(cost, method="auction", variant="tree")
+
+
+def test_bids_are_the_same_in_short_slices(monkeypatch):
+    cost = costs_of("10n", 40, 40, 2)
+    first = check(cost)
+    monkeypatch.setattr(auction, "_PAIRS", 1)
+    again = check(cost)
+    assert again.stats["auction"] == first.stats["auction"]
+    assert again.col4row.tolist() == first.col4row.tolist()
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+def test_an_invalid_cost_is_refused_before_any_bid(bad, monkeypatch):
+    monkeypatch.setattr(auction, "run_bids", None)
+    cost = costs_of("product", 30, 30, 2).astype(float)
+    cost[5, 2] = cost[7, 1] = bad
+    for given in (cost, lambda i, j: cost[i, j]):
+        with pytest.raises(bigsap.InvalidCostError, match=r"cost\[5, 2\]"):
+            bigsap.solve(given, shape=cost.shape, method="auction")
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[5, 2\]"):
+        bigsap.solve(-cost, method="auction", maximize=True)
+
+
+def test_a_memory_limit_below_all_costs_is_refused():
+    x, y = np.random.default_rng(0).random((2, 60, 2))
+    with pytest.raises(bigsap.OptionError, match=r"28800 bytes; memory_limit allows 28000"):
+        bigsap.solve(bigsap.points(x, y), method="auction", memory_limit=28_000)
+    res = bigsap.solve(bigsap.points(x, y), method="auction", memory_limit=28_800)
+    assert res.stats["auction"]["bids"]
+    cost = costs_of("10n", 60, 60, 2)  # costs in memory take none
+    check(cost, memory_limit=1000)
+    with pytest.raises(bigsap.OptionError, match="needs all costs in memory"):
+        bigsap.solve(np.asfortranarray(cost[:40]), method="auction", memory_limit=1000)
+
+
+def test_endless_bids_are_left_to_searches(monkeypatch):
+    monkeypatch.setattr(policy, "AUCTION_BIDS", 1)
+    cost = costs_of("product", 50, 50, 2)
+    assert check(cost, variant="plain").stats["auction"]["open"] > 0

@@ -1,0 +1,684 @@
+"""Checkpoints: killed solves continue to the same answer, bad files are refused."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap import checkpoint, policy
+from bigsap.cli import main
+from bigsap.engine.lists import list_engine as engine_compressed
+from bigsap.strategies import list_run
+from gate import SUPPORT
+from instances import CLASSES, points_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def same(a, b):
+    return (
+        np.array_equal(a.col4row, b.col4row)
+        and np.array_equal(a.v, b.v)
+        and np.array_equal(a.u, b.u)
+        and a.fun == b.fun
+        and a.status == b.status
+    )
+
+
+KILLED = -signal.SIGKILL if hasattr(signal, "SIGKILL") else 1  # of Windows
+
+# --- killed by SIGKILL ----------------------------------------------------------------
+
+VICTIM = """
+import sys, time
+import bigsap
+from bigsap.engine.lists import list_engine as compressed
+from test_checkpoint import PROBLEMS
+
+compressed._SLICE_SECONDS, compressed._FIRST_ENTRIES = 0.001, 500  # often at the disk
+name, path, out, threads, victim = sys.argv[1:]
+cost, options, _ = PROBLEMS[name]()
+options.setdefault("method", "ssp")
+
+def tick(state):
+    print("tick", flush=True)
+    time.sleep(0.002)  # the killer takes as long
+
+options |= {"threads": int(threads)}
+if victim == "True":
+    options |= {"callback": tick, "callback_every": 0, "checkpoint_every": 0}
+print("ready", flush=True)
+try:
+    res = bigsap.resume(path, cost, **options)
+except FileNotFoundError:
+    res = bigsap.solve(cost, checkpoint=path, **options)
+res.save(out)
+"""
+
+
+def _points():
+    x, y = points_of("disjoint", 1500, seed=3)
+    return bigsap.points(x, y), {"cache": 200 * 1500 * 8}, 25
+
+
+def _rows():
+    cost = CLASSES["disjoint"](150, seed=4)[:120].copy()
+    source = bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", compiled=False)
+    return source, {"cache": 20 * 150 * 8}, 900
+
+
+def _tall_integers():
+    """In a mapped file, which is not turned: virtual columns."""
+    cost = CLASSES["int10n"](1000, seed=5)[:, :800]
+    with tempfile.TemporaryFile() as file:
+        mapped = np.memmap(file, cost.dtype, "w+", shape=cost.shape)
+    mapped[:] = cost
+    return mapped, {"maximize": True}, 6
+
+
+def _lists_of_points():
+    x, y = points_of("disjoint", 3000, seed=3)
+    return bigsap.points(x, y), {"method": "auto"}, 90
+
+
+def _lists_of_an_array():
+    return CLASSES["disjoint"](1600, seed=4), {"method": "compressed"}, 60
+
+
+def _lists_of_rows():
+    """Rows through Python: many rounds of searches and evaluations."""
+    cost = CLASSES["geometric"](400, seed=4)
+    source = bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", compiled=False)
+    return source, {"method": "compressed", "cache": 8 * 400}, 40
+
+
+def _lists_of_integers():
+    """All lists too short for the ties."""
+    cost = CLASSES["int0.1n"](900, seed=5)[:, :750].copy()
+    return cost, {"method": "compressed", "maximize": True}, 30
+
+
+#: Costs, options, and how many ticks to wait at most before a kill.
+PROBLEMS = {
+    "points": _points,
+    "rows": _rows,
+    "tall": _tall_integers,
+    "lists points": _lists_of_points,
+    "lists array": _lists_of_an_array,
+    "lists rows": _lists_of_rows,
+    "lists integers": _lists_of_integers,
+}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals as on POSIX")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_killed_at_random_moments(name, tmp_path):
+    cost, options, patience = PROBLEMS[name]()
+    options.setdefault("method", "ssp")
+    whole = bigsap.solve(cost, threads=1, **options)
+    path, out = tmp_path / "solve.ckpt", tmp_path / "out.npz"
+    script = tmp_path / "victim.py"
+    script.write_text(textwrap.dedent(VICTIM))
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{SUPPORT}"}
+    moment = random.Random(f"kill {name}")
+    kills = in_search = tries = 0
+    while not out.exists():
+        tries += 1
+        threads = str(1 + kills % 2)
+        # Moments are counted in ticks, which on a busy machine may all fall before the search:
+        # so later and later ones, until one does not.
+        victim = kills < 3 or (in_search == 0 and tries < 20)
+        with subprocess.Popen(
+            [sys.executable, str(script), name, str(path), str(out), threads, str(victim)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            text=True,
+        ) as child:
+            assert child.stdout.readline().strip() == "ready", child.stderr.read()
+            if victim:
+                for _ in range(moment.randrange(patience * max(1, tries - 3))):
+                    if not child.stdout.readline():
+                        break
+                time.sleep(moment.random() * 0.01)
+                child.kill()
+            _, errors = child.communicate(timeout=200)
+            if child.returncode == KILLED:
+                kills += 1
+                if path.exists():
+                    saved = checkpoint.read(path)  # whole, whenever the kill came
+                    in_search += bool(saved.snapshot) and not saved.snapshot["done"]
+            else:
+                assert child.returncode == 0, errors
+                if in_search == 0 and tries < 20:  # over before the kill: from the beginning
+                    out.unlink()
+                    path.unlink(missing_ok=True)
+    result = bigsap.Result.load(out)
+    print(f"{name}: {kills} kills, {in_search} of them with a search under way")
+    assert kills >= 3
+    assert in_search >= 1
+    assert same(result, whole)
+    for counter in ("rows_scanned", "pairs_evaluated", "nit"):
+        if name.startswith("lists"):
+            assert {**result.stats, "nit": result.nit}[counter] == {**whole.stats, "nit": whole.nit}[counter]
+    assert result.success
+    result.verify(cost)
+
+
+# --- stopped anywhere -----------------------------------------------------------------
+
+
+def _stop_after(ticks):
+    count = iter(range(10**9))
+
+    def callback(_state):
+        if next(count) >= ticks:
+            raise StopIteration
+
+    return callback
+
+
+@pytest.mark.some(5)
+@pytest.mark.parametrize("shape", [(70, 70), (50, 70), (70, 50)])
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("dtype", ["f8", "i4", "wide"])
+def test_stopped_at_every_row_and_continued(shape, maximize, dtype, tmp_path):
+    """Rows come from Python one at a time through a tiny cache: a tick a row."""
+    n, m = shape
+    cost = CLASSES["disjoint"](70, seed=2)[:n, :m].copy()
+    if dtype == "i4":
+        cost = np.rint(cost * 1000).astype(np.int32)
+    if dtype == "wide":
+        cost = np.rint(cost * 2.0**40).astype(np.int64)
+    source = bigsap.from_function(lambda i: cost[i], shape, kind="row", dtype=cost.dtype, compiled=False)
+    options = {
+        "method": "ssp",
+        "maximize": maximize,
+        "cache": 8 * m * 8,
+        "callback_every": 0,
+        "certify": False,
+    }
+    whole = bigsap.solve(source, **options)
+    path = tmp_path / "c"
+    res = None
+    stops = 0
+    generator = random.Random(7)
+    while res is None or res.status == "cancelled":
+        callback = _stop_after(generator.randrange(400)) if stops < 25 else None
+        if res is None:
+            res = bigsap.solve(source, checkpoint=path, callback=callback, **options)
+        else:
+            res = bigsap.resume(path, source, callback=callback, **options)
+        stops += 1
+    assert stops > 3
+    assert np.array_equal(res.col4row, whole.col4row)
+    assert res.fun == whole.fun
+    assert [p["epsilon"] for p in res.stats["phases"]] == [p["epsilon"] for p in whole.stats["phases"]]
+    assert 1 <= res.stats["resumed"] <= stops - 1
+    done = checkpoint.read(path).snapshot
+    assert done["done"]
+
+
+def _as_rows(cost):
+    return bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", dtype=cost.dtype, compiled=False)
+
+
+def _points_in_two_dimensions():
+    return bigsap.points(*points_of("disjoint", 600, seed=2)), {}
+
+
+STOPPED = {
+    "points": _points_in_two_dimensions,
+    "rows": lambda: (_as_rows(CLASSES["disjoint"](150, seed=2)), {"cache": 8 * 150}),
+    "tall rows": lambda: (_as_rows(CLASSES["disjoint"](200, seed=2)[:, :150]), {"cache": 8 * 150}),
+    "ties": lambda: (_as_rows(CLASSES["int0.1n"](300, seed=2)), {"cache": 8 * 300}),
+    "tied array": lambda: (CLASSES["int0.1n"](300, seed=2) // 3, {}),
+    "wide": lambda: (CLASSES["int10n"](150, seed=2)[:120].astype("i4"), {"maximize": True}),
+    "large": lambda: (CLASSES["int10n"](120, seed=2) << 39, {}),
+    "limited rows": lambda: (_as_rows(CLASSES["int0.1n"](300, seed=2) // 3), {"memory_limit": 300 * 24 * 6}),
+    "limited": lambda: (CLASSES["int0.1n"](300, seed=2) // 3, {"memory_limit": 300 * 24 * 6}),
+}
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("kind", STOPPED)
+def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch):
+    """Few columns a list, a search or a row a slice: a tick everywhere there can be one."""
+    monkeypatch.setattr(policy, "LIST_SIZE", 6)
+    cost, options = STOPPED[kind]()
+    options = {"method": "compressed", "callback_every": 0, "certify": False, **options}
+    whole = bigsap.solve(cost, **options)
+    monkeypatch.setattr(engine_compressed, "_SLICE_SECONDS", 0)
+    for name in ("_FIRST_ENTRIES", "_FIRST_PAIRS", "_LEAST_WORK"):
+        monkeypatch.setattr(engine_compressed, name, 1)
+    # The search at hand is finished: nothing is done twice.
+    monkeypatch.setattr(engine_compressed, "_PATIENCE_SLICES", 1 << 40)
+    path = tmp_path / "c"
+    res = None
+    stops = 0
+    stages = set()
+    # How many ticks there are depends on how many threads the machine has to spare.
+    wanted = {(list_run.EVALUATE, True), (list_run.MATCH, False)}
+    if kind in ("rows", "tall rows", "ties"):
+        wanted.add((list_run.MATCH, True))
+    generator = random.Random(7)
+    while res is None or res.status == "cancelled":
+        stop = stops < 60 or (stops < 1000 and not wanted <= stages)
+        callback = _stop_after(generator.randrange(30)) if stop else None
+        if res is None:
+            res = bigsap.solve(cost, checkpoint=path, callback=callback, **options)
+        else:
+            res = bigsap.resume(path, cost, callback=callback, **options)
+        stops += 1
+        saved = checkpoint.read(path).snapshot
+        stages.add((saved.get("stage"), saved.get("wave")))
+    assert stops > 4
+    assert wanted <= stages
+    assert np.array_equal(res.col4row, whole.col4row)
+    assert res.fun == whole.fun
+    for counter in ("rows_scanned", "first_prices"):
+        assert res.stats[counter] == whole.stats[counter]
+    for counter in ("rows_evaluated", "pairs_evaluated"):
+        # A solve that is continued has no rows at hand that were kept.
+        again = res.stats[counter] - whole.stats[counter]
+        assert 0 <= again <= (0.02 * whole.stats[counter] if "cache" in options else 0)
+    assert [p["drops"] for p in res.stats["phases"]] == [p["drops"] for p in whole.stats["phases"]]
+    assert res.stats["resumed"] >= 3
+
+
+@pytest.mark.parametrize("method", ["ssp", "compressed"])
+def test_a_finished_solve_is_not_solved_again(method, tmp_path):
+    cost = CLASSES["random"](60, seed=1)
+    path = tmp_path / "c"
+    first = bigsap.solve(cost, checkpoint=path, method=method)
+    again = bigsap.resume(path, cost)
+    assert same(first, again)
+    assert again.stats["rows_scanned"] == first.stats["rows_scanned"]
+    assert len(again.stats["phases"]) == first.nit
+
+
+def test_an_interrupt_is_saved(tmp_path):
+    cost = CLASSES["disjoint"](400, seed=1)
+    path = tmp_path / "c"
+    seen = []
+
+    def interrupt(state):
+        seen.append(state.phase)
+        if state.phase == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bigsap.solve(cost, checkpoint=path, callback=interrupt)
+    saved = checkpoint.read(path).snapshot
+    assert len(saved["phases"]) == 2
+    assert not saved["done"]
+    phases = []
+    res = bigsap.resume(path, cost, callback=lambda state: phases.append(state.phase))
+    assert min(p for p in phases if p) == 3
+    assert same(res, bigsap.solve(cost, method="ssp"))
+
+
+def test_written_at_each_phase_and_when_due(tmp_path, monkeypatch):
+    cost = CLASSES["disjoint"](120, seed=1)
+    written = []
+    real = checkpoint.write
+
+    def count(path, facts, snapshot):
+        written.append(len(snapshot.get("phases", ())))
+        real(path, facts, snapshot)
+
+    monkeypatch.setattr(checkpoint, "write", count)
+    res = bigsap.solve(cost, checkpoint=tmp_path / "c")
+    # Before the search, at the beginning of each phase, at the end.
+    assert written == [0, *range(res.nit), res.nit]
+    few = cost[:40, :40]
+    source = bigsap.from_function(lambda i: few[i], few.shape, kind="row", compiled=False)
+    written.clear()
+    options = {"checkpoint": tmp_path / "d", "checkpoint_every": 0, "cache": 5 * 40 * 8}
+    bigsap.solve(source, method="ssp", **options)
+    assert len(written) > 100
+
+
+# --- refused --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory):
+    """A cost matrix, and the bytes of a checkpoint in the middle of solving it."""
+    cost = CLASSES["disjoint"](80, seed=1)
+    path = tmp_path_factory.mktemp("half") / "c"
+
+    def stop(state):
+        if state.phase == 2:
+            raise StopIteration
+
+    bigsap.solve(cost, checkpoint=path, callback=stop)
+    return cost, path.read_bytes()
+
+
+def refused(path, cost, words, **options):
+    before = path.read_bytes()
+    with pytest.raises(bigsap.CheckpointError, match=words) as caught:
+        bigsap.resume(path, cost, **options)
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    assert isinstance(caught.value, bigsap.InputError)
+    assert str(path) in str(caught.value)
+
+
+def test_truncated_anywhere(half, tmp_path):
+    cost, data = half
+    path = tmp_path / "c"
+    generator = random.Random(0)
+    offsets = {*range(60), len(data) - 1, len(data) - 32, len(data) - 33}
+    for size in sorted(offsets | {generator.randrange(len(data)) for _ in range(60)}):
+        path.write_bytes(data[:size])
+        refused(path, cost, "truncated|no BigSAP checkpoint")
+    path.write_bytes(data + b"\0")
+    refused(path, cost, "truncated or damaged")
+
+
+def test_any_changed_byte(half, tmp_path):
+    cost, data = half
+    path = tmp_path / "c"
+    generator = random.Random(1)
+    for place in [*range(40), *(generator.randrange(len(data)) for _ in range(60))]:
+        changed = bytearray(data)
+        changed[place] ^= 1 << generator.randrange(8)
+        path.write_bytes(changed)
+        refused(path, cost, "checkpoint")
+
+
+@pytest.mark.parametrize("version", [0, 1, 77])
+def test_another_version(half, tmp_path, version):
+    cost, data = half
+    path = tmp_path / "c"
+    path.write_bytes(data[:8] + version.to_bytes(4, "little") + data[12:])
+    refused(path, cost, f"format {version}, this BigSAP reads format 3")
+
+
+def test_foreign_files(half, tmp_path):
+    cost, _ = half
+    path = tmp_path / "c"
+    bigsap.solve(cost).save(path)
+    refused(path, cost, "no BigSAP checkpoint")
+    path.write_text("hello")
+    refused(path, cost, "no BigSAP checkpoint")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        bigsap.resume(tmp_path / "nowhere", cost)
+
+
+def test_another_problem(half, tmp_path):
+    cost, data = half
+    path = tmp_path / "c"
+    path.write_bytes(data)
+    other = cost.copy()
+    other[-1, -1] += 1
+    refused(path, other, "fingerprint")
+    refused(path, cost[:70], "shape")
+    refused(path, cost.astype("f4"), "dtype float64, this solve of float32")
+    refused(path, np.asfortranarray(cost), "transposed")
+    refused(path, cost, "maximize", maximize=True)
+    refused(path, cost, "seed", seed=5)
+    refused(path, cost, "epsilon", epsilon=False)
+    with pytest.raises(TypeError, match="nonsense"):
+        bigsap.resume(path, cost, nonsense=1)
+    assert bigsap.resume(path, cost).success
+
+
+def test_options_come_from_the_checkpoint(tmp_path):
+    cost = CLASSES["disjoint"](80, seed=1)
+
+    def stop(state):
+        if state.phase == 1:
+            raise StopIteration
+
+    path = tmp_path / "c"
+    options = {"maximize": True, "seed": 9, "epsilon": False, "dtype": "f4"}
+    f = bigsap.from_function(lambda i: cost[i], cost.shape, kind="row").function
+    bigsap.solve(f, shape=cost.shape, checkpoint=path, callback=stop, **options)
+    res = bigsap.resume(path, f)
+    assert same(res, bigsap.solve(f, shape=cost.shape, **options))
+
+
+@pytest.mark.parametrize("name", ["a line", "kinds"])
+def test_what_auto_has_chosen_is_continued_as_it_was_chosen(name, tmp_path):
+    """Not as if it had been asked for: lists are given up as soon, sorted costs are recognised."""
+    g = np.random.default_rng(0)
+    if name == "a line":
+        cost = np.subtract.outer(g.random(1600), g.random(1600)) ** 2
+    else:  # whose lists end at once
+        cost = abs(np.subtract.outer(g.integers(0, 30, 1600), g.integers(0, 30, 1600)))
+        cost = cost + 0.001 * g.random((1600, 1600))
+    whole = bigsap.solve(cost, threads=1)
+    assert whole.stats["method"] == "compressed"
+    for stop in (1, 6):
+        calls = 0
+
+        def leave(state, stop=stop):
+            nonlocal calls
+            calls += 1
+            if calls > stop:
+                raise StopIteration
+
+        left = bigsap.solve(
+            cost,
+            threads=1,
+            checkpoint=tmp_path / "state",
+            checkpoint_every=1e-9,
+            callback=leave,
+            callback_every=1e-9,
+        )
+        assert left.status == "cancelled"
+        again = bigsap.resume(tmp_path / "state", cost, threads=1)
+        assert same(again, whole)
+        assert again.stats["rows_scanned"] == whole.stats["rows_scanned"]
+
+
+def test_costs_without_a_fingerprint_are_noted(tmp_path, caplog):
+    cost = CLASSES["random"](20)
+    source = bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", compiled=False)
+    bigsap.solve(source, checkpoint=tmp_path / "c")
+    assert "no fingerprint" in caplog.text
+    caplog.clear()
+    bigsap.solve(cost, checkpoint=tmp_path / "d")
+    assert not caplog.text
+
+
+# --- the disk -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["write", "fsync", "replace"])
+def test_a_failing_disk_keeps_the_last_checkpoint(stage, half, tmp_path, monkeypatch):
+    cost, data = half
+    path = tmp_path / "c"
+    path.write_bytes(data)
+
+    def full(*_args, **_more):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if stage == "write":
+        real = open
+
+        class Full:
+            def __init__(self, *args):
+                self.file = real(*args)
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                self.file.close()
+
+            def write(self, part):
+                self.file.write(part[: len(part) // 2])
+                full()
+
+        monkeypatch.setattr(
+            checkpoint, "open", lambda *a: Full(*a) if "x" in a[1] else real(*a), raising=False
+        )
+    else:
+        monkeypatch.setattr(os, stage, full)
+    with pytest.raises(OSError, match="checkpoint cannot be written") as caught:
+        bigsap.resume(path, cost)
+    assert caught.value.errno == errno.ENOSPC
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == data
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_impossible_place_is_known_before_work(tmp_path):
+    calls = []
+
+    def row(i):
+        calls.append(i)
+        return np.arange(5.0) * i
+
+    source = bigsap.from_function(row, (5, 5), kind="row", dtype="f8", compiled=False)
+    calls.clear()
+    with pytest.raises(FileNotFoundError, match="checkpoint cannot be written"):
+        bigsap.solve(source, checkpoint=tmp_path / "no" / "c")
+    with pytest.raises(OSError, match="checkpoint cannot be written"):
+        bigsap.solve(source, checkpoint=tmp_path)
+    assert not calls
+
+
+def test_leftovers_of_a_killed_process_are_replaced(tmp_path):
+    path = tmp_path / "c"
+    (tmp_path / ".c.tmp").write_bytes(b"half a checkpoint")
+    bigsap.solve(CLASSES["random"](10), checkpoint=path)
+    assert list(tmp_path.iterdir()) == [path]
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    bigsap.solve(CLASSES["random"](11), checkpoint=link)
+    assert link.is_symlink()
+    assert checkpoint.read(path).facts["shape"] == [11, 11]
+
+
+# --- the command line -----------------------------------------------------------------
+
+
+def test_command_line(tmp_path, capsys):
+    cost = CLASSES["disjoint"](60, seed=1)
+    np.save(tmp_path / "c.npy", cost)
+    path = tmp_path / "s.ckpt"
+
+    def solve(*more):
+        code = main(["solve", str(tmp_path / "c.npy"), "--json", "--quiet", *more])
+        text = capsys.readouterr()
+        return code, json.loads(text.out), text.err
+
+    code, _, err = solve("--resume")
+    assert code == 1
+    assert "--checkpoint" in err
+    code, fresh, err = solve("--checkpoint", str(path), "--resume")
+    assert code == 0
+    assert "starting from the beginning" in err
+    assert path.exists()
+    code, again, err = solve("--checkpoint", str(path), "--resume", "--checkpoint-every", "5")
+    assert code == 0
+    assert not err
+    assert again["fun"] == fresh["fun"]
+    assert again["stats"]["resumed"] == 1
+    code, wrong, err = solve("--checkpoint", str(path), "--resume", "--maximize")
+    assert code == 1
+    assert "maximize" in err
+    assert wrong["error"] == "CheckpointError"
+    code, rough, _ = solve("--gap", "5")
+    assert code == 0
+    assert rough["status"] in ("gap_reached", "optimal")
+
+
+def test_saving_does_not_change_the_answer(tmp_path):
+    cost = CLASSES["rank2"](150, seed=1)
+    event = threading.Event()
+    plain = bigsap.solve(cost, method="ssp")
+    res = bigsap.solve(cost, checkpoint=tmp_path / "c", checkpoint_every=0, cancel=event)
+    assert same(plain, res)
+    assert res.stats["rows_scanned"] == plain.stats["rows_scanned"]
+
+
+def test_large_integers_that_were_met_after_the_checkpoint(tmp_path):
+    """What was saved is of another arithmetic; the search begins anew, in int64."""
+    cost = np.random.default_rng(3).integers(0, 100, (80, 60))
+    cost[-1, -1] = 2**45
+    path = tmp_path / "large.ck"
+
+    def stop(progress):
+        raise StopIteration
+
+    stopped = bigsap.solve(
+        cost, method="ssp", start="none", checkpoint=path, callback=stop, callback_rows=1, threads=1
+    )
+    assert stopped.status == "cancelled"
+    assert bigsap.checkpoint.read(path).facts["price"] == "float64"
+    resumed = bigsap.resume(path, cost, threads=1)
+    assert resumed.status == "optimal"
+    assert resumed.fun == bigsap.solve(cost).fun
+
+
+# --- bounds of the attempts before ----------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["ssp", "compressed"])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_bounds_survive_a_resumption(tmp_path: Path, method: str, maximize: bool) -> None:
+    """What was proved is not forgotten, and what is answered in the end is the same."""
+    rng = np.random.default_rng(5)
+    cost = bigsap.points(rng.random((900, 2)), rng.random((900, 2)), metric="euclidean")
+    file, options = tmp_path / "c", {"threads": 1, "checkpoint_every": 0.0, "callback_every": 0.0}
+
+    def stopped(solve, **given):
+        event, seen = threading.Event(), []
+
+        def look(progress):
+            seen.append((progress.lower_bound, progress.upper_bound))
+            if file.exists() and progress.phase >= 2:
+                event.set()
+
+        return solve(cancel=event, callback=look, **options, **given), seen
+
+    first, _ = stopped(lambda **o: bigsap.solve(cost, method=method, maximize=maximize, checkpoint=file, **o))
+    second, seen = stopped(lambda **o: bigsap.resume(file, cost, **o))
+    assert (first.status, second.status) == ("cancelled", "cancelled")
+    low, high = (first.fun, first.bound) if maximize else (first.bound, first.fun)
+    assert seen[0][0] >= low
+    assert seen[0][1] <= high
+    assert second.gap <= first.gap
+    assert second.fun >= first.fun if maximize else second.fun <= first.fun
+    second.verify(cost)
+    whole = bigsap.solve(cost, method=method, maximize=maximize, threads=1)
+    assert same(bigsap.resume(file, cost, threads=1), whole)
+
+
+def test_bounds_of_costs_that_may_have_changed_are_not_believed(tmp_path: Path) -> None:
+    """A function has no fingerprint."""
+    rng = np.random.default_rng(6)
+    matrix = rng.random((400, 400)) + 1
+    event, file = threading.Event(), tmp_path / "c"
+
+    def look(progress):
+        if progress.phase >= 2:
+            event.set()
+
+    options = {"shape": matrix.shape, "callback_every": 0.0, "checkpoint_every": 0.0}
+    first = bigsap.solve(
+        lambda i: matrix[i], method="ssp", cancel=event, callback=look, checkpoint=file, **options
+    )
+    assert first.status == "cancelled"
+    assert not any(name.startswith("best_") for name in checkpoint.read(file).snapshot)

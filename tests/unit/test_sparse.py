@@ -1,0 +1,520 @@
+"""Sparse costs: the optimum of the listed pairs, in every format, with every kind of bad input named."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import zarr
+
+import bigsap
+from bigsap.client.job_request import request_of
+from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
+from bigsap.strategies import sparse as strategy
+from contracts import SourceContract
+from exact_judge import Truth, judge
+from exact_oracle import brute_force, grid
+
+FORMATS = ("csr", "csc", "coo", "lil", "dok", "bsr", "dia")
+
+
+def listed(n: int, m: int, share: float, rng: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Some pairs, in any order."""
+    rows, columns = np.nonzero(rng.random((n, m)) < share)
+    order = rng.permutation(rows.size)
+    return rows[order], columns[order]
+
+
+def numbers(kind: str, size: int, rng: Any) -> np.ndarray:
+    if kind == "float":
+        return rng.normal(size=size) * 10.0 ** rng.integers(-3, 4)
+    if kind == "ties":
+        return rng.integers(-2, 3, size).astype(np.float64)
+    if kind == "float32":
+        return rng.normal(size=size).astype(np.float32)
+    if kind == "small":
+        return rng.integers(0, 4, size).astype(np.uint8)
+    if kind == "int":
+        return rng.integers(-(10**6), 10**6, size)
+    return 2**62 - rng.integers(0, 2**40, size)
+
+
+def dense(n: int, m: int, rows: Any, columns: Any, costs: np.ndarray, maximize: bool = False) -> np.ndarray:
+    """The same costs as a matrix for the oracle, integers exact."""
+    exact = costs.dtype == np.int64 and np.abs(costs).max(initial=0) > 2**53
+    matrix = np.full((n, m), -np.inf if maximize else np.inf, object if exact else float)
+    for i, j, c in zip(rows.tolist(), columns.tolist(), costs.tolist(), strict=True):
+        matrix[i, j] = c
+    return matrix
+
+
+def planted(n: int, k: int, rng: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Random pairs and a hidden complete assignment, unsorted, none twice."""
+    rows = np.repeat(np.arange(n), k)
+    columns = rng.integers(0, n, n * k)
+    columns[::k] = rng.permutation(n)
+    _, at = np.unique(rows * n + columns, return_index=True)
+    at = rng.permutation(at)
+    return rows[at], columns[at]
+
+
+@pytest.mark.parametrize("kind", ["float", "ties", "float32", "small", "int", "large"])
+def test_every_small_problem_has_the_optimum_of_brute_force(kind: str) -> None:
+    rng = np.random.default_rng(sum(map(ord, kind)))
+    feasible = 0
+    for case in range(120):
+        n, m = rng.integers(1, 7, 2)
+        rows, columns = listed(n, m, rng.choice([0.4, 0.7, 1.0]), rng)
+        costs = numbers(kind, rows.size, rng)
+        maximize = bool(case % 2)
+        price: Any = None
+        if case % 3 == 0:
+            low, high = (int(costs.min()), int(costs.max())) if costs.size else (0, 1)
+            price = (
+                rng.integers(low, high + 1) if costs.dtype.kind in "iu" else float(rng.uniform(low, high + 1))
+            )
+            if case % 2 and kind != "large":
+                price = np.full(n, float(price))
+                price[rng.random(n) < 0.5] = -np.inf if maximize else np.inf
+        truth = Truth(dense(n, m, rows, columns, costs, maximize), maximize, price)
+        given = sparse((rows, columns, costs), shape=(n, m))
+        found = bigsap.solve(given, maximize=maximize, unassigned_cost=price)
+        if truth.cost.dtype == float or not truth.infeasible:
+            assert judge(truth, found).faults == []
+        assert truth.infeasible == (found.status == "infeasible")
+        expected = brute_force(truth.cost, maximize, price)
+        if expected is None:
+            assert found.violator.size
+        else:
+            feasible += 1
+            assert grid(found.fun) == expected or costs.dtype.kind == "f"
+        found.verify(given)
+    assert feasible > 40
+
+
+@pytest.mark.parametrize(
+    ("shape", "price"), [((60, 60), None), ((50, 70), None), ((70, 50), None), ((70, 50), 0.3)]
+)
+def test_the_answer_is_that_of_the_dense_matrix(shape: tuple[int, int], price: float | None) -> None:
+    rng = np.random.default_rng(4)
+    rows, columns = listed(*shape, 0.3, rng)
+    costs = rng.random(rows.size)
+    matrix = np.full(shape, np.inf)
+    matrix[rows, columns] = costs
+    given = sparse((rows, columns, costs), shape=shape)
+    for method in ("auto", "ssp"):
+        found = bigsap.solve(given, unassigned_cost=price, method=method)
+        assert found.stats["method"] == ("sparse" if method == "auto" else method)
+        assert found.fun == bigsap.solve(matrix, unassigned_cost=price).fun
+        found.verify(matrix)
+        found.verify(given)
+
+
+def test_larger_problems_are_proved_and_agree_with_scipy() -> None:
+    rng = np.random.default_rng(5)
+    n = 3000
+    rows, columns = planted(n, 6, rng)
+    costs = rng.integers(1, 10**6, rows.size)
+    found = bigsap.solve(sparse((rows, columns, costs), shape=(n, n)))
+    assert found.status == "optimal"
+    graph = scipy.sparse.csr_array((costs, (rows, columns)), shape=(n, n))
+    left, right = scipy.sparse.csgraph.min_weight_full_bipartite_matching(graph)
+    assert found.fun == int(graph[left, right].sum())
+    assert found.gap == 0
+    assert len(found.stats["phases"]) > 2
+
+
+def test_layered_neighbours_make_epsilon_larger_and_stay_exact() -> None:
+    rng = np.random.default_rng(6)
+    n, k = 2000, 24
+    x, y = rng.random((2, n, 2))
+    distance = ((x[:, None] - y[None]) ** 2).sum(axis=2)
+    columns = np.argpartition(distance, k, axis=1)[:, :k]
+    rows = np.repeat(np.arange(n), k)
+    given = sparse((rows, columns.ravel(), distance[rows, columns.ravel()]), shape=(n, n))
+    found = bigsap.solve(given)
+    matrix = np.full((n, n), np.inf)
+    matrix[rows, columns.ravel()] = distance[rows, columns.ravel()]
+    best = bigsap.solve(matrix)
+    assert found.status == best.status
+    assert found.fun == pytest.approx(best.fun, rel=1e-14)
+    assert found.violator.size == 0 or best.violator.size > 0
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("kind", ["array", "matrix"])
+def test_every_format_of_scipy_is_taken(form: str, kind: str) -> None:
+    rng = np.random.default_rng(7)
+    n = 12
+    rows, columns = planted(n, 3, rng)
+    costs = rng.random(rows.size) + 0.5
+    make = getattr(scipy.sparse, f"{form}_{kind}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", scipy.sparse.SparseEfficiencyWarning)
+        given = make(scipy.sparse.coo_array((costs, (rows, columns)), shape=(n, n)))
+    if form in ("bsr", "dia"):  # these store zeros of their own
+        explicit = given.tocoo()
+        rows, columns, costs = explicit.row, explicit.col, explicit.data
+    matrix = np.full((n, n), np.inf)
+    matrix[rows, columns] = costs
+    expected = bigsap.solve(matrix)
+    assert bigsap.solve(given).fun == expected.fun
+    row_ind, col_ind = bigsap.linear_sum_assignment(given)
+    assert matrix[row_ind, col_ind].sum() == pytest.approx(expected.fun)
+
+
+def test_explicit_zeros_are_costs_and_index_types_do_not_matter() -> None:
+    given = scipy.sparse.csr_array(([0.0, 5.0, 5.0, 0.0], ([0, 0, 1, 1], [0, 1, 0, 1])), shape=(2, 2))
+    assert bigsap.solve(given).fun == 0.0
+    for kind in (np.int32, np.int64, np.uint16):
+        rows, columns = np.array([[0, 0, 1, 1], [0, 1, 0, 1]], kind)
+        assert bigsap.solve(sparse((rows, columns, [0, 5, 5, 0]))).fun == 0
+    wide = scipy.sparse.csr_array(given)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    assert bigsap.solve(wide).fun == 0.0
+
+
+def test_arrays_of_csr_are_used_in_place() -> None:
+    given = scipy.sparse.csr_array(np.arange(1.0, 10.0).reshape(3, 3))
+    entries = sparse(given).entries()
+    assert np.shares_memory(entries.costs, given.data)
+    assert np.shares_memory(entries.columns, given.indices)
+
+
+@pytest.mark.parametrize(
+    ("entries", "shape", "error", "text"),
+    [
+        (([0, 1, 0], [1, 1, 1], [1, 2, 3]), None, bigsap.InvalidCostError, r"\(0, 1\) is listed twice"),
+        (([0, 2], [0, 1], [1, 2]), (2, 2), bigsap.ShapeError, r"\(2, 1\) is outside the shape \(2, 2\)"),
+        (([0, -1], [0, 1], [1, 2]), (2, 2), bigsap.ShapeError, r"\(-1, 1\) is outside"),
+        (([0, 1], [1, 0], [1.0, np.nan]), None, bigsap.InvalidCostError, r"cost\[1, 0\] is nan"),
+        (([0, 1], [1, 0], [1.0]), None, bigsap.ShapeError, r"one for each listed pair"),
+        (([0.5, 1], [1, 0], [1.0, 2.0]), None, bigsap.DtypeError, r"indices must be integers"),
+        (([0, 1], [1, 0], ["a", "b"]), None, bigsap.DtypeError, r"real numbers"),
+        (
+            ([0, 1], [1, 0], np.array([1, 2**63], np.uint64)),
+            None,
+            bigsap.OverflowRiskError,
+            r"int64 cannot hold",
+        ),
+        (([[0, 1]], [[1, 0]], [1, 2]), None, bigsap.ShapeError, r"two vectors of one length"),
+        (np.eye(2), None, bigsap.InputError, r"pass a scipy.sparse array"),
+    ],
+)
+def test_bad_input_is_named(entries: Any, shape: Any, error: type, text: str) -> None:
+    with pytest.raises(error, match=text):
+        sparse(entries, shape=shape)
+
+
+def test_damaged_csr_and_csc_arrays_are_named() -> None:
+    good = scipy.sparse.csr_array(np.ones((3, 4)))
+    for form, pair in (("csr", r"\(0, 9\)"), ("csc", r"\(9, 0\)")):
+        given = good.asformat(form, copy=True)  # scipy itself would write beyond its arrays
+        given.indices[1] = 9
+        with pytest.raises(bigsap.ShapeError, match=pair):
+            sparse(given)
+    given = good.copy()
+    given.indptr = np.array([0, 8, 4, 12], np.int32)
+    with pytest.raises(bigsap.InputError, match="row 1"):
+        sparse(given)
+    twice = good.copy()
+    twice.indices[1] = 0
+    with pytest.raises(bigsap.InvalidCostError, match=r"\(0, 0\) is listed twice") as caught:
+        bigsap.solve(twice)
+    assert (caught.value.row, caught.value.column) == (0, 0)
+    with pytest.raises(bigsap.ShapeError, match="contradicts"):
+        sparse(good, shape=(3, 3))
+
+
+def test_the_wrong_infinity_is_named_and_the_other_forbids() -> None:
+    given = sparse(([0, 0, 1, 1], [0, 1, 0, 1], [1.0, np.inf, 2.0, 3.0]))
+    assert bigsap.solve(given).fun == 4.0
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[0, 1\] is inf"):
+        bigsap.solve(given, maximize=True)
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[0, 1\] is inf"):
+        bigsap.solve(given, maximize=True, method="ssp")
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[0, 1\] is inf"):
+        bigsap.certify(given, [0, 1], [0.0, 0.0], maximize=True)
+
+
+def test_infeasible_problems_name_their_rows() -> None:
+    empty = bigsap.solve(sparse(([0, 3], [0, 1], [1, 1]), shape=(4, 4)))
+    assert empty.status == "infeasible"
+    assert empty.violator.tolist() == [1, 2]
+    rows = np.array([0, 0, 1, 1, 2, 2, 3, 3, 3])
+    columns = np.array([0, 1, 0, 1, 0, 1, 1, 2, 3])
+    for maximize in (False, True):
+        found = bigsap.solve(sparse((rows, columns, np.ones(9))), maximize=maximize)
+        assert found.violator.tolist() == [0, 1, 2]
+        found.verify(sparse((rows, columns, np.ones(9))))
+    turned = bigsap.solve(sparse((columns, rows, np.ones(9))))
+    assert turned.status == "infeasible"
+    turned.verify(sparse((columns, rows, np.ones(9))))
+    with pytest.raises(bigsap.InfeasibleError) as caught:
+        bigsap.linear_sum_assignment(sparse((rows, columns, np.ones(9))))
+    assert caught.value.violator == (0, 1, 2)
+
+
+def test_a_larger_infeasible_problem_is_found_by_the_matching() -> None:
+    rng = np.random.default_rng(8)
+    n = 1500
+    rows, columns = planted(n, 5, rng)
+    trap = rows < 40
+    columns = columns.copy()
+    keep = np.ones(rows.size, bool)
+    keep[trap] = False
+    extra_rows = np.repeat(np.arange(40), 39)
+    extra_columns = np.tile(np.arange(39), 40)
+    given = sparse(
+        (
+            np.concatenate((rows[keep], extra_rows)),
+            np.concatenate((columns[keep], extra_columns)),
+            rng.random(int(keep.sum()) + extra_rows.size),
+        ),
+        shape=(n, n),
+    )
+    found = bigsap.solve(given)
+    assert found.status == "infeasible"
+    assert found.violator.tolist() == list(range(40))
+
+
+def test_integers_are_exact_where_float64_is_not() -> None:
+    base = 2**62
+    given = sparse(([0, 0, 1, 1], [0, 1, 0, 1], [base - 1, base - 3, base - 2, base - 5]))
+    found = bigsap.solve(given)
+    assert found.fun == 2 * base - 6
+    assert bigsap.solve(given, maximize=True).fun == 2 * base - 5
+    assert found.gap == 0
+    with pytest.raises(bigsap.OverflowRiskError, match="range"):
+        bigsap.solve(sparse(([0, 0, 1, 1], [0, 1, 0, 1], [base, -base, 1, 2])))
+    with pytest.raises(bigsap.OverflowRiskError, match=r"cost\[0, 0\]"):
+        bigsap.solve(given, method="ssp")
+    with pytest.raises(bigsap.OverflowRiskError, match=r"cost\[0, 0\]"):
+        bigsap.solve(given, unassigned_cost=0.5)
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[1, 0\] = 2.5 cannot be held"):
+        bigsap.solve(sparse(([0, 1], [1, 0], [1.0, 2.5])), dtype=np.int64)
+
+
+def test_huge_and_tiny_costs() -> None:
+    for scale in (1e300, 5e-324, 1e-300):
+        given = sparse(([0, 0, 1, 1], [0, 1, 0, 1], np.array([1, -1, -1, 1]) * (scale / 2)))
+        found = bigsap.solve(given)
+        assert found.col4row.tolist() == [1, 0] or scale == 5e-324
+        found.verify(given)
+    mixed = sparse(([0, 0, 1, 1, 2, 2], [0, 1, 1, 2, 2, 0], [1e18, 0.25, 0.5, 1e18, 0.125, 0.375]))
+    assert (
+        bigsap.solve(mixed).fun
+        == bigsap.solve(np.array([[1e18, 0.25, np.inf], [np.inf, 0.5, 1e18], [0.375, np.inf, 0.125]])).fun
+    )
+
+
+@pytest.mark.parametrize("size", [1e14, 1e18])
+def test_a_forced_pair_of_huge_cost_hides_no_digits(size: float) -> None:
+    rng = np.random.default_rng(16)
+    n = 400
+    rows, columns = planted(n, 6, rng)
+    costs = rng.random(rows.size) * 100
+    best = bigsap.solve(sparse((rows, columns, costs)))
+    others = np.arange(1, n + 1)
+    none = np.zeros(n, np.int64)
+    given = sparse(
+        (
+            np.concatenate((rows + 1, none, others, [0])),
+            np.concatenate((columns + 1, others, none, [0])),
+            np.concatenate((costs, np.full(2 * n, size), [1.0])),
+        )
+    )
+    found = bigsap.solve(given)
+    assert found.status == "optimal"
+    assert found.fun == pytest.approx(best.fun + 1.0, rel=1e-14)
+    found.verify(given)
+
+
+def test_a_solve_that_begins_from_its_answer_searches_little() -> None:
+    rng = np.random.default_rng(9)
+    n = 2000
+    rows, columns = planted(n, 6, rng)
+    given = sparse((rows, columns, rng.random(rows.size)), shape=(n, n))
+    first = bigsap.solve(given)
+    again = bigsap.solve(given, warm_start=first)
+    assert again.fun == first.fun
+    assert again.stats["rows_scanned"] < first.stats["rows_scanned"] / 2
+    assert bigsap.solve(given, warm_start=np.zeros(n)).fun == first.fun
+
+
+def test_a_stopped_solve_continues_with_the_same_bits(tmp_path: Any) -> None:
+    rng = np.random.default_rng(10)
+    n = 2000
+    rows, columns = planted(n, 8, rng)
+    given = sparse((rows, columns, rng.random(rows.size)), shape=(n, n))
+    whole = bigsap.solve(given)
+    path = tmp_path / "solve.ckpt"
+    for phases in (1, 2, 3):
+        stop = threading.Event()
+
+        def end(progress: Any, phases: int = phases, stop: Any = stop) -> None:
+            if progress.phase > phases:
+                stop.set()
+
+        found = bigsap.solve(given, checkpoint=path, callback=end, callback_every=0.0, cancel=stop)
+        assert found.status == "cancelled"
+        assert found.fun is None or found.fun >= whole.fun
+        assert found.bound is None or found.bound <= whole.fun
+        resumed = bigsap.resume(path, given)
+        assert resumed.fun == whole.fun
+        assert np.array_equal(resumed.col4row, whole.col4row)
+        assert np.array_equal(resumed.v, whole.v)
+    other = sparse((rows, columns, rng.random(rows.size)), shape=(n, n))
+    with pytest.raises(bigsap.CheckpointError):
+        bigsap.resume(path, other)
+
+
+def test_limits_gaps_and_reports() -> None:
+    rng = np.random.default_rng(11)
+    n = 2000
+    rows, columns = planted(n, 8, rng)
+    given = sparse((rows, columns, rng.random(rows.size)), shape=(n, n))
+    best = bigsap.solve(given)
+    late = bigsap.solve(given, time_limit=0)
+    assert late.status == "time_limit"
+    near = bigsap.solve(given, gap=best.fun)
+    assert near.status == "gap_reached"
+    assert near.fun <= 2 * best.fun
+    seen: list[Any] = []
+    bigsap.solve(given, callback=seen.append, callback_every=0.0)
+    assert seen[-1].stage == "done"
+    assert max(p.assigned for p in seen) == n
+    assert {p.phase for p in seen} >= {1, 2, 3}
+    assert seen[-1].upper_bound == best.fun
+    plain = bigsap.solve(given, epsilon=False)
+    assert plain.fun == pytest.approx(best.fun, rel=1e-14)
+    assert len(plain.stats["phases"]) == 1
+    assert bigsap.solve(given, certify=False).fun == pytest.approx(best.fun, rel=1e-14)
+
+
+def test_certify_proves_any_assignment() -> None:
+    given = sparse(([0, 0, 1, 1], [0, 1, 0, 1], [1, 2, 4, 3]))
+    proof = bigsap.certify(given, [1, 0], [0, 0])
+    assert (proof.fun, proof.bound, proof.gap) == (6, 4, 2)
+    with pytest.raises(bigsap.CertificateError, match=r"forbidden pair \(0, 1\)"):
+        bigsap.certify(sparse(([0, 1, 1], [0, 0, 1], [1, 4, 3])), [1, 0], [0, 0])
+    wrong = bigsap.solve(given)
+    with pytest.raises(bigsap.CertificateError):
+        wrong.verify(sparse(([0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 3])))
+
+
+def test_sides_of_size_zero() -> None:
+    for shape in ((0, 0), (0, 3), (3, 0)):
+        found = bigsap.solve(sparse(([], [], []), shape=shape))
+        assert found.fun == 0
+        assert found.col4row.tolist() == [-1] * shape[0]
+
+
+def stored(tmp_path: Any, n: int = 3000) -> scipy.sparse.csr_array:
+    """A matrix whose arrays are large enough to be mapped."""
+    rng = np.random.default_rng(15)
+    rows, columns = planted(n, 6, rng)
+    return scipy.sparse.csr_array((rng.random(rows.size), (rows, columns)), shape=(n, n))
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("compressed", [True, False])
+def test_files_of_scipy_are_read_and_mapped(tmp_path: Any, form: str, compressed: bool) -> None:
+    graph = stored(tmp_path)
+    path = tmp_path / "graph.npz"
+    scipy.sparse.save_npz(path, graph.asformat(form), compressed=compressed)
+    source = bigsap.as_source(path)
+    assert isinstance(source, SparseCosts)
+    base: Any = source.entries().costs
+    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+        base = base.base
+    assert isinstance(base, np.memmap) == (form == "csr" and not compressed)
+    assert bigsap.solve(path).fun == bigsap.solve(graph).fun
+
+
+def test_zarr_groups_are_read(tmp_path: Any) -> None:
+    graph = stored(tmp_path, 200)
+    for name, form in (("rows.zarr", "csr"), ("columns.zarr", "csc")):
+        group = zarr.open_group(tmp_path / name, mode="w")
+        given = graph.asformat(form)
+        group.attrs.update({"shape": [200, 200], "encoding-type": f"{form}_matrix"})
+        for part in ("indptr", "indices", "data"):
+            group.create_array(part, data=getattr(given, part))
+        assert bigsap.solve(tmp_path / name).fun == bigsap.solve(graph).fun
+    assert bigsap.solve(group).fun == bigsap.solve(graph).fun
+    del group["data"]
+    with pytest.raises(bigsap.StoreError, match="group without data"):
+        bigsap.as_source(tmp_path / name)
+
+
+def test_damaged_archives_are_named(tmp_path: Any) -> None:
+    path = tmp_path / "graph.npz"
+    with pytest.raises(bigsap.StoreError, match="does not exist"):
+        bigsap.as_source(path)
+    np.savez(path, a=np.zeros(3))
+    with pytest.raises(bigsap.StoreError, match=r"not of scipy.sparse.save_npz: it has \['a'\]"):
+        bigsap.as_source(path)
+    scipy.sparse.save_npz(path, scipy.sparse.eye_array(4, format="dia"))
+    with pytest.raises(bigsap.StoreError, match="csr, csc or coo"):
+        bigsap.as_source(path)
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(bigsap.StoreError, match="not a readable"):
+        bigsap.as_source(path)
+
+
+def test_sparse_costs_go_to_a_service_as_their_entries() -> None:
+    given = sparse(([1, 0, 0], [0, 1, 0], [3, 2, 1]))
+    spec = request_of(given)["cost"]
+    assert (spec["type"], spec["shape"]) == ("sparse", [2, 2])
+    assert spec["start"].tolist() == [0, 2, 3]
+    assert spec["columns"].tolist() == [1, 0, 0]
+    assert spec["costs"].tolist() == [2, 1, 3]
+
+
+class TestSparseSource(SourceContract):
+    def matrix(self) -> np.ndarray:
+        matrix = super().matrix()
+        matrix[np.random.default_rng(12).random(matrix.shape) < 0.5] = np.inf
+        matrix[-1, -1] = 1.0
+        return matrix
+
+    def make(self, matrix: np.ndarray) -> SparseCosts:
+        rows, columns = np.nonzero(np.isfinite(matrix))
+        return sparse((rows, columns, matrix[rows, columns]), shape=matrix.shape)
+
+
+@pytest.mark.parametrize("moment", range(1, 8))
+def test_answers_are_the_same_however_often_kernels_return(
+    monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    rng = np.random.default_rng(13)
+    n = 300
+    rows, columns = planted(n, 5, rng)
+    given = sparse((rows, columns, rng.random(rows.size)), shape=(n, n))
+    whole = bigsap.solve(given)
+    monkeypatch.setattr(strategy, "_FIRST_ENTRIES", 7 * moment)
+    monkeypatch.setattr(strategy, "_SLICE_SECONDS", 0.0)
+    sliced = bigsap.solve(given)
+    assert np.array_equal(sliced.col4row, whole.col4row)
+    assert np.array_equal(sliced.v, whole.v)
+
+
+def test_short_limits_lead_to_further_auctions_and_the_same_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(14)
+    n = 1000
+    rows, columns = planted(n, 6, rng)
+    given = sparse((rows, columns, rng.integers(0, 1000, rows.size)), shape=(n, n))
+    whole = bigsap.solve(given)
+    monkeypatch.setattr(strategy, "_FIRST_ENTRIES", 50)
+    monkeypatch.setattr(strategy, "_SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(strategy, "_AUCTIONS", 1)
+    for limit in ("_LONG_AUCTION", "_LONG_SEARCH"):
+        with monkeypatch.context() as patch:
+            patch.setattr(strategy, limit, 1)
+            found = bigsap.solve(given)
+        assert found.fun == whole.fun
+        assert found.gap == 0
