@@ -25,6 +25,7 @@ from exact_judge import Truth, judge
 from exact_oracle import grid, nearest
 from examples_of import RANDOM
 
+#: The same problems in every run of ``make test``, others in ``make test-all``.
 SEED = int(np.random.SeedSequence().entropy % 10**9) if RANDOM else 36
 
 #: What a solve may end with in place of a result, besides what ``_refusal`` allows.
@@ -94,6 +95,8 @@ def _refusal(case: Case, error: Exception) -> str:
     name = type(error).__name__
     if isinstance(error, REFUSALS):
         return name
+    if name in ("ServiceError", "JobFailedError") and "solve the transpose" in str(error):
+        return name  # in place of OptionError
     served = name == "JobFailedError" and ("exact sums" in str(error) or "float64" in str(error))
     if isinstance(error, bigsap.OverflowRiskError) or served:
         # Sums that may leave the doubles, or the integers.

@@ -17,9 +17,6 @@ from adversarial_ways import SEED, Place, found_by, place_named, tried
 from exact_judge import Truth, judge
 from examples_of import RANDOM
 
-#: The same problems in every run of ``make test``, others in ``make test-all``.
-
-
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -34,11 +31,11 @@ def test_on_this_machine(part, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("seed", "number"), [(0, 586), (0, 4413), (0, 3524), (7, 3788), (7, 23973), (7, 40608)]
+    ("seed", "number"), [(0, 586), (0, 4413), (0, 3524), (7, 3788), (7, 23973), (7, 40608), (20261127, 2812)]
 )
 def test_what_long_searches_found(seed, number, tmp_path):
     """Integers met after a checkpoint, a stopped solve's gap, large prices without a certificate,
-    prices above 0 where columns may stay free."""
+    prices above 0 where columns may stay free, trees past the threshold of a list."""
     case = draw(seed, number, "host", tmp_path, 2500)
     assert tried(case, Place(), tmp_path).faults == []
 

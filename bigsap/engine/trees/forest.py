@@ -152,8 +152,9 @@ def continued(f: Forest, saved: dict[str, Array]) -> None:
 def arrange(lists: Lists, rows: Array, v: Array, f: Forest, infinity: float) -> None:
     """Sort the lists of ``rows``, just evaluated under the prices v, by ``c - v``.
 
-    As prices fall, these numbers only grow. Entries behind a cut cannot become tight before the
-    cut's bound does, and need no scan until then. O(entries log(entries)).
+    As prices fall, these numbers only grow. Neither entries behind a cut nor columns outside the
+    list can become tight before the cut's bound does: the smaller of the cut's entry and the
+    threshold, which may lie below entries. O(entries log(entries)).
     """
     longest = 1
     for p in range(rows.size):
@@ -173,7 +174,7 @@ def arrange(lists: Lists, rows: Array, v: Array, f: Forest, infinity: float) -> 
                 lists.ids[start + k] = ids[order[k]]
                 lists.costs[start + k] = costs[order[k]]
             for c in range(CUTS.size):
-                f.bounds[row, c] = tau[order[CUTS[c]]] if CUTS[c] < size else infinity
+                f.bounds[row, c] = min(tau[order[CUTS[c]]], lists.theta[row]) if CUTS[c] < size else infinity
             continue
         for k in range(size):
             j, cost = lists.ids[start + k], lists.costs[start + k]
@@ -187,7 +188,7 @@ def arrange(lists: Lists, rows: Array, v: Array, f: Forest, infinity: float) -> 
             tau[place] = g
             lists.ids[start + place], lists.costs[start + place] = j, cost
         for c in range(CUTS.size):
-            f.bounds[row, c] = tau[CUTS[c]] if CUTS[c] < size else infinity
+            f.bounds[row, c] = min(tau[CUTS[c]], lists.theta[row]) if CUTS[c] < size else infinity
 
 
 def arrange_all(lists: Lists, v: Array, f: Forest, infinity: Any, look: Callable[[], None]) -> None:
