@@ -82,34 +82,38 @@ def answer(
     deadline: Deadline,
     prove: Callable[[Array | None, Array], Certificate],
     found: Array | None = None,
-    costs: Array | None = None,
+    costs: tuple[Array, Array] | None = None,
     by_bounds: float = math.inf,
 ) -> Conclusion:
     """Return the best known assignment and bound of a stopped solve.
 
     found: the assignment, if the search had ended already. Otherwise the candidates are the matching
     of the last complete phase, the matching of the current phase with its open rows given free
-    columns, and the sweeps' assignments. costs: (n,) signed costs of the current matching where they
-    are known. prove: a certificate pass that raises ``Late``. by_bounds: seconds that the pass may
-    take where bounds reduce the pairs it reads.
+    columns, and the sweeps' assignments. costs: (n,) signed costs of the current matching, and which
+    of them are known exactly. prove: a certificate pass that raises ``Late``. by_bounds: seconds that
+    the pass may take where bounds reduce the pairs it reads.
     """
     problem, known = run.problem, run.known
     if run.earlier is not None:
         known.add(run.earlier)
-    matching, cost = known.column_of_row, known.cost
     now, v = run.at_hand()
-    candidates = [found] if found is not None else [known.complete, now]
+    candidates: list[Array | None] = [known.complete, now] if found is None else [found]
+    if known.exact:
+        matching, cost = known.column_of_row, known.cost
+    else:
+        matching, cost = None, None
+        candidates.append(known.column_of_row)
     try:
         for candidate in candidates:
             if candidate is None:
                 continue
-            at_hand = costs if found is None and candidate is not known.complete else None
+            at_hand = costs if candidate is now else None
             whole, price = _completed(run, candidate, deadline.tick, at_hand)
             if price < math.inf and (cost is None or price < cost):
                 matching, cost = whole, price
     except Late:
         if cost is None:
-            matching, cost = _at_once(run, [now] if found is None else [found])
+            matching, cost = _at_once(run, candidates)
     certificate = None
     # Recent seconds per row may be a poor estimate. So if there is no bound yet, a pass that can be
     # interrupted between rows is started in any case.
@@ -137,7 +141,9 @@ def answer(
     )
 
 
-def _completed(run: Run, candidate: Array, tick: Tick, costs: Array | None) -> tuple[Array, Any]:
+def _completed(
+    run: Run, candidate: Array, tick: Tick, costs: tuple[Array, Array] | None
+) -> tuple[Array, Any]:
     """Return the candidate with its open rows matched, and its signed cost.
 
     The search reads at least one row for each open row. Where there are many open rows it is used
@@ -173,16 +179,16 @@ def _at_once(run: Run, candidates: list[Array | None]) -> tuple[Array | None, An
     return None, None
 
 
-def _signed_cost(run: Run, whole: Array, tick: Tick, base: Array, costs: Array | None) -> Any:
+def _signed_cost(run: Run, whole: Array, tick: Tick, base: Array, costs: tuple[Array, Array] | None) -> Any:
     """Return the signed cost of an assignment that differs from ``base`` in few rows.
 
-    costs: (n,) signed costs of ``base``, where they are known.
+    costs: (n,) signed costs of ``base``, and which of them are known.
     """
     problem = run.problem
     known: list[Any] = []
     if costs is not None:
-        same = (base >= 0) & (whole == base)
-        known = costs[same].tolist()
+        same = (base >= 0) & (whole == base) & costs[1]
+        known = costs[0][same].tolist()
         known = [int(cost) for cost in known] if problem.integer else known
         whole = np.where(same, FREE, whole)
     return signed_total(problem, run.rows.table, whole, tick, known)

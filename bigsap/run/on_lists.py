@@ -16,6 +16,7 @@ from bigsap.run.stats import list_bounds
 from bigsap.strategies import Outcome
 from bigsap.strategies.list_run import ListSettings, ListSolve
 from bigsap.strategies.lists import solve_compressed
+from bigsap.strategies.start.samples import pairs_are_cheap
 from bigsap.strategies.start.warm import Warm
 from bigsap.strategies.trees import solve_hungarian
 
@@ -79,7 +80,7 @@ def setting_of(run: Run) -> ListSettings:
         memory=options.memory_for_lists(run.problem),
         exhausted=run.exhausted,
         impatient=run.exhausted == policy.EXHAUSTED,
-        hold=not options.certify,
+        hold=not pairs_are_cheap(run.reading),
         products=options.cache_budget(run.problem),
         on_trial=run.lists_are_on_trial,
         beside=run.beside,

@@ -375,7 +375,9 @@ def dual_value(costs: Array, v: Array) -> float:
 
 
 def _signed(problem: Problem, rows: Array, columns: Array, monitor: Monitor, counts: Counts) -> Array | None:
-    """Return signed costs as float64, or None where too many are not finite."""
+    """Return signed costs as float64, or None where there are none or too many are not finite."""
+    if not rows.size or not columns.size:
+        return None
     costs = some_costs(problem, rows, columns, monitor, counts)
     signed = problem.sign * costs.astype(np.float64)
     forbidden = float((~np.isfinite(signed)).mean())

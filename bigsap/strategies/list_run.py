@@ -67,13 +67,25 @@ class ListSolve:
         low = None if engine is None else row_bounds(engine)
         if engine is not None and now is not None and low is not None:
             known.add_duals(self._by_row(low), now[1])
-            known.add_picks(now[0], self._by_row(pair_costs(engine)))
+            exact = engine.problem.integer
+            known.add_picks(now[0], self._by_row(pair_costs(engine)), exact=exact)
             if known.active:
                 known.complete = now[0]  # except for rows given up; better than a sweep's picks
 
-    def pair_costs(self) -> Array | None:
-        """Return (n_rows,) signed costs of the current matching's pairs, 0 without a pair."""
-        return None if self.engine is None else self._by_row(pair_costs(self.engine))
+    def pair_costs(self) -> tuple[Array, Array] | None:
+        """Return (n_rows,) signed costs of the current pairs, and which of them are known exactly.
+
+        None where there are none, and where the source's own cost less to read.
+        """
+        engine, now = self.engine, self.known()
+        if engine is None or now is None:
+            return None
+        if engine.problem.integer:
+            return self._by_row(pair_costs(engine)), now[0] >= 0
+        if engine.listed is None:
+            return None
+        costs, known = self.costs(now[0])
+        return engine.problem.sign * costs.astype(np.float64), known
 
     def costs(self, column_of_row: Array) -> tuple[Array, Array]:
         """Return the costs of these pairs that lists hold, see ``engine.core.held.Held``. O(n)."""
@@ -137,9 +149,9 @@ class ListSettings:
     evaluations have taken this multiple of all pairs; 0: never. impatient: lists are abandoned only if
     whole rows are estimated to be faster, but already after the first evaluation if lists are too
     narrow. on_trial: they are abandoned if, and only if, some lists end much sooner than others.
-    hold: the costs of the assigned pairs are needed in the end. products: bytes that the inner products
-    of all rows may take, see ``engine.lists.products``. beside: cluster workers that may
-    evaluate rows which local kernels can read.
+    hold: lists keep the pairs' exact costs, for sources whose single costs take as long as rows.
+    products: bytes that the inner products of all rows may take, see ``engine.lists.products``. beside:
+    cluster workers that may evaluate rows which local kernels can read.
     """
 
     team: Team

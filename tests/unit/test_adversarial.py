@@ -31,11 +31,23 @@ def test_on_this_machine(part, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("seed", "number"), [(0, 586), (0, 4413), (0, 3524), (7, 3788), (7, 23973), (7, 40608), (20261127, 2812)]
+    ("seed", "number"),
+    [
+        (0, 586),
+        (0, 4413),
+        (0, 3524),
+        (7, 3788),
+        (7, 23973),
+        (7, 40608),
+        (20261127, 2812),
+        (777, 906),
+        (777, 1967),
+    ],
 )
 def test_what_long_searches_found(seed, number, tmp_path):
     """Integers met after a checkpoint, a stopped solve's gap, large prices without a certificate,
-    prices above 0 where columns may stay free, trees past the threshold of a list."""
+    prices above 0 where columns may stay free, trees past the threshold of a list,
+    rounded costs of a stopped solve, an empty sample."""
     case = draw(seed, number, "host", tmp_path, 2500)
     assert tried(case, Place(), tmp_path).faults == []
 

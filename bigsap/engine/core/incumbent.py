@@ -32,7 +32,8 @@ def _size(a: Array) -> float:
 class Incumbent:
     """Best assignment and bound so far: signed costs, minimising, in the solve's orientation.
 
-    column_of_row, cost: the cheapest complete assignment with a known cost. complete: the
+    column_of_row, cost: the cheapest complete assignment with a known cost. exact: whether that is the
+    sum of its pairs' costs, and not of costs that were rounded on the way. complete: the
     matching of the last complete phase, usually better, its cost unknown. bound, u, v: no
     assignment costs less than ``bound``; duals that prove it, normalised as in a
     ``Certificate``, and their low parts. None where unknown.
@@ -46,6 +47,7 @@ class Incumbent:
         self.active = active
         self.column_of_row: Array | None = None
         self.cost: Any = None
+        self.exact = True
         self.complete: Array | None = None
         self.bound: Any = None
         self.u: Array | None = None
@@ -53,7 +55,7 @@ class Incumbent:
         self.u_low: Array | None = None
         self.v_low: Array | None = None
 
-    def add_picks(self, pick: Array, pick_cost: Array) -> None:
+    def add_picks(self, pick: Array, pick_cost: Array, *, exact: bool = True) -> None:
         """Add an assignment found by a sweep, -1 for an unassigned row. O(n)."""
         matched = pick >= 0
         count = int(np.count_nonzero(matched))
@@ -61,7 +63,7 @@ class Incumbent:
             return
         cost = self._exact(pick_cost if count == pick.size else pick_cost[matched])
         if self.cost is None or cost < self.cost:
-            self.cost = cost
+            self.cost, self.exact = cost, exact
             if self.active:
                 self.column_of_row = np.where(matched, pick, FREE).astype(np.intp)
 
@@ -129,7 +131,7 @@ class Incumbent:
         if low is not None:
             self.add_duals(low, np.zeros(m, low.dtype))
 
-    def see_phase(self, column_of_row: Array, cost: Any) -> None:
+    def see_phase(self, column_of_row: Array, cost: Any, *, exact: bool = True) -> None:
         """Add the matching at the end of a phase and its cost, if known.
 
         Virtual places count as unassigned.
@@ -137,7 +139,7 @@ class Incumbent:
         if self.active:
             self.complete = np.maximum(column_of_row, FREE).astype(np.intp)
         if cost is not None and (self.cost is None or cost < self.cost):
-            self.column_of_row, self.cost = self.complete, cost
+            self.column_of_row, self.cost, self.exact = self.complete, cost, exact
 
     def add_certificate(self, certificate: Certificate, column_of_row: Array | None) -> None:
         """Add the cost and the bound that a pass over all costs has proved for these pairs and prices."""
