@@ -8,20 +8,27 @@ from bigsap import policy
 from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.problem import Problem
 from bigsap.sources.base import Separable
+from bigsap.sources.products import is_multiplied
 from bigsap.types import Array
 
 #: Metrics for which affine majorants give close bounds, with few coordinates.
 _CLOSE = ("square", "product")
+#: Of an inner product that is kept.
+_PRODUCT_BYTES = 4
 
 
-def list_size(problem: Problem, memory: int | None = None) -> int:
-    """Return the entries that lists start with; memory: see ``list_run.ListSettings``."""
-    usual = usual_list_size(problem, problem.shape[0])
+def list_size(problem: Problem, memory: int | None = None, products: int = 0) -> int:
+    """Return the entries that lists start with; memory, products: see ``list_run.ListSettings``."""
+    n, m = problem.shape
+    usual = usual_list_size(problem, n)
     if memory is None:
         return usual
+    if is_multiplied(problem.source) and _PRODUCT_BYTES * n * m > products:
+        # Each evaluation multiplies anew: long lists end later.
+        usual = max(usual, m // policy.PRODUCT_LIST_PART)
     # Lists begin with half of it, and the rest is for those that double. Shorter ones are evaluated more
     # often.
-    return max(policy.LEAST_LIST_SIZE, min(usual, memory // (2 * ENTRY_BYTES * max(1, problem.shape[0]))))
+    return max(policy.LEAST_LIST_SIZE, min(usual, memory // (2 * ENTRY_BYTES * max(1, n))))
 
 
 def usual_list_size(problem: Problem, n: int) -> int:

@@ -310,7 +310,7 @@ def _row_order(problem: Problem, setting: ListSettings) -> Array:
 
 def _engine(problem: Problem, setting: ListSettings, solved: ListSolve) -> ListEngine:
     n, m = problem.shape
-    price, k = setting.arithmetic.price, setting.k or list_size(problem, setting.memory)
+    price, k = setting.arithmetic.price, setting.k or list_size(problem, setting.memory, setting.products)
     engine = list_engine_for(problem, setting.team, setting.monitor, price, k, setting.seed)
     if setting.memory is not None:
         engine.limit_memory(_POOL_PART * setting.memory // 8)

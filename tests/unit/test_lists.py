@@ -468,6 +468,14 @@ def test_lists_are_short_where_evaluations_are_cheap(n, d, metric, maximize, siz
     assert list_sizes.list_size(Problem(source, maximize)) == size
 
 
+@pytest.mark.parametrize(("memory", "products", "size"), [(None, 0, 128), (1 << 30, 0, 500), (10**7, 0, 83)])
+def test_lists_are_long_where_rows_are_multiplied_anew(memory, products, size):
+    x = np.random.default_rng(0).random((5000, 9))
+    problem = Problem(bigsap.points(x, x))
+    assert list_sizes.list_size(problem, memory, products) == size
+    assert list_sizes.list_size(problem, memory, 1 << 30) == min(size, 128)
+
+
 @pytest.mark.parametrize(("repeated", "size"), [(1_000, 48), (1_500, 128)])
 def test_lists_are_longer_where_columns_repeat(repeated, size):
     generator = np.random.default_rng(0)
