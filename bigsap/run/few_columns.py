@@ -3,89 +3,59 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bigsap import policy
+from bigsap.checkpoint import Saved
 from bigsap.engine.core.compilation import compilation_told
 from bigsap.engine.core.team import Team, check_threads, useful_threads
 from bigsap.errors import BigsapError
 from bigsap.memory import peak_bytes
 from bigsap.options import Options
 from bigsap.problem import Problem
-from bigsap.progress import Monitor, Stopped
+from bigsap.progress import Monitor, Snapshot, Stopped
 from bigsap.proof.capacities import certify_capacities, certify_demand
 from bigsap.proof.certificate import Certificate, certify_infeasible
 from bigsap.proof.exact import exact_sum, two_sum
-from bigsap.proof.row_pass import stream
 from bigsap.proof.unassigned import certify_gated
 from bigsap.result import Result, Status, pairs_of
 from bigsap.run.conclude import explain
+from bigsap.run.few_columns_file import identity_on_columns, open_checkpoint
+from bigsap.run.few_columns_problem import Wanted, at_hand, transposed
 from bigsap.run.interrupted import Deadline, Late
 from bigsap.run.small_arrays import WITHOUT_LISTS
 from bigsap.run.stats import last_report
-from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import CostSource, Resident, Transposable
-from bigsap.sources.clipped import ClippedCosts
-from bigsap.sources.filling import fill_of
+from bigsap.strategies import ON_COLUMNS
 from bigsap.strategies.capacities import Balance, Balanced, TooLarge
 from bigsap.types import Array
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A problem with capacities, or with demands.
+def solve_few_columns(
+    wanted: Wanted,
+    options: Options,
+    monitor: Monitor,
+    saved: Saved | None = None,
+    problem_facts: dict[str, Any] | None = None,
+) -> Result | None:
+    """Return the result; None for integers that this way cannot sum exactly.
 
-    source: as the user has it. capacity (m,) or demand (n,), the other is None. gated: prices of rows
-    that may stay unassigned. start: (m,) prices in the minimising sense, or None.
+    saved: the checkpoint to continue. problem_facts: what identifies the problem in a checkpoint.
     """
-
-    source: CostSource
-    capacity: Array | None
-    demand: Array | None
-    gated: ClippedCosts | None
-    start: Array | None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The user's shape."""
-        return int(self.source.shape[0]), int(self.source.shape[1])
-
-
-def fits(wanted: Wanted, room: float) -> bool:
-    """Return whether so few columns take so many rows that this way is the faster one."""
-    n, m = wanted.shape
-    few, many = (m, n) if wanted.demand is None else (n, m)
-    places = wanted.capacity if wanted.demand is None else wanted.demand
-    if not few or not many or places is None or few > policy.MOST_CONTRACTED:
-        return False
-    rows_a_column = min(int(places.sum()), many) / few
-    least = max(policy.LEAST_ROWS_A_COLUMN, policy.ROWS_A_COLUMN_SHARE * few)
-    if rows_a_column < least or n * m < policy.LEAST_CONTRACTED_COSTS:
-        return False
-    lists = (few + 1) ** 2 * policy.CONTRACTED_PAIR_BYTES
-    if lists > room:
-        return False
-    if wanted.demand is not None and not isinstance(wanted.source, Transposable | Resident):
-        return False
-    held = _in_place(wanted.gated.source if wanted.gated is not None else wanted.source)
-    return held or n * m * 8 + lists <= room
-
-
-def _in_place(source: CostSource) -> bool:
-    """Return whether kernels reach single costs: in memory, or computed for their share of a row's time."""
-    if isinstance(source, Resident) and source.resident() is not None:
-        return True
-    fill = fill_of(source)
-    return fill is not None and fill.in_parts
-
-
-def solve_few_columns(wanted: Wanted, options: Options, monitor: Monitor) -> Result | None:
-    """Return the result; None for integers that this way cannot sum exactly."""
-    with compilation_told():
-        return _Contracted(wanted, options, monitor).result()
+    solve = _Contracted(wanted, options, monitor)
+    if problem_facts is not None:
+        dtype = str((wanted.source if wanted.gated is None else wanted.gated).dtype)
+        turned = wanted.demand is not None
+        facts = identity_on_columns(problem_facts, options, dtype, wanted.gated, turned)
+        solve.resumed = open_checkpoint(facts, options.checkpoint, monitor, saved)
+        solve.snapshot = {} if saved is None else saved.snapshot
+    try:
+        with compilation_told():
+            return solve.result()
+    finally:
+        monitor.save = None
 
 
 class _Contracted:
@@ -101,7 +71,8 @@ class _Contracted:
         self.seconds = {"start": 0.0, "search": 0.0, "certificate": 0.0}
         self.balance: Balance | None = None
         self.status = Status.OPTIMAL
-        self.pairs_read = self.refined = 0
+        self.pairs_read = self.refined = self.resumed = 0
+        self.snapshot: Snapshot = {}
 
     def result(self) -> Result | None:
         clock = time.perf_counter()
@@ -116,8 +87,11 @@ class _Contracted:
                 self.balance = Balance(
                     problem, capacity, price, start, team, self.monitor.tick, self.options.seed
                 )
+                if self.snapshot:
+                    self.balance.restore(self.snapshot)
                 self.seconds["start"] = time.perf_counter() - clock
-                found = self.balance.run()
+                with self.monitor.saving(self.balance.snapshot):
+                    found = self.balance.run(self.monitor.save_phase)
             self.seconds["search"] = time.perf_counter() - clock - self.seconds["start"]
             if found.violator.size:
                 return self._infeasible(found.violator)
@@ -133,29 +107,17 @@ class _Contracted:
         wanted = self.wanted
         if wanted.demand is not None:
             free = wanted.shape[1] - int(wanted.demand.sum())
-            source = self._at_hand(_transposed(wanted.source))
+            source = at_hand(transposed(wanted.source), self.monitor.tick)
             problem = Problem(source, self.options.maximize, transposed=True)
             return problem, np.append(wanted.demand, free), np.zeros(wanted.shape[1])
         assert wanted.capacity is not None
         n = wanted.shape[0]
         given = wanted.source if wanted.gated is None else wanted.gated.source
-        problem = Problem(self._at_hand(given), self.options.maximize)
+        problem = Problem(at_hand(given, self.monitor.tick), self.options.maximize)
         capacity = np.minimum(wanted.capacity, n)
         if wanted.gated is None:
             return problem, capacity, None
         return problem, np.append(capacity, n), self.sign * wanted.gated.prices.astype(np.float64)
-
-    def _at_hand(self, source: CostSource) -> CostSource:
-        """Return a source whose single costs kernels can read: a copy in memory if need be."""
-        if _in_place(source):
-            return source
-        costs = np.empty(source.shape, source.dtype)
-
-        def work(start: int, first: int, block: Array) -> None:
-            costs[start : start + len(block), first : first + block.shape[1]] = block
-
-        stream(source, lambda: work, threads=1, tick=lambda _: self.monitor.tick())
-        return ArraySource(costs)
 
     # -- the proof ------------------------------------------------------------------------------
 
@@ -342,7 +304,7 @@ class _Contracted:
         pairs = sum(level["pairs"] for level in levels)
         n, m = self.wanted.shape
         return {
-            "method": "contracted",
+            "method": ON_COLUMNS,
             "why": "few columns take many rows each",
             "threads": self.threads,
             "device": "cpu",
@@ -350,7 +312,7 @@ class _Contracted:
             "evaluated_by": getattr(self.wanted.source, "evaluated_by", None),
             "transposed": self.wanted.demand is not None,
             "price": "float64",
-            "resumed": 0,
+            "resumed": self.resumed,
             "warm_started": self.wanted.start is not None,
             "rows_evaluated": -(-pairs // max(1, min(n, m))),
             "pairs_evaluated": pairs,
@@ -370,15 +332,3 @@ class _Contracted:
             "seconds": {**self.seconds, "total": self.monitor.seconds},
             "peak_bytes": peak_bytes(),
         }
-
-
-def _transposed(source: CostSource) -> CostSource:
-    """Return the costs with rows and columns exchanged, of a source that ``fits`` has accepted."""
-    other = source.transposed() if isinstance(source, Transposable) else None
-    if other is not None and _in_place(other):
-        return other
-    matrix = source.resident() if isinstance(source, Resident) else None
-    if matrix is not None:
-        return ArraySource(np.ascontiguousarray(matrix[:, : source.shape[1]].T))
-    assert other is not None
-    return other

@@ -23,9 +23,11 @@ from bigsap.engine.capacity.search import LANES, balance, move
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.reading import costs_in
 from bigsap.problem import Problem
+from bigsap.progress import Snapshot
 from bigsap.proof.exact import two_sum
 from bigsap.sources.base import Resident
 from bigsap.sources.filling import fill_of
+from bigsap.strategies.capacity_state import restored, snapshot_of
 from bigsap.types import Array
 
 #: The first sample has at least so many rows a column; each next one this many times as many.
@@ -79,8 +81,12 @@ class Balance:
         self.reader = _reader(problem, price)
         width = _WIDTH if m <= _MANY_COLUMNS else _NARROW
         threads = team.n_threads
-        self.level = 0
         self.levels: list[dict[str, Any]] = []
+        #: Levels that are solved, and rows of the one at hand; its first prices, and counts up to it.
+        self.n_solved, self.size = 0, 0
+        self.first_v, self.first_counts = np.zeros(m + 1), np.zeros(8, np.int64)
+        self.moved_first = -1  # rows in excess when this level's lists were made; before that -1
+        self.restored = False
         self.start = start
         none = np.empty(0)
         self.c = C.Columns(
@@ -115,22 +121,22 @@ class Balance:
         )
         self.moved = np.empty((2, m + 1), np.int32)
 
-    def run(self) -> Balanced:
-        """Solve. Raises ``TooLarge`` for integers beyond float64."""
+    def run(self, phase: Tick = lambda: None) -> Balanced:
+        """Solve, and call ``phase`` after each level. Raises ``TooLarge`` for integers beyond float64."""
         n, m = self.n_rows, self.n_columns
         order = np.random.default_rng(self.seed).permutation(n).astype(np.int32)
-        if self.start is not None:
+        sizes = [n]
+        while sizes[-1] > _FIRST_ROWS * _GROW * m:
+            sizes.append(sizes[-1] // _GROW)
+        if self.restored:
+            sizes = [size for size in sizes if size >= self.size]
+        elif self.start is not None:
             self.c.v[:m] = _shifted(self.start, self.capacity, n)
-        if self.start is None or not self._is_near(order[: _PROBED_ROWS * m]):
-            size = n
-            sizes = []
-            while size > _FIRST_ROWS * _GROW * m:
-                size //= _GROW
-                sizes.append(size)
-            for size in reversed(sizes):
-                self._solve(np.sort(order[:size]), _share(self.capacity, n, size))
-                self.level += 1
-        stuck = self._solve(np.arange(n, dtype=np.int32), self.capacity)
+            if self._is_near(order[: _PROBED_ROWS * m]):
+                sizes = [n]
+        stuck = C.DONE
+        for self.size in reversed(sizes):
+            stuck = self._solve(self._rows(order), _share(self.capacity, n, self.size), phase)
         self.tick()
         violator = np.empty(0, np.intp)
         if stuck == C.NOWHERE:
@@ -139,6 +145,36 @@ class Balance:
         elif stuck == C.STUCK:
             violator = np.flatnonzero(self.c.seen[self.c.column] != 0)
         return Balanced(self.c.column, self.prices(), violator)
+
+    def _rows(self, order: Array) -> Array:
+        """Return the rows of this level, the first ones in this order."""
+        return (
+            np.sort(order[: self.size]) if self.size < self.n_rows else np.arange(self.size, dtype=np.int32)
+        )
+
+    def snapshot(self) -> Snapshot:
+        """Return the state of the search, to go on from after ``restore``."""
+        if not self.size:
+            return {}
+        found: Snapshot = {"size": self.size, "levels": self.levels[: self.n_solved], "v": self.first_v}
+        found |= {"counts": self.first_counts, "excess": self.moved_first}
+        if self.moved_first >= 0:
+            order = np.random.default_rng(self.seed).permutation(self.n_rows).astype(np.int32)
+            found |= {"counts_now": self.c.counts.sum(axis=0), **snapshot_of(self.c, self._rows(order))}
+        return found
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot: ``run`` then returns the same bits."""
+        self.restored, self.size, self.levels = True, int(snapshot["size"]), list(snapshot["levels"])
+        self.first_counts[:], self.moved_first = snapshot["counts"], int(snapshot["excess"])
+        self.c.v[:] = snapshot["v"]
+        order = np.random.default_rng(self.seed).permutation(self.n_rows).astype(np.int32)
+        self.c.counts[0] = self.first_counts
+        self.c.counts[:, C.ROW :] = 0
+        if self.moved_first >= 0:
+            self.first_v[:], self.c.counts[0] = self.c.v, snapshot["counts_now"]
+            self.c.counts[0, C.ROW :] = 0
+            self.c = restored(self.c, self._rows(order), snapshot)
 
     def prices(self) -> Array:
         """Return the prices (m,), 0 where places stay free."""
@@ -225,11 +261,37 @@ class Balance:
         surplus = np.maximum(load - _share(self.capacity, self.n_rows, size), 0).sum()
         return bool(surplus <= np.sqrt(m * size))
 
-    def _solve(self, rows: Array, capacity: Array) -> int:
-        """Assign these rows within these capacities, from the prices at hand."""
+    def _solve(self, rows: Array, capacity: Array, phase: Tick) -> int:
+        """Assign these rows within these capacities, from the prices at hand or as restored."""
+        self.n_solved = len(self.levels)
+        if self.moved_first < 0:
+            self.first_v[:], self.first_counts[:] = self.c.v, self.c.counts.sum(axis=0)
+            wrong = self._listed(rows, capacity)
+            if wrong is not None:
+                return wrong
+        c = self.c
+        while (result := balance(_SETTLED_AT_ONCE, self.moved, c, self.reader)) == C.YIELD:
+            self.tick()
+        phase()
+        after = c.counts.sum(axis=0) - self.first_counts
+        self.levels.append(
+            {
+                "rows": rows.size,
+                "excess": self.moved_first,
+                "searches": int(after[C.SEARCHES]),
+                "settled": int(after[C.SETTLED]),
+                "listed_again": int(after[C.LISTED]),
+                "pairs": int(after[C.READ]),
+            }
+        )
+        if rows.size < self.n_rows:
+            self.moved_first = -1
+        return int(result)
+
+    def _listed(self, rows: Array, capacity: Array) -> int | None:
+        """Give each row its best column, and list them; return what is wrong with a row, if anything."""
         c, team = self.c, self.team
         m, n = self.n_columns, rows.size
-        before = c.counts.sum(axis=0)
         step = max(1, _READ_AT_ONCE // m) * team.n_threads
         for first in range(0, n, step):
             team.run(C.assign, rows, first, min(n, first + step), c, self.reader)
@@ -244,21 +306,8 @@ class Balance:
         for first in range(0, m, team.n_threads):
             team.run(C.list_columns, first, min(m, first + team.n_threads), c, self.reader)
             self.tick()
-        moved = int(c.excess[c.excess > 0].sum())
-        while (result := balance(_SETTLED_AT_ONCE, self.moved, c, self.reader)) == C.YIELD:
-            self.tick()
-        after = c.counts.sum(axis=0) - before
-        self.levels.append(
-            {
-                "rows": n,
-                "excess": moved,
-                "searches": int(after[C.SEARCHES]),
-                "settled": int(after[C.SETTLED]),
-                "listed_again": int(after[C.LISTED]),
-                "pairs": int(after[C.READ]),
-            }
-        )
-        return int(result)
+        self.moved_first = int(c.excess[c.excess > 0].sum())
+        return None
 
     def _prepare(self, capacity: Array, n: int) -> C.Columns:
         """Set how many rows each column is to keep, and the rooms of its list; return the new state."""
