@@ -35,6 +35,11 @@ class Wanted:
         """The user's shape."""
         return int(self.source.shape[0]), int(self.source.shape[1])
 
+    @property
+    def n_few(self) -> int:
+        """How many columns, or rows with demands, there are that take several."""
+        return self.shape[1] if self.demand is None else self.shape[0]
+
 
 def fits(wanted: Wanted, room: float) -> bool:
     """Return whether so few columns take so many rows that this way is the faster one."""

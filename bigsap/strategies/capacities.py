@@ -27,6 +27,7 @@ from bigsap.progress import Snapshot
 from bigsap.proof.exact import two_sum
 from bigsap.sources.base import Resident
 from bigsap.sources.filling import fill_of
+from bigsap.strategies.capacity_start import share, shifted
 from bigsap.strategies.capacity_state import restored, snapshot_of
 from bigsap.types import Array
 
@@ -39,7 +40,7 @@ _WIDTH, _NARROW, _MANY_COLUMNS = 16, 8, 256
 #: Costs read, and columns settled, between two looks at the clock.
 _READ_AT_ONCE, _SETTLED_AT_ONCE = 1 << 22, 1 << 13
 #: Integers up to this, times the number of columns, keep all sums exact in float64.
-_EXACT = 2.0**49
+EXACT = 2.0**49
 
 Tick = Callable[[], None]
 
@@ -87,6 +88,8 @@ class Balance:
         self.first_v, self.first_counts = np.zeros(m + 1), np.zeros(8, np.int64)
         self.moved_first = -1  # rows in excess when this level's lists were made; before that -1
         self.restored = False
+        #: Prices (m,) of the last pass over all rows, and how many it has passed: their minima are there.
+        self.passed, self.n_passed = np.zeros(m), 0
         self.start = start
         none = np.empty(0)
         self.c = C.Columns(
@@ -118,6 +121,7 @@ class Balance:
             raw=np.empty((threads, 8 * m), np.uint8),
             counts=np.zeros((threads, 8), np.int64),
             largest=np.zeros(threads),
+            least=np.empty(0),
         )
         self.moved = np.empty((2, m + 1), np.int32)
 
@@ -131,12 +135,12 @@ class Balance:
         if self.restored:
             sizes = [size for size in sizes if size >= self.size]
         elif self.start is not None:
-            self.c.v[:m] = _shifted(self.start, self.capacity, n)
+            self.c.v[:m] = shifted(self.start, self.capacity, n)
             if self._is_near(order[: _PROBED_ROWS * m]):
                 sizes = [n]
         stuck = C.DONE
         for self.size in reversed(sizes):
-            stuck = self._solve(self._rows(order), _share(self.capacity, n, self.size), phase)
+            stuck = self._solve(self._rows(order), share(self.capacity, n, self.size), phase)
         self.tick()
         violator = np.empty(0, np.intp)
         if stuck == C.NOWHERE:
@@ -221,34 +225,20 @@ class Balance:
         shifted, rest = two_sum(shifted, rest + (v_low - v_low[-1]))
         return shifted[:-1], rest[:-1]
 
-    def completed(self, tick: Tick) -> Array | None:
-        """Return the column of each row with no column over its capacity; None if that is not known.
+    @property
+    def searching_all(self) -> bool:
+        """Whether all rows lie in columns, and their costs are known."""
+        return self.moved_first >= 0 and self.size == self.n_rows
 
-        Surplus rows take the cheapest column with room, in order.
-        """
-        c, m = self.c, self.n_columns
-        if not (c.column >= 0).all():
-            step = max(1, _READ_AT_ONCE // m)
-            rows = np.arange(self.n_rows, dtype=np.int32)
-            for first in range(0, self.n_rows, step):
-                tick()
-                C.assign(0, 1, rows, first, min(self.n_rows, first + step), c, self.reader)
-                if c.counts[0, C.WRONG]:
-                    return None
-        column = c.column.copy()
-        room = self.capacity - np.bincount(column, minlength=m)
-        line = np.empty(m)
-        for j in np.flatnonzero(room < 0).tolist():
-            for row in np.flatnonzero(column == j)[: -int(room[j])].tolist():
-                tick()
-                C.read_line(row, self.reader, c.raw[0], line)
-                line[room <= 0] = np.inf
-                k = int(line.argmin())
-                if line[k] == np.inf:
-                    return None
-                column[row] = k
-                room[k] -= 1
-        return column
+    @property
+    def wrong(self) -> bool:
+        """Whether a row with an invalid cost, or without an allowed one, has been met."""
+        return bool(self.c.counts[:, C.WRONG].any())
+
+    def pass_over_all(self, late: Callable[[], bool]) -> None:
+        """Give each row its best column, at the prices at hand, unless it is late. Ends the search."""
+        self._set_prices(self.capacity, self.n_rows)
+        self._assign(np.arange(self.n_rows, dtype=np.int32), late)
 
     def _is_near(self, sample: Array) -> bool:
         """Return whether the prices at hand leave no more rows to move than those of samples would."""
@@ -258,13 +248,14 @@ class Balance:
             c.counts[0, C.WRONG] = 0  # the pass over all rows tells
             return True
         load = np.bincount(c.column[sample], minlength=m)
-        surplus = np.maximum(load - _share(self.capacity, self.n_rows, size), 0).sum()
+        surplus = np.maximum(load - share(self.capacity, self.n_rows, size), 0).sum()
         return bool(surplus <= np.sqrt(m * size))
 
     def _solve(self, rows: Array, capacity: Array, phase: Tick) -> int:
         """Assign these rows within these capacities, from the prices at hand or as restored."""
         self.n_solved = len(self.levels)
         if self.moved_first < 0:
+            self._set_prices(capacity, rows.size)
             self.first_v[:], self.first_counts[:] = self.c.v, self.c.counts.sum(axis=0)
             wrong = self._listed(rows, capacity)
             if wrong is not None:
@@ -288,17 +279,43 @@ class Balance:
             self.moved_first = -1
         return int(result)
 
+    def _set_prices(self, capacity: Array, n: int) -> None:
+        """Shift the prices so that they prove a bound: at most 0, that of the further column 0.
+
+        Where no place stays free, prices may be above 0.
+        """
+        v, m = self.c.v, self.n_columns
+        tight = int(capacity.sum()) == n
+        v -= v[m - 1] if tight and self.reader.price.size else v[m]
+        v[m] = 0.0
+        if not tight:
+            np.minimum(v, 0.0, out=v)
+
+    def _ticked(self) -> bool:
+        """Let the clock tick, which may raise; go on."""
+        self.tick()
+        return False
+
+    def _assign(self, rows: Array, late: Callable[[], bool]) -> None:
+        """Give each row a column of least ``c - v``, until one is wrong or it is late."""
+        n, self.n_passed = rows.size, 0
+        self.passed = self.c.v[:-1].copy()
+        step = max(1, _READ_AT_ONCE // self.n_columns) * self.team.n_threads
+        for first in range(0, n, step):
+            self.team.run(C.assign, rows, first, min(n, first + step), self.c, self.reader)
+            if n == self.n_rows and not self.wrong:
+                self.n_passed = min(n, first + step)
+            if self.wrong or late():
+                return
+
     def _listed(self, rows: Array, capacity: Array) -> int | None:
         """Give each row its best column, and list them; return what is wrong with a row, if anything."""
         c, team = self.c, self.team
         m, n = self.n_columns, rows.size
-        step = max(1, _READ_AT_ONCE // m) * team.n_threads
-        for first in range(0, n, step):
-            team.run(C.assign, rows, first, min(n, first + step), c, self.reader)
-            if c.counts[:, C.WRONG].any():
-                return self._wrong()
-            self.tick()
-        if self.problem.integer and c.largest.max() * (m + 2) > _EXACT:
+        self._assign(rows, self._ticked)
+        if self.wrong:
+            return self._wrong()
+        if self.problem.integer and c.largest.max() * (m + 2) > EXACT:
             raise TooLarge
         c.load[:] = np.bincount(c.column[rows], minlength=m)
         c = self._prepare(capacity, n)
@@ -312,8 +329,6 @@ class Balance:
     def _prepare(self, capacity: Array, n: int) -> C.Columns:
         """Set how many rows each column is to keep, and the rooms of its list; return the new state."""
         c, m = self.c, self.n_columns
-        c.v[:m] -= c.v[m]
-        c.v[m] = 0.0
         tight = int(capacity.sum()) == n
         c.capacity[:m] = capacity
         # A price below 0 means that the column is full; others keep what they have.
@@ -355,28 +370,6 @@ def _reader(problem: Problem, price: Array | None) -> C.Reader:
         n_columns=problem.shape[1],
         price=np.empty(0) if price is None else price.astype(np.float64),
     )
-
-
-def _share(capacity: Array, n: int, size: int) -> Array:
-    """Return capacities for a sample of ``size`` of n rows: in proportion, at least so many in all."""
-    exact = np.minimum(capacity, n) * (size / n)
-    found = np.floor(exact).astype(np.int64)
-    missing = max(0, int(np.ceil(exact.sum())) - int(found.sum()), size - int(found.sum()))
-    order = np.argsort(found - exact, kind="stable")[: min(missing, capacity.size)]
-    found[order] += 1
-    short = size - int(found.sum())
-    if short > 0:
-        found[np.argmax(found)] += short
-    return found
-
-
-def _shifted(v: Array, capacity: Array, n: int) -> Array:
-    """Return prices at most 0, and 0 for columns that may have room left."""
-    order = np.argsort(v, kind="stable")
-    total = np.cumsum(capacity[order])
-    at = order[min(int(np.searchsorted(total, n)), v.size - 1)]
-    found: Array = np.minimum(v - v[at], 0.0)
-    return found
 
 
 def _cycle(before: Array) -> Array:
