@@ -37,7 +37,7 @@ class Wanted:
 
     @property
     def n_few(self) -> int:
-        """How many columns, or rows with demands, there are that take several."""
+        """The number of columns, or of rows with demands, that take several."""
         return self.shape[1] if self.demand is None else self.shape[0]
 
 

@@ -26,7 +26,7 @@ from bigsap.types import Array
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of an answer without a certificate; None where it is not.
+    """Facts of an answer without a certificate; None where unknown.
 
     fun, bound: in the user's sense. costs: signed costs of each row's column, or of each column's row
     with demands. u, v: duals in the minimising sense.

@@ -1,4 +1,4 @@
-"""What a stopped search from column to column knows: an assignment, its costs, and a bound."""
+"""Assignment, costs and bound that a stopped search from column to column knows."""
 
 from __future__ import annotations
 
