@@ -143,8 +143,8 @@ def solve(
         takes one column, or the problem is infeasible; ``col4row`` names columns several times. See
         docs/capacities.md; not with ``cluster``, devices, ``"bottleneck"``.
     demand: whole number, or (n,) one a row: how many distinct columns a row takes; a column takes at
-        most one row. ``Result.pairs`` lists the pairs. Not with ``capacity`` above 1, nor with
-        ``unassigned_cost``, nor with what ``capacity`` excludes.
+        most one row. ``Result.pairs`` lists the pairs. With ``unassigned_cost`` each place of a row
+        may stay open at the row's price. Not with ``capacity`` above 1, nor with what it excludes.
     gap: stop once the assignment is proved to be this close to optimal, cost units;
         tested after each phase by a pass over the costs, if that is likely to succeed.
     time_limit: seconds; then the best assignment known is returned, with a valid bound if one can

@@ -32,6 +32,8 @@ from bigsap.types import Array
 
 SolveSum = Callable[[Any, dict[str, Any], Saved | None], Result]
 
+#: Places that no column can fill; more are refused.
+_MOST_OPEN = 1 << 24
 #: Options that have no meaning here, and the reason.
 _REFUSED = {"cluster": "the search runs in this process; leave it out"}
 
@@ -144,6 +146,8 @@ class _OneSolve:
             if saved.facts.get("method") != ON_COLUMNS:
                 return None
             room = math.inf  # the way is chosen already
+        if demand is not None and price is not None:
+            return None
         gated = None if price is None else ClippedCosts(self.source, price, maximize=options.maximize)
         start = None if demand is not None else self._start()
         given = None if start is None else self.sign * start.astype(np.float64)
@@ -184,14 +188,15 @@ class _OneSolve:
         """Solve with demands (n,)."""
         n, m = self.shape
         assert demand is not None
-        if self.asked["unassigned_cost"] is not None:
-            raise OptionError(
-                "unassigned_cost is not valid with demand: a row takes all the columns that it demands;"
-                " give a row several times, each with its own price"
-            )
-        wanted = int(demand.sum())
+        price, prices, needed = self.asked["unassigned_cost"], None, demand
+        if price is not None:
+            prices = ClippedCosts(self.source, price, maximize=self.options.maximize).prices
+            needed = np.where(np.isinf(prices), demand, 0)
+            _refuse_many_places(demand, m)
+        wanted = int(needed.sum())
         if wanted > m:
-            return self._too_few(np.flatnonzero(demand), wanted, m, demand=demand)
+            result = self._too_few(np.flatnonzero(needed), wanted, m, demand=demand)
+            return replace(result, unassigned_cost=prices)
         contracted = self._contracted(None, demand)
         if contracted is not None:
             return contracted
@@ -201,6 +206,8 @@ class _OneSolve:
         elif isinstance(start, tuple) and len(start) == 2 and np.ndim(start[0]) == 1:
             start = start[0]
         inner = {**self.asked, "time_limit": self._left(), "warm_start": start}
+        if prices is not None:
+            inner["unassigned_cost"] = np.repeat(prices, demand)
         result = self.solve_sum(repeat_rows(self.source, demand, self.room), inner, self.saved)
         owner = np.repeat(np.arange(n), demand)
         chosen = np.full(m, -1, np.intp)
@@ -220,8 +227,11 @@ class _OneSolve:
             violator=np.unique(owner[result.violator]) if owner.size else result.violator,
             shape=self.shape,
             demand=demand,
+            unassigned_cost=prices,
             stats={**result.stats, "capacities": "repeated"},
         )
+        if result.stats.pop("unassigned_rows", None) is not None:
+            result.stats["open_places"] = int(demand.sum()) - len(result.row_ind)
         return dual_of_closed(result, self.source)
 
     # -- both -----------------------------------------------------------------------------------
@@ -246,6 +256,17 @@ class _OneSolve:
         chosen = result.row4col if "demand" in counts else result.col4row
         capacity, demand = counts.get("capacity"), counts.get("demand")
         return replace(result, **pairs_of(chosen, self.shape[1], capacity, demand), **counts)
+
+
+def _refuse_many_places(demand: Array, m: int) -> None:
+    """Raise OptionError where more places than memory holds could never be filled."""
+    beyond = np.maximum(demand - m, 0)
+    if int(beyond.sum()) > _MOST_OPEN:
+        row = int(beyond.argmax())
+        raise OptionError(
+            f"demand[{row}] is {demand[row]}, but there are {m} columns: places beyond them always stay open;"
+            f" ask for {m} at most"
+        )
 
 
 def _one_price(result: Result, counts: Array, sign: int) -> tuple[Array, Array | None]:

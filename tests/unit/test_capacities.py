@@ -249,8 +249,6 @@ def test_bad_options():
     for other in ({"cluster": "local"}, {"objective": "bottleneck"}, {"device": "cuda"}):
         with pytest.raises(OptionError, match="is not valid with capacity"):
             bigsap.solve(cost, capacity=2, **other)
-    with pytest.raises(OptionError, match="unassigned_cost is not valid with demand"):
-        bigsap.solve(cost, demand=2, unassigned_cost=1)
 
 
 def test_sources_of_every_kind():
