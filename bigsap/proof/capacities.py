@@ -26,11 +26,15 @@ from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.unassigned import at_most_prices, certify_gated, check_prices, partial_matching
 from bigsap.proof.verify import check_duals, check_values, unknown
 from bigsap.proof.weights import shifted_weighted
-from bigsap.sources.base import CostSource, integral
+from bigsap.sources.base import CostSource, Resident, integral
 from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.compiled import read_pairs
+from bigsap.sources.filling import fill_of
 from bigsap.types import Array
 
 Tick = Callable[[int], None]
+#: Pairs read at a time.
+_PAIRS_AT_ONCE = 1 << 14
 
 
 def certify_capacities(
@@ -133,7 +137,8 @@ def certify_demand(
         prices = shifted_weighted(prices, np.ones(m, np.int64), wanted)
     elif wanted < m:
         prices = _capped(prices)
-    found, looked = _row_minima(source, None, prices, maximize, threads, BLOCK_BYTES, tick, pairs)
+    seeds = _first_pairs(columns, demand, m)
+    found, looked = _row_minima(source, seeds, prices, maximize, threads, BLOCK_BYTES, tick, pairs)
     owner = np.repeat(np.arange(n), demand)
     costs = np.zeros(wanted, found.matched.dtype)
     if gated is not None:
@@ -141,7 +146,7 @@ def certify_demand(
         costs[:] = np.where(np.isfinite(gated.prices), gated.prices, 0)[owner]
         prices = _with_private(prices, wanted)
     if columns is not None:
-        _read_pairs(source, owner, columns, costs, maximize)
+        _read_pairs(source, owner, columns, costs)
     parts = [None if part is None else part[owner] for part in (found.mid, found.low)]
     copies = replace(found, high=found.high[owner], mid=parts[0], low=parts[1], matched=costs)
     ones = np.ones(m, np.int64)
@@ -207,19 +212,40 @@ def _demanded(
     return places
 
 
-def _read_pairs(source: CostSource, rows: Array, columns: Array, costs: Array, maximize: bool) -> None:
-    """Read the costs of pairs. Raises CertificateError for a forbidden one."""
-    one = np.empty((1, source.shape[1]), source.dtype)
-    last = -1
-    for k, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
-        if column >= source.shape[1]:
-            continue
-        if row != last:
-            source.read(np.array([row]), slice(0, source.shape[1]), one)
-            last = row
-        if not np.isfinite(one[0, column]):
-            raise CertificateError(f"the assignment uses the forbidden pair ({row}, {column})")
-        costs[k] = one[0, column]
+def _read_pairs(source: CostSource, rows: Array, columns: Array, costs: Array) -> None:
+    """Read the costs of pairs of the source's columns. Raises CertificateError for a forbidden one."""
+    at = np.flatnonzero(columns < source.shape[1])
+    rows, columns = rows[at], columns[at]
+    found = np.empty(at.size, source.dtype)
+    matrix = source.resident() if isinstance(source, Resident) else None
+    fill = None if matrix is not None else fill_of(source)
+    if matrix is not None:
+        found[:] = matrix[rows, columns]
+    elif fill is not None and fill.in_parts:
+        for start in range(0, at.size, _PAIRS_AT_ONCE):
+            some = slice(start, start + _PAIRS_AT_ONCE)
+            read_pairs(fill, rows[some], columns[some], found[some])
+    else:
+        one, last = np.empty((1, source.shape[1]), source.dtype), -1
+        for k, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
+            if row != last:
+                source.read(np.array([row]), slice(0, source.shape[1]), one)
+                last = row
+            found[k] = one[0, column]
+    wrong = np.flatnonzero(~np.isfinite(found))
+    if wrong.size:
+        pair = int(rows[wrong[0]]), int(columns[wrong[0]])
+        raise CertificateError(f"the assignment uses the forbidden pair {pair}")
+    costs[at] = found
+
+
+def _first_pairs(columns: Array | None, demand: Array, m: int) -> Array | None:
+    """Return a column of each row, -1 for none: its minimum cannot be above that pair's."""
+    if columns is None or not columns.size:
+        return None
+    first = columns[np.minimum(np.cumsum(demand) - demand, columns.size - 1)]
+    found: Array = np.where((demand > 0) & (first < m), first, -1)
+    return found
 
 
 def verify_weighted(
