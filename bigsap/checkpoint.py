@@ -45,6 +45,8 @@ _NAMES = {
     "price": "arithmetic in",
     "grid": "a price grid of",
     "unassigned_cost": "an unassigned_cost with the fingerprint",
+    "capacity": "a capacity with the fingerprint",
+    "demand": "a demand with the fingerprint",
     "fingerprint": "costs with the fingerprint",
 }
 

@@ -340,8 +340,8 @@ PROMISING_GAPS = 8
 # -- the certificate --------------------------------------------------------------------
 
 #: With fewer rows, or pairs, the pass ends before kernels are loaded and a tree is built.
-PROOF_BOUNDS_ROWS = 4096
-PROOF_BOUNDS_PAIRS = 3 << 24
+PROOF_BOUNDS_ROWS = 1024
+PROOF_BOUNDS_PAIRS = 1 << 24
 #: Bounds are abandoned for the pass when their cost exceeds its pairs divided by this,
 PROOF_BOUNDS_SHARE = 4
 #: or, at the start, the pairs of this many probed rows divided by it.

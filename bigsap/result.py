@@ -118,6 +118,7 @@ class Result:
         is one price a column, which counts ``capacity[j]`` times in the bound; 0 where room is left.
     demand: (n,) int64, how many columns each row takes, if that was given: ``col4row`` is then None,
         ``pairs()`` lists the pairs. u is one price a row, which counts ``demand[i]`` times.
+        With ``unassigned_cost`` each place of a row may stay open at the price, which counts in ``fun``.
     """
 
     row_ind: Array

@@ -41,7 +41,7 @@ from bigsap.sources.cuda.device_memory import naming_bytes
 from bigsap.sources.packing import labels_of
 from bigsap.sources.sparse.by_rows import ByRows
 from bigsap.sources.sparse.sparse_costs import SparseCosts
-from bigsap.strategies import ON_ENTRIES
+from bigsap.strategies import ON_COLUMNS, ON_ENTRIES
 from bigsap.strategies.orientation import orient
 from bigsap.strategies.placement import place_costs
 
@@ -141,10 +141,10 @@ def solve(
         price only those are searched, with ``method="auto"`` or "compressed".
     capacity: whole number, or (m,) one a column: how many rows a column may take. Every row then
         takes one column, or the problem is infeasible; ``col4row`` names columns several times. See
-        docs/capacities.md; not with ``checkpoint``, ``cluster``, devices, ``"bottleneck"``.
+        docs/capacities.md; not with ``cluster``, devices, ``"bottleneck"``.
     demand: whole number, or (n,) one a row: how many distinct columns a row takes; a column takes at
-        most one row. ``Result.pairs`` lists the pairs. Not with ``capacity`` above 1, nor with
-        ``unassigned_cost``, nor with what ``capacity`` excludes.
+        most one row. ``Result.pairs`` lists the pairs. With ``unassigned_cost`` each place of a row
+        may stay open at the row's price. Not with ``capacity`` above 1, nor with what it excludes.
     gap: stop once the assignment is proved to be this close to optimal, cost units;
         tested after each phase by a pass over the costs, if that is likely to succeed.
     time_limit: seconds; then the best assignment known is returned, with a valid bound if one can
@@ -220,8 +220,8 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
         sets) are compared with the fingerprint in the checkpoint.
     options: as for ``solve``. ``shape``, ``maximize``, ``method``, ``variant``, ``epsilon``,
         ``dtype``, ``start`` and ``seed`` are taken from the checkpoint unless given, and then must
-        agree with it; ``unassigned_cost`` is part of the problem and must be given again;
-        threads, cache and limits may differ. Further checkpoints are written to
+        agree with it; ``unassigned_cost``, ``capacity`` and ``demand`` are part of the problem
+        and must be given again; threads, cache and limits may differ. Further checkpoints are written to
         ``path`` unless ``checkpoint`` names another file. ``time_limit`` counts from now; a
         ``warm_start`` matters only if the first phase had not begun.
 
@@ -233,7 +233,7 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     facts = saved.facts
     for name in ("maximize", "method", "epsilon", "seed", "start"):
         options.setdefault(name, facts.get(name))
-    if options["method"] == ON_ENTRIES:  # not an option, but what "auto" means for these costs
+    if options["method"] in (ON_ENTRIES, ON_COLUMNS):  # no options, but what "auto" means
         options["method"] = "auto"
     options.setdefault("variant", facts.get("variant", "auto"))
     options.setdefault("dtype", facts.get("asked_dtype"))
@@ -248,7 +248,7 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
 def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) -> Result:
     """Check the options, open the source, climb the ladder.
 
-    asked: every option of ``solve`` by name. saved: the checkpoint to continue.
+    asked: every option of ``solve`` by name; ``stands_for``: see ``Run``. saved: the checkpoint to continue.
     """
     monitor = Monitor(
         time_limit=asked["time_limit"],
@@ -262,11 +262,9 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
     source = as_source(cost, shape=asked["shape"], args=asked["args"], dtype=options.dtype)
     source = in_sense(source, options.maximize)
     if asked["capacity"] is not None or asked["demand"] is not None:
-        refuse_with_capacities(asked, options, saved)
+        refuse_with_capacities(asked, options)
         with intact_throughout(source):
-            return solve_capacities(
-                source, asked, options, monitor, lambda costs, others: _solve(costs, others, None)
-            )
+            return solve_capacities(source, asked, options, monitor, _solve, saved)
     if options.objective == "bottleneck":
         refuse_options(asked, options)
 
@@ -342,7 +340,20 @@ def _general(
                 problem = replace(problem, source=spread_out(problem.source, crew))
                 monitor.progress.workers = crew.counts.by_worker
             threads = _threads(options.threads, problem.shape[1])
-            run = partial(Run, given, problem, monitor, options, threads, warm, saved, gated=gated, crew=crew)
+            of = asked.get("stands_for")
+            run = partial(
+                Run,
+                given,
+                problem,
+                monitor,
+                options,
+                threads,
+                warm,
+                saved,
+                gated=gated,
+                crew=crew,
+                stands_for=of,
+            )
             try:
                 result = execute(run())
             except LargeCosts:

@@ -23,6 +23,7 @@ from bigsap.sources.metrics import METRICS, points
 from bigsap.sources.sparse.sparse_costs import sparse
 from bigsap.strategies import METHODS
 from bigsap.strategies.capacities import Balance
+from bigsap.strategies.capacity_closing import keep_minima, placed
 
 _SIZE = 40
 _PROBED = 1600
@@ -123,6 +124,8 @@ def _balance() -> None:
         balance = Balance(Problem(costs), np.full(4, 2 * _SIZE), None, None, team, lambda: None)
         balance.run()
         balance.exact_prices()
+        keep_minima(balance)
+        placed(balance, lambda: False)
     solve(costs, capacity=2 * _SIZE)
 
 

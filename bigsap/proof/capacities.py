@@ -4,6 +4,7 @@ Stated for minimising. With capacities ``k[j]`` every row has one column, and a 
 rows: whatever the prices v, an assignment costs at least ``sum(u) + sum(k[j] v[j])`` with ``u[i] =
 min_j (c[i, j] - v[j])``, if ``v[j] <= 0`` for columns with room left. With demands ``d[i]`` a row has
 ``d[i]`` distinct columns, and a column at most one row: at least ``sum(d[i] u[i]) + sum(v)``, v <= 0.
+Where each of a row's places may stay open at a price, that holds if ``u[i]`` is not above the price.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ from bigsap.proof.conclusion import conclude
 from bigsap.proof.minima import Looked, minima
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
-from bigsap.proof.unassigned import certify_gated, partial_matching
+from bigsap.proof.unassigned import at_most_prices, certify_gated, check_prices, partial_matching
 from bigsap.proof.verify import check_duals, check_values, unknown
 from bigsap.proof.weights import shifted_weighted
-from bigsap.sources.base import CostSource, integral
+from bigsap.sources.base import CostSource, Resident, integral
 from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.compiled import read_pairs
+from bigsap.sources.filling import fill_of
 from bigsap.types import Array
 
 Tick = Callable[[int], None]
+#: Pairs read at a time.
+_PAIRS_AT_ONCE = 1 << 14
 
 
 def certify_capacities(
@@ -111,36 +116,58 @@ def certify_demand(
     tick: Tick | None = None,
     normalise: bool = True,
     pairs: bool = False,
+    gated: ClippedCosts | None = None,
 ) -> Certificate:
     """Prove how far pairs, ``demand[i]`` of each row i, can be from the optimum, in one pass.
 
     row_ind, col_ind: (k,) the pairs, sorted by row; None: prove the bound alone. In the certificate,
     ``matched`` holds the costs of the pairs. It is that of the problem in which row i is repeated
-    ``demand[i]`` times. Raises CertificateError.
+    ``demand[i]`` times. gated: the prices at which places may stay open; there are then fewer pairs, and
+    v is capped at 0. Raises CertificateError.
     """
     n, m = source.shape
-    integer = integral(source)
+    source = source if gated is None else gated.source
+    integer = integral(source if gated is None else gated)
     prices = checked_prices(v, m, integer, v_low)
     wanted = int(demand.sum())
-    columns = None if col_ind is None or row_ind is None else _demanded(row_ind, col_ind, demand, m)
-    if normalise:
+    columns = None if col_ind is None or row_ind is None else _demanded(row_ind, col_ind, demand, m, gated)
+    if gated is not None:
+        prices = _capped(prices)
+    elif normalise:
         prices = shifted_weighted(prices, np.ones(m, np.int64), wanted)
     elif wanted < m:
         prices = _capped(prices)
-    found, looked = _row_minima(source, None, prices, maximize, threads, BLOCK_BYTES, tick, pairs)
+    seeds = _first_pairs(columns, demand, m)
+    found, looked = _row_minima(source, seeds, prices, maximize, threads, BLOCK_BYTES, tick, pairs)
     owner = np.repeat(np.arange(n), demand)
     costs = np.zeros(wanted, found.matched.dtype)
+    if gated is not None:
+        found = at_most_prices(found, gated)
+        costs[:] = np.where(np.isfinite(gated.prices), gated.prices, 0)[owner]
+        prices = _with_private(prices, wanted)
     if columns is not None:
-        _read_pairs(source, owner, columns, costs, maximize)
+        _read_pairs(source, owner, columns, costs)
     parts = [None if part is None else part[owner] for part in (found.mid, found.low)]
     copies = replace(found, high=found.high[owner], mid=parts[0], low=parts[1], matched=costs)
-    claimed = conclude(wanted, m, columns, copies, prices, maximize, integer, False, np.ones(m, np.int64))
+    ones = np.ones(m, np.int64)
+    claimed = conclude(wanted, prices.high.size, columns, copies, prices, maximize, integer, False, ones)
     sign = -1 if maximize else 1
     # A row that takes no column has any dual, if no pair bounds it.
     unbounded = np.iinfo(np.int64).max if prices.integer else np.inf
     none = (demand == 0) & (found.high == unbounded)
     u, u_low = _row_duals(replace(found, high=np.where(none, 0, found.high)), sign)
-    return replace(certificate_of(claimed, looked), u=u, u_low=u_low)
+    certificate = replace(certificate_of(claimed, looked), u=u, u_low=u_low)
+    if gated is None:
+        return certificate
+    short = None if certificate.v_low is None else certificate.v_low[:m]
+    taken = None if columns is None else costs[columns < m]
+    return replace(certificate, v=certificate.v[:m], v_low=short, matched=taken)
+
+
+def _with_private(prices: Prices, count: int) -> Prices:
+    """Return the prices with those of so many private columns, 0: of places that stay open."""
+    low = None if prices.low is None else np.concatenate((prices.low, np.zeros(count)))
+    return Prices(np.concatenate((prices.high, np.zeros(count, prices.high.dtype))), low)
 
 
 def _row_duals(found: RowMinima, sign: int) -> tuple[Array, Array | None]:
@@ -153,8 +180,13 @@ def _row_duals(found: RowMinima, sign: int) -> tuple[Array, Array | None]:
     return sign * parts.high + 0, sign * low + 0 if low.any() else None
 
 
-def _demanded(row_ind: Array, col_ind: Array, demand: Array, m: int) -> Array:
-    """Return the columns of pairs that are as many a row as it demands, and distinct."""
+def _demanded(
+    row_ind: Array, col_ind: Array, demand: Array, m: int, gated: ClippedCosts | None = None
+) -> Array:
+    """Return the columns of pairs that are as many a row as it demands, and distinct.
+
+    Where places may stay open there may be fewer; an open place has a column of its own, m or beyond.
+    """
     rows, columns = np.asarray(row_ind, np.intp), np.asarray(col_ind, np.intp)
     n = demand.size
     if rows.shape != columns.shape or rows.ndim != 1:
@@ -164,26 +196,56 @@ def _demanded(row_ind: Array, col_ind: Array, demand: Array, m: int) -> Array:
     if (np.diff(rows) < 0).any():
         raise CertificateError("the pairs must be sorted by row")
     taken = np.bincount(rows, minlength=n)
-    if (taken != demand).any():
-        row = int(np.argmax(taken != demand))
+    must = np.ones(n, bool) if gated is None else np.isinf(gated.prices)
+    wrong = np.where(must, taken != demand, taken > demand)
+    if wrong.any():
+        row = int(np.argmax(wrong))
         raise CertificateError(f"row {row} has {taken[row]} columns, but demands {demand[row]}")
     counts = np.bincount(columns, minlength=1)
     if counts.max(initial=0) > 1:
         raise CertificateError(f"column {int(np.argmax(counts > 1))} is assigned {counts.max()} times")
-    return columns
+    if gated is None:
+        return columns
+    places = m + np.arange(int(demand.sum()))
+    rank = np.arange(rows.size) - np.repeat(np.cumsum(taken) - taken, taken)
+    places[np.repeat(np.cumsum(demand) - demand, taken) + rank] = columns
+    return places
 
 
-def _read_pairs(source: CostSource, rows: Array, columns: Array, costs: Array, maximize: bool) -> None:
-    """Read the costs of pairs. Raises CertificateError for a forbidden one."""
-    one = np.empty((1, source.shape[1]), source.dtype)
-    last = -1
-    for k, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
-        if row != last:
-            source.read(np.array([row]), slice(0, source.shape[1]), one)
-            last = row
-        if not np.isfinite(one[0, column]):
-            raise CertificateError(f"the assignment uses the forbidden pair ({row}, {column})")
-        costs[k] = one[0, column]
+def _read_pairs(source: CostSource, rows: Array, columns: Array, costs: Array) -> None:
+    """Read the costs of pairs of the source's columns. Raises CertificateError for a forbidden one."""
+    at = np.flatnonzero(columns < source.shape[1])
+    rows, columns = rows[at], columns[at]
+    found = np.empty(at.size, source.dtype)
+    matrix = source.resident() if isinstance(source, Resident) else None
+    fill = None if matrix is not None else fill_of(source)
+    if matrix is not None:
+        found[:] = matrix[rows, columns]
+    elif fill is not None and fill.in_parts:
+        for start in range(0, at.size, _PAIRS_AT_ONCE):
+            some = slice(start, start + _PAIRS_AT_ONCE)
+            read_pairs(fill, rows[some], columns[some], found[some])
+    else:
+        one, last = np.empty((1, source.shape[1]), source.dtype), -1
+        for k, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
+            if row != last:
+                source.read(np.array([row]), slice(0, source.shape[1]), one)
+                last = row
+            found[k] = one[0, column]
+    wrong = np.flatnonzero(~np.isfinite(found))
+    if wrong.size:
+        pair = int(rows[wrong[0]]), int(columns[wrong[0]])
+        raise CertificateError(f"the assignment uses the forbidden pair {pair}")
+    costs[at] = found
+
+
+def _first_pairs(columns: Array | None, demand: Array, m: int) -> Array | None:
+    """Return a column of each row, -1 for none: its minimum cannot be above that pair's."""
+    if columns is None or not columns.size:
+        return None
+    first = columns[np.minimum(np.cumsum(demand) - demand, columns.size - 1)]
+    found: Array = np.where((demand > 0) & (first < m), first, -1)
+    return found
 
 
 def verify_weighted(
@@ -197,7 +259,11 @@ def verify_weighted(
         None if unassigned_cost is None else ClippedCosts(source, unassigned_cost, maximize=result.maximize)
     )
     _check_fields(result)
+    if gated is not None:
+        check_prices(result, gated)
     if result.status == "infeasible":
+        if gated is not None and np.isfinite(gated.prices[result.violator]).any():
+            raise CertificateError("the violating set holds a row that need not be assigned")
         return certify_infeasible(
             source, result.violator, capacity=result.capacity, demand=result.demand, **ways
         )
@@ -209,7 +275,7 @@ def verify_weighted(
     ways |= {"pairs": pairs, "normalise": not known or result.bound is None}
     if result.demand is not None:
         rows, columns = (None, None) if nothing else (result.row_ind, result.col_ind)
-        found = certify_demand(source, result.demand, rows, columns, v, low, **ways)
+        found = certify_demand(source, result.demand, rows, columns, v, low, gated=gated, **ways)
     elif gated is not None:
         col4row = None if nothing else result.col4row
         found = certify_gated(gated, col4row, v, low, threads=threads, pairs=pairs, capacity=result.capacity)
@@ -228,7 +294,7 @@ def _check_claims(result: Claim, found: Certificate, sign: int, known: bool) -> 
     places = m if result.capacity is None else int(result.capacity.sum())
     rows = n if result.demand is None else int(result.demand.sum())
     if result.unassigned_cost is not None:
-        places = n + 1
+        places = rows + 1
     wide = replace(result, shape=(rows, max(places, rows)))
     if known and not unknown(result.u):
         check_duals(wide, found, sign)

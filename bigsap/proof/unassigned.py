@@ -240,7 +240,7 @@ def certify_gated(
         matched = np.zeros(n, np.int64 if integer else np.float64)
         found = RowMinima(np.full(n, worst), None, None, matched)
         looked = Looked("pairs", 0)
-    found = _at_most_prices(found, gated)
+    found = at_most_prices(found, gated)
     wide = None
     if matching is not None:
         # Row i left out = assigned to a private column m + i of dual 0 at its price.
@@ -259,7 +259,7 @@ def certify_gated(
     return replace(certificate, v=certificate.v[:m], v_low=short)
 
 
-def _at_most_prices(found: RowMinima, gated: ClippedCosts) -> RowMinima:
+def at_most_prices(found: RowMinima, gated: ClippedCosts) -> RowMinima:
     """Return row minima if each row has a private column, of dual 0, at its price."""
     free = np.flatnonzero(np.isfinite(gated.prices))
     caps = (-gated.prices if gated.maximize else gated.prices)[free]
@@ -307,7 +307,7 @@ def verify_gated(
     if tuple(source.shape) != tuple(result.shape):
         raise CertificateError(f"the result is for costs of shape {result.shape}, not {tuple(source.shape)}")
     gated = ClippedCosts(source, prices, maximize=result.maximize)
-    _check_prices(result, gated)
+    check_prices(result, gated)
     check_consistency(result)
     if result.status == "infeasible":
         return certify_infeasible(gated, result.violator, maximize=result.maximize, threads=threads)
@@ -332,7 +332,8 @@ def verify_gated(
     return certificate
 
 
-def _check_prices(result: Claim, gated: ClippedCosts) -> None:
+def check_prices(result: Claim, gated: ClippedCosts) -> None:
+    """Check that the result's prices are those of ``gated``; raises CertificateError."""
     recorded = result.unassigned_cost
     if recorded is None:
         return

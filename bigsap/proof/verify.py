@@ -234,7 +234,7 @@ def _check_sum(
             if low is not None:
                 short += sum(map(Fraction, expansion(*duals_total(low, None, times))), Fraction(0))
     lost = Fraction(2.0**-98 * size)
-    if isinstance(certificate.bound, int):
+    if isinstance(certificate.bound, int) and isinstance(bound, int):
         good = abs(short) < 1 + (lost if short.denominator > 1 else 0)
     else:
         good = abs(short) <= lost + Fraction(8 * UNIT * abs(bound) + tolerance)

@@ -35,6 +35,7 @@ def open_checkpoint(run: Run, *, large: bool) -> None:
     if path is None and saved is None:
         return
     facts = identity(run.given, run.gated, run.problem, run.options, run.method, run.arithmetic, run.asked)
+    facts |= run.stands_for
     if saved is not None:
         if large:
             # Costs that need int64 were found after the checkpoint was written, so the solve starts over.

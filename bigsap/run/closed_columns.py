@@ -38,6 +38,9 @@ def dual_of_closed(result: Result, source: CostSource) -> Result:
             dual[k] = sign * _least_whole(sign * costs.astype(object), sign * other.astype(object), by_rows)
         else:
             dual[k] = sign * _least(costs, sign, sign * other, low is not None, by_rows)
+        if by_rows and result.unassigned_cost is not None:
+            cap = result.unassigned_cost[k]
+            dual[k] = max(dual[k], cap) if result.maximize else min(dual[k], cap)
     if own_low is not None:
         own_low = own_low.copy()
         own_low[closed] = 0.0

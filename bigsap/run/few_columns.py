@@ -3,89 +3,61 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bigsap import policy
+from bigsap.checkpoint import Saved
 from bigsap.engine.core.compilation import compilation_told
 from bigsap.engine.core.team import Team, check_threads, useful_threads
-from bigsap.errors import BigsapError
 from bigsap.memory import peak_bytes
 from bigsap.options import Options
 from bigsap.problem import Problem
-from bigsap.progress import Monitor, Stopped
+from bigsap.progress import Monitor, Snapshot, Stopped
 from bigsap.proof.capacities import certify_capacities, certify_demand
 from bigsap.proof.certificate import Certificate, certify_infeasible
-from bigsap.proof.exact import exact_sum, two_sum
-from bigsap.proof.row_pass import stream
+from bigsap.proof.exact import two_sum
 from bigsap.proof.unassigned import certify_gated
 from bigsap.result import Result, Status, pairs_of
 from bigsap.run.conclude import explain
-from bigsap.run.interrupted import Deadline, Late
+from bigsap.run.few_columns_file import identity_on_columns, open_checkpoint
+from bigsap.run.few_columns_problem import Wanted, at_hand, transposed
+from bigsap.run.few_columns_stopped import NOTHING, Closing, Known, cost_of
+from bigsap.run.interrupted import Deadline
 from bigsap.run.small_arrays import WITHOUT_LISTS
 from bigsap.run.stats import last_report
-from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import CostSource, Resident, Transposable
-from bigsap.sources.clipped import ClippedCosts
-from bigsap.sources.filling import fill_of
+from bigsap.strategies import ON_COLUMNS
 from bigsap.strategies.capacities import Balance, Balanced, TooLarge
+from bigsap.strategies.capacity_closing import floor_of, keep_minima
 from bigsap.types import Array
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A problem with capacities, or with demands.
+def solve_few_columns(
+    wanted: Wanted,
+    options: Options,
+    monitor: Monitor,
+    saved: Saved | None = None,
+    problem_facts: dict[str, Any] | None = None,
+) -> Result | None:
+    """Return the result; None for integers that this way cannot sum exactly.
 
-    source: as the user has it. capacity (m,) or demand (n,), the other is None. gated: prices of rows
-    that may stay unassigned. start: (m,) prices in the minimising sense, or None.
+    saved: the checkpoint to continue. problem_facts: what identifies the problem in a checkpoint.
     """
-
-    source: CostSource
-    capacity: Array | None
-    demand: Array | None
-    gated: ClippedCosts | None
-    start: Array | None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The user's shape."""
-        return int(self.source.shape[0]), int(self.source.shape[1])
-
-
-def fits(wanted: Wanted, room: float) -> bool:
-    """Return whether so few columns take so many rows that this way is the faster one."""
-    n, m = wanted.shape
-    few, many = (m, n) if wanted.demand is None else (n, m)
-    places = wanted.capacity if wanted.demand is None else wanted.demand
-    if not few or not many or places is None or few > policy.MOST_CONTRACTED:
-        return False
-    rows_a_column = min(int(places.sum()), many) / few
-    least = max(policy.LEAST_ROWS_A_COLUMN, policy.ROWS_A_COLUMN_SHARE * few)
-    if rows_a_column < least or n * m < policy.LEAST_CONTRACTED_COSTS:
-        return False
-    lists = (few + 1) ** 2 * policy.CONTRACTED_PAIR_BYTES
-    if lists > room:
-        return False
-    if wanted.demand is not None and not isinstance(wanted.source, Transposable | Resident):
-        return False
-    held = _in_place(wanted.gated.source if wanted.gated is not None else wanted.source)
-    return held or n * m * 8 + lists <= room
-
-
-def _in_place(source: CostSource) -> bool:
-    """Return whether kernels reach single costs: in memory, or computed for their share of a row's time."""
-    if isinstance(source, Resident) and source.resident() is not None:
-        return True
-    fill = fill_of(source)
-    return fill is not None and fill.in_parts
-
-
-def solve_few_columns(wanted: Wanted, options: Options, monitor: Monitor) -> Result | None:
-    """Return the result; None for integers that this way cannot sum exactly."""
-    with compilation_told():
-        return _Contracted(wanted, options, monitor).result()
+    solve = _Contracted(wanted, options, monitor)
+    if problem_facts is not None:
+        dtype = str((wanted.source if wanted.gated is None else wanted.gated).dtype)
+        turned = wanted.demand is not None
+        facts = identity_on_columns(problem_facts, options, dtype, wanted.gated, turned)
+        solve.resumed = open_checkpoint(facts, options.checkpoint, monitor, saved)
+        solve.snapshot = {} if saved is None else saved.snapshot
+    try:
+        with compilation_told():
+            return solve.result()
+    finally:
+        monitor.save = None
 
 
 class _Contracted:
@@ -101,15 +73,18 @@ class _Contracted:
         self.seconds = {"start": 0.0, "search": 0.0, "certificate": 0.0}
         self.balance: Balance | None = None
         self.status = Status.OPTIMAL
-        self.pairs_read = self.refined = 0
+        self.pairs_read = self.refined = self.resumed = 0
+        self.snapshot: Snapshot = {}
+        self.told: Array | None = None  # prices whose bound the listeners know
+        self.first: tuple[Array, Certificate] | None = None  # proved before it is refined
 
     def result(self) -> Result | None:
         clock = time.perf_counter()
         found: Balanced | None = None
-        try:
-            self.monitor.tick(report=True)
-            problem, capacity, price = self._problem()
-            with Team(self.threads) as team:
+        with Team(self.threads) as team:
+            try:
+                self.monitor.tick(report=True)
+                problem, capacity, price = self._problem()
                 start = self.wanted.start if self.wanted.demand is None else None
                 if start is not None and price is not None:
                     start = np.append(start, 0.0)
@@ -117,59 +92,69 @@ class _Contracted:
                     problem, capacity, price, start, team, self.monitor.tick, self.options.seed
                 )
                 self.seconds["start"] = time.perf_counter() - clock
-                found = self.balance.run()
-            self.seconds["search"] = time.perf_counter() - clock - self.seconds["start"]
-            if found.violator.size:
-                return self._infeasible(found.violator)
-            return self._concluded(found, self._proved(found))
-        except TooLarge:
-            return None
-        except Stopped as stop:
-            self.status = Status(stop.reason)
-            return self._stopped(found)
+                found = self._searched(self.balance)
+                self.seconds["search"] = time.perf_counter() - clock - self.seconds["start"]
+                if found.violator.size:
+                    return self._infeasible(found.violator)
+                return self._concluded(found, self._proved(found))
+            except TooLarge:
+                return None
+            except Stopped as stop:
+                self.status = Status(stop.reason)
+                return self._stopped(found)
+            finally:
+                self.monitor.bounds = None
+
+    def _searched(self, balance: Balance) -> Balanced:
+        """Search, from the checkpoint if there is one."""
+        if self.monitor.can_stop:
+            keep_minima(balance)
+            self.monitor.bounds = self._tell
+        if self.snapshot:
+            balance.restore(self.snapshot)
+        with self.monitor.saving(balance.snapshot):
+            return balance.run(self.monitor.save_phase)
+
+    def _tell(self) -> None:
+        """Tell listeners the bound of a pass over all rows."""
+        assert self.balance is not None
+        if self.balance.passed is self.told or self.balance.n_passed < self.balance.n_rows:
+            return
+        self.told = self.balance.passed
+        floor = floor_of(self.balance) if self.options.certify else None
+        if floor is not None:
+            low, high = (None, -floor.bound) if self.options.maximize else (floor.bound, None)
+            self.monitor.update_bounds(low, high)
 
     def _problem(self) -> tuple[Problem, Array, Array | None]:
         """Return costs that kernels can read, capacities, and the price of a further column."""
         wanted = self.wanted
         if wanted.demand is not None:
             free = wanted.shape[1] - int(wanted.demand.sum())
-            source = self._at_hand(_transposed(wanted.source))
+            source = at_hand(transposed(wanted.source), self.monitor.tick)
             problem = Problem(source, self.options.maximize, transposed=True)
             return problem, np.append(wanted.demand, free), np.zeros(wanted.shape[1])
         assert wanted.capacity is not None
         n = wanted.shape[0]
         given = wanted.source if wanted.gated is None else wanted.gated.source
-        problem = Problem(self._at_hand(given), self.options.maximize)
+        problem = Problem(at_hand(given, self.monitor.tick), self.options.maximize)
         capacity = np.minimum(wanted.capacity, n)
         if wanted.gated is None:
             return problem, capacity, None
         return problem, np.append(capacity, n), self.sign * wanted.gated.prices.astype(np.float64)
-
-    def _at_hand(self, source: CostSource) -> CostSource:
-        """Return a source whose single costs kernels can read: a copy in memory if need be."""
-        if _in_place(source):
-            return source
-        costs = np.empty(source.shape, source.dtype)
-
-        def work(start: int, first: int, block: Array) -> None:
-            costs[start : start + len(block), first : first + block.shape[1]] = block
-
-        stream(source, lambda: work, threads=1, tick=lambda _: self.monitor.tick())
-        return ArraySource(costs)
 
     # -- the proof ------------------------------------------------------------------------------
 
     def _proved(self, found: Balanced) -> Certificate | None:
         if not self.options.certify:
             return None
-        first = self._certificate(
-            self._chosen(found.column), *self._column_prices(found.v), self.monitor.tick
-        )
+        chosen = self._chosen(found.column)
+        first = self._certificate(chosen, *self._column_prices(found.v), self.monitor.tick)
         if first.optimal or first.gap is None or first.gap <= self.options.gap or isinstance(first.fun, int):
             return first
         # Rounding of prices, or of a choice between paths: once more, exactly.
         assert self.balance is not None
-        self.refined = 1
+        self.refined, self.first = 1, (chosen, first)
         before = found.column.copy()
         v, low = self.balance.exact_prices()
         again = self._certificate(self._chosen(found.column), *self._column_prices(v, low), self.monitor.tick)
@@ -200,8 +185,7 @@ class _Contracted:
 
     def _chosen(self, column: Array) -> Array:
         """Return the column of each row, -1 for the further column."""
-        few = self.wanted.shape[1] if self.wanted.demand is None else self.wanted.shape[0]
-        return np.where(column < few, column, -1).astype(np.intp)
+        return np.where(column < self.wanted.n_few, column, -1).astype(np.intp)
 
     def _column_prices(self, v: Array, low: Array | None = None) -> tuple[Array, Array | None]:
         """Return the prices of the user's columns, minimising sense, and their low parts."""
@@ -231,7 +215,8 @@ class _Contracted:
             elif self.status == Status.OPTIMAL:
                 within = (certificate.gap or 0) <= self.options.gap
                 self.status = Status.GAP_REACHED if within else Status.IMPRECISE
-        return self._result(chosen, certificate, found)
+        known = self._unproved(found) if certificate is None else NOTHING
+        return self._result(chosen, certificate, known)
 
     def _infeasible(self, violator: Array) -> Result:
         wanted = self.wanted
@@ -248,7 +233,7 @@ class _Contracted:
                 demand=wanted.demand,
             )
         self.status = Status.INFEASIBLE
-        return self._result(None, None, None, violator)
+        return self._result(None, None, violator=violator)
 
     def _rows_short(self) -> Array:
         """Return the rows that lack columns: those that the search has not reached."""
@@ -257,39 +242,40 @@ class _Contracted:
         return np.flatnonzero(seen == 0)
 
     def _stopped(self, found: Balanced | None) -> Result:
-        """Return the best assignment known, and a bound if there is time for one."""
+        """Return the best assignment known, and a bound."""
+        if self.first is not None:
+            return self._result(*self.first)
         deadline = Deadline(self.monitor.grace(), lambda: self.monitor.cancelled)
-        v, low = np.zeros(self.wanted.shape[1]), None
-        chosen: Array | None = None
-        certificate = None
-        try:
-            if self.balance is not None and self.wanted.demand is None:
-                column = found.column if found is not None else self.balance.completed(deadline.tick)
-                v, low = self._column_prices(self.balance.prices())
-                chosen = None if column is None else self._chosen(column)
-            if self.options.certify:
-                certificate = self._certificate(chosen, v, low, deadline.tick)
-        except (Late, BigsapError):
-            certificate = None
+        closing = Closing(self.wanted, self.options, deadline, self._proof_of_stopped)
+        column, certificate, known = closing.answer(self.balance, None if found is None else found.column)
         if certificate is not None and certificate.optimal:
             self.status = Status.OPTIMAL
-        return self._result(chosen, certificate, None)
+        return self._result(None if column is None else self._chosen(column), certificate, known)
+
+    def _proof_of_stopped(self, column: Array | None, tick: Callable[[], None]) -> Certificate:
+        """Return a certificate at the prices at hand."""
+        balance = self.balance
+        assert balance is not None
+        v, low = np.zeros(self.wanted.shape[1]), None
+        if self.wanted.demand is None or balance.searching_all:
+            v, low = self._column_prices(balance.prices())
+        elif balance.n_passed == balance.n_rows and balance.c.least.size:
+            v = balance.c.least
+        return self._certificate(None if column is None else self._chosen(column), v, low, tick)
 
     def _result(
         self,
         chosen: Array | None,
         certificate: Certificate | None,
-        found: Balanced | None,
+        known: Known = NOTHING,
         violator: Array | None = None,
     ) -> Result:
+        """Return the result of a certificate, or else of what is known."""
         wanted, (n, m) = self.wanted, self.wanted.shape
-        fields: dict[str, Any] = {}
-        costs = None if certificate is None else certificate.matched
-        if certificate is None and chosen is not None and wanted.demand is None:
-            fields, costs = self._unproved(chosen, found)
+        costs = known.costs if certificate is None else certificate.matched
         result = Result.from_assignment(
             None if wanted.demand is not None else chosen,
-            fields.get("v"),
+            known.v,
             certificate,
             shape=(n, m),
             status=self.status,
@@ -298,8 +284,9 @@ class _Contracted:
             stats=self._stats(),
             nit=0 if self.balance is None else len(self.balance.levels),
             violator=() if violator is None else violator,
-            fun=fields.get("fun"),
-            u=fields.get("u"),
+            fun=known.fun,
+            bound=known.bound,
+            u=known.u,
         )
         pairs = pairs_of(
             np.full(m if wanted.demand is not None else n, -1, np.intp) if chosen is None else chosen,
@@ -307,8 +294,8 @@ class _Contracted:
             wanted.capacity,
             wanted.demand,
         )
-        if costs is not None and wanted.demand is None:
-            costs = costs[pairs["row_ind"]]
+        if costs is not None and (wanted.demand is None or certificate is None):
+            costs = costs[pairs["row_ind" if wanted.demand is None else "col_ind"]]
         gate = None if wanted.gated is None else wanted.gated.prices
         result = replace(
             result,
@@ -323,18 +310,15 @@ class _Contracted:
         last_report(self.monitor, result)
         return result
 
-    def _unproved(self, chosen: Array, found: Balanced | None) -> tuple[dict[str, Any], Array | None]:
+    def _unproved(self, found: Balanced) -> Known:
         """Return cost and duals of the search, where there is no certificate."""
-        if self.balance is None or found is None:
-            return {}, None
-        _, own = self.balance.column_costs()
-        v = found.v[: self.wanted.shape[1]]
-        u = own - found.v[found.column]
-        costs = self.sign * own
-        if self.balance.problem.integer:
-            costs = costs.astype(np.int64)
-        fun = exact_sum(costs)
-        return {"fun": fun, "v": v, "u": u}, costs
+        assert self.balance is not None
+        column, own = self.balance.column_costs()
+        fun, costs = cost_of(self.balance, own)
+        many, few = own - found.v[column], found.v[: self.wanted.n_few]
+        if self.wanted.demand is None:
+            return Known(fun, costs, u=many, v=few)
+        return Known(fun, costs, u=few - found.v[-1], v=many + found.v[-1])
 
     def _stats(self) -> dict[str, Any]:
         """Return the same fields as ``stats.solve_stats``."""
@@ -342,7 +326,7 @@ class _Contracted:
         pairs = sum(level["pairs"] for level in levels)
         n, m = self.wanted.shape
         return {
-            "method": "contracted",
+            "method": ON_COLUMNS,
             "why": "few columns take many rows each",
             "threads": self.threads,
             "device": "cpu",
@@ -350,7 +334,7 @@ class _Contracted:
             "evaluated_by": getattr(self.wanted.source, "evaluated_by", None),
             "transposed": self.wanted.demand is not None,
             "price": "float64",
-            "resumed": 0,
+            "resumed": self.resumed,
             "warm_started": self.wanted.start is not None,
             "rows_evaluated": -(-pairs // max(1, min(n, m))),
             "pairs_evaluated": pairs,
@@ -370,15 +354,3 @@ class _Contracted:
             "seconds": {**self.seconds, "total": self.monitor.seconds},
             "peak_bytes": peak_bytes(),
         }
-
-
-def _transposed(source: CostSource) -> CostSource:
-    """Return the costs with rows and columns exchanged, of a source that ``fits`` has accepted."""
-    other = source.transposed() if isinstance(source, Transposable) else None
-    if other is not None and _in_place(other):
-        return other
-    matrix = source.resident() if isinstance(source, Resident) else None
-    if matrix is not None:
-        return ArraySource(np.ascontiguousarray(matrix[:, : source.shape[1]].T))
-    assert other is not None
-    return other

@@ -5,6 +5,7 @@ A checkpoint stores it. A solve with another identity refuses the checkpoint.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from typing import Any
 
@@ -13,8 +14,9 @@ import numpy as np
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.options import Options
 from bigsap.problem import Problem
-from bigsap.sources.base import Fingerprinted
+from bigsap.sources.base import CostSource, Fingerprinted
 from bigsap.sources.clipped import ClippedCosts
+from bigsap.types import Array
 
 _log = logging.getLogger("bigsap")
 
@@ -35,20 +37,13 @@ def identity(
     method chosen. asked: the method requested.
     """
     source = given.source
-    fingerprint = source.fingerprint() if isinstance(source, Fingerprinted) else None
-    if fingerprint is None:
-        _log.warning(
-            "checkpoint: %s has no fingerprint; whether the costs are still the same when"
-            " the solve is continued cannot be checked",
-            type(source).__name__,
-        )
-    dtype = options.dtype
+    fingerprint = _fingerprint(source)
     return {
         "shape": list(given.shape),
         "asked_shape": list((source if gated is None else gated.given).shape),
         "unassigned_cost": None if gated is None else gated.prices_fingerprint(),
         "dtype": str(source.dtype),
-        "asked_dtype": None if dtype is None else str(np.dtype(dtype)),
+        "asked_dtype": _name(options.dtype),
         "maximize": given.maximize,
         "method": method,
         "asked_method": asked,
@@ -61,3 +56,41 @@ def identity(
         "grid": arithmetic.grid,
         "fingerprint": fingerprint,
     }
+
+
+def identity_with_counts(
+    source: CostSource, options: Options, capacity: Array | None, demand: Array | None
+) -> dict[str, Any]:
+    """Return what identifies a problem with capacities or demands, beyond ``identity`` of how it is solved.
+
+    source: as the user has it.
+    """
+    return {
+        "shape": list(source.shape),
+        "asked_shape": list(source.shape),
+        "asked_dtype": _name(options.dtype),
+        "capacity": _digest(capacity),
+        "demand": _digest(demand),
+        "fingerprint": _fingerprint(source),
+    }
+
+
+def _fingerprint(source: CostSource) -> str | None:
+    """Return the source's fingerprint, or None with a warning."""
+    if isinstance(source, Fingerprinted):
+        return source.fingerprint()
+    _log.warning(
+        "checkpoint: %s has no fingerprint; whether the costs are still the same when"
+        " the solve is continued cannot be checked",
+        type(source).__name__,
+    )
+    return None
+
+
+def _digest(counts: Array | None) -> str | None:
+    """Return a digest of whole numbers; None without any."""
+    return None if counts is None else hashlib.blake2b(counts.tobytes(), digest_size=8).hexdigest()
+
+
+def _name(dtype: Any) -> str | None:
+    return None if dtype is None else str(np.dtype(dtype))

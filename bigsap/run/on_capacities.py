@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.checkpoint import Saved
 from bigsap.errors import OptionError
 from bigsap.memory import usable_memory
 from bigsap.options import Options
@@ -18,27 +20,29 @@ from bigsap.proof.exact import down, expansion, up
 from bigsap.result import Result, Status, pairs_of
 from bigsap.row_cache import parse_bytes
 from bigsap.run.closed_columns import dual_of_closed
-from bigsap.run.few_columns import Wanted, fits, solve_few_columns
+from bigsap.run.few_columns import solve_few_columns
+from bigsap.run.few_columns_problem import Wanted, fits
+from bigsap.run.fingerprint import identity_with_counts
 from bigsap.run.warm_start import parse_warm_start, unmasked_start
 from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.repeated import counts_of, repeat_columns, repeat_rows
+from bigsap.strategies import ON_COLUMNS
 from bigsap.types import Array
 
-SolveSum = Callable[[Any, dict[str, Any]], Result]
+SolveSum = Callable[[Any, dict[str, Any], Saved | None], Result]
 
+#: Places that no column can fill; more are refused.
+_MOST_OPEN = 1 << 24
 #: Options that have no meaning here, and the reason.
-_REFUSED = {
-    "checkpoint": "such a solve keeps no state in a file; leave it out",
-    "cluster": "the search runs in this process; leave it out",
-}
+_REFUSED = {"cluster": "the search runs in this process; leave it out"}
 
 
-def refuse_with_capacities(asked: dict[str, Any], options: Options, saved: object) -> None:
+def refuse_with_capacities(asked: dict[str, Any], options: Options) -> None:
     """Raise OptionError for options that do not go with ``capacity`` or ``demand``."""
     name = "capacity" if asked["capacity"] is not None else "demand"
     for other, reason in _REFUSED.items():
-        if asked[other] is not None or (other == "checkpoint" and saved is not None):
+        if asked[other] is not None:
             raise OptionError(f"{other} is not valid with {name}: {reason}")
     if options.objective != "sum":
         raise OptionError(f'objective="{options.objective}" is not valid with {name}: leave it "sum"')
@@ -47,12 +51,17 @@ def refuse_with_capacities(asked: dict[str, Any], options: Options, saved: objec
 
 
 def solve_capacities(
-    source: CostSource, asked: dict[str, Any], options: Options, monitor: Monitor, solve_sum: SolveSum
+    source: CostSource,
+    asked: dict[str, Any],
+    options: Options,
+    monitor: Monitor,
+    solve_sum: SolveSum,
+    saved: Saved | None,
 ) -> Result:
     """Return the best assignment in which columns take several rows, or rows several columns.
 
     source: as the user has it. asked: every option of ``solve``. solve_sum: solves a plain problem,
-    with options by name.
+    with options by name. saved: the checkpoint to continue.
     """
     n, m = (int(size) for size in source.shape)
     capacity = None if asked["capacity"] is None else counts_of(asked["capacity"], m, "capacity", "column")
@@ -66,7 +75,9 @@ def solve_capacities(
             raise OptionError(
                 "demand is not valid with capacity above 1: one side takes several; leave out the other"
             )
-    one = _OneSolve(source, asked, options, monitor, solve_sum)
+    one = _OneSolve(source, asked, options, monitor, solve_sum, saved)
+    if options.checkpoint is not None or saved is not None:
+        one.asked["stands_for"] = identity_with_counts(source, options, capacity, demand)
     return one.by_capacity(capacity) if demand is None and capacity is not None else one.by_demand(demand)
 
 
@@ -80,8 +91,10 @@ class _OneSolve:
         options: Options,
         monitor: Monitor,
         solve_sum: SolveSum,
+        saved: Saved | None,
     ) -> None:
         self.source, self.options, self.monitor, self.solve_sum = source, options, monitor, solve_sum
+        self.saved = saved
         self.clock = time.perf_counter()
         self.asked = {**asked, "capacity": None, "demand": None, "device": "cpu"}
         self.asked |= {"shape": None, "args": (), "dtype": None}
@@ -104,7 +117,7 @@ class _OneSolve:
         counts = np.minimum(capacity, max(n, 1))
         start = None if start is None else np.repeat(start, counts)
         inner = {**self.asked, "time_limit": self._left(), "warm_start": start}
-        result = self.solve_sum(repeat_columns(self.source, counts, self.room), inner)
+        result = self.solve_sum(repeat_columns(self.source, counts, self.room), inner, self.saved)
         return self._joined(result, capacity, counts)
 
     def _start(self) -> Array | None:
@@ -128,11 +141,23 @@ class _OneSolve:
         options, price = self.options, self.asked["unassigned_cost"]
         if options.method != "auto" or not options.epsilon or options.start not in ("auto", "levels"):
             return None
+        saved, room = self.saved, float(self.room)
+        if saved is not None:
+            if saved.facts.get("method") != ON_COLUMNS:
+                return None
+            room = math.inf  # the way is chosen already
+        if demand is not None and price is not None:
+            return None
         gated = None if price is None else ClippedCosts(self.source, price, maximize=options.maximize)
         start = None if demand is not None else self._start()
         given = None if start is None else self.sign * start.astype(np.float64)
         wanted = Wanted(self.source, capacity, demand, gated, given)
-        return solve_few_columns(wanted, options, self.monitor) if fits(wanted, self.room) else None
+        if not fits(wanted, room):
+            return None
+        result = solve_few_columns(wanted, options, self.monitor, saved, self.asked.get("stands_for"))
+        if result is None:
+            self.saved = None  # not of the other way, which begins anew
+        return result
 
     def _joined(self, result: Result, capacity: Array, counts: Array) -> Result:
         """Return the result of the repeated columns as one of the columns themselves."""
@@ -163,14 +188,15 @@ class _OneSolve:
         """Solve with demands (n,)."""
         n, m = self.shape
         assert demand is not None
-        if self.asked["unassigned_cost"] is not None:
-            raise OptionError(
-                "unassigned_cost is not valid with demand: a row takes all the columns that it demands;"
-                " give a row several times, each with its own price"
-            )
-        wanted = int(demand.sum())
+        price, prices, needed = self.asked["unassigned_cost"], None, demand
+        if price is not None:
+            prices = ClippedCosts(self.source, price, maximize=self.options.maximize).prices
+            needed = np.where(np.isinf(prices), demand, 0)
+            _refuse_many_places(demand, m)
+        wanted = int(needed.sum())
         if wanted > m:
-            return self._too_few(np.flatnonzero(demand), wanted, m, demand=demand)
+            result = self._too_few(np.flatnonzero(needed), wanted, m, demand=demand)
+            return replace(result, unassigned_cost=prices)
         contracted = self._contracted(None, demand)
         if contracted is not None:
             return contracted
@@ -180,7 +206,9 @@ class _OneSolve:
         elif isinstance(start, tuple) and len(start) == 2 and np.ndim(start[0]) == 1:
             start = start[0]
         inner = {**self.asked, "time_limit": self._left(), "warm_start": start}
-        result = self.solve_sum(repeat_rows(self.source, demand, self.room), inner)
+        if prices is not None:
+            inner["unassigned_cost"] = np.repeat(prices, demand)
+        result = self.solve_sum(repeat_rows(self.source, demand, self.room), inner, self.saved)
         owner = np.repeat(np.arange(n), demand)
         chosen = np.full(m, -1, np.intp)
         chosen[result.col_ind] = owner[result.row_ind]
@@ -199,8 +227,11 @@ class _OneSolve:
             violator=np.unique(owner[result.violator]) if owner.size else result.violator,
             shape=self.shape,
             demand=demand,
+            unassigned_cost=prices,
             stats={**result.stats, "capacities": "repeated"},
         )
+        if result.stats.pop("unassigned_rows", None) is not None:
+            result.stats["open_places"] = int(demand.sum()) - len(result.row_ind)
         return dual_of_closed(result, self.source)
 
     # -- both -----------------------------------------------------------------------------------
@@ -225,6 +256,17 @@ class _OneSolve:
         chosen = result.row4col if "demand" in counts else result.col4row
         capacity, demand = counts.get("capacity"), counts.get("demand")
         return replace(result, **pairs_of(chosen, self.shape[1], capacity, demand), **counts)
+
+
+def _refuse_many_places(demand: Array, m: int) -> None:
+    """Raise OptionError where more places than memory holds could never be filled."""
+    beyond = np.maximum(demand - m, 0)
+    if int(beyond.sum()) > _MOST_OPEN:
+        row = int(beyond.argmax())
+        raise OptionError(
+            f"demand[{row}] is {demand[row]}, but there are {m} columns: places beyond them always stay open;"
+            f" ask for {m} at most"
+        )
 
 
 def _one_price(result: Result, counts: Array, sign: int) -> tuple[Array, Array | None]:

@@ -52,7 +52,8 @@ class Run:
     large: integer costs exceeded the usual range, see ``precision``. crew: the workers of a cluster,
     if one was given. beside: the same, for costs that stay in this process. hints: prices from an
     earlier strategy for the start of whole rows. keeps: whether ``reading`` caches the rows it reads,
-    where that pays.
+    where that pays. stands_for: facts of the user's problem for a checkpoint, where ``given`` is not that
+    problem, but one with copies of its columns or rows.
     """
 
     team: Team  # set when the search begins
@@ -70,10 +71,12 @@ class Run:
         gated: ClippedCosts | None = None,
         large: bool = False,
         crew: Workers | None = None,
+        stands_for: dict[str, Any] | None = None,
     ) -> None:
         self.given, self.problem, self.monitor = given, problem, monitor
         self.options, self.n_threads, self.saved = options, n_threads, saved
         self.warm_start, self.gated, self.crew = warm_start, gated, crew
+        self.stands_for = stands_for or {}
         stays = crew is not None and not isinstance(problem.source, Crewed)
         self.beside = Offload(crew) if crew is not None and stays else None
         # The method of the original request, if a checkpoint is continued: it determines which strategies

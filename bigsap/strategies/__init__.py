@@ -11,5 +11,7 @@ METHODS = ("ssp", "compressed", "hungarian", "auction")
 ON_LISTS = ("compressed", "hungarian")
 #: What "auto" means for sparse costs.
 ON_ENTRIES = "sparse"
+#: What "auto" means for few columns that take many rows each.
+ON_COLUMNS = "contracted"
 
-__all__ = ["METHODS", "ON_ENTRIES", "ON_LISTS", "Outcome", "whole_rows"]
+__all__ = ["METHODS", "ON_COLUMNS", "ON_ENTRIES", "ON_LISTS", "Outcome", "whole_rows"]

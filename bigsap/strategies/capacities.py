@@ -23,9 +23,12 @@ from bigsap.engine.capacity.search import LANES, balance, move
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.reading import costs_in
 from bigsap.problem import Problem
+from bigsap.progress import Snapshot
 from bigsap.proof.exact import two_sum
 from bigsap.sources.base import Resident
 from bigsap.sources.filling import fill_of
+from bigsap.strategies.capacity_start import share, shifted
+from bigsap.strategies.capacity_state import restored, snapshot_of
 from bigsap.types import Array
 
 #: The first sample has at least so many rows a column; each next one this many times as many.
@@ -37,7 +40,7 @@ _WIDTH, _NARROW, _MANY_COLUMNS = 16, 8, 256
 #: Costs read, and columns settled, between two looks at the clock.
 _READ_AT_ONCE, _SETTLED_AT_ONCE = 1 << 22, 1 << 13
 #: Integers up to this, times the number of columns, keep all sums exact in float64.
-_EXACT = 2.0**49
+EXACT = 2.0**49
 
 Tick = Callable[[], None]
 
@@ -79,8 +82,14 @@ class Balance:
         self.reader = _reader(problem, price)
         width = _WIDTH if m <= _MANY_COLUMNS else _NARROW
         threads = team.n_threads
-        self.level = 0
         self.levels: list[dict[str, Any]] = []
+        #: Levels that are solved, and rows of the one at hand; its first prices, and counts up to it.
+        self.n_solved, self.size = 0, 0
+        self.first_v, self.first_counts = np.zeros(m + 1), np.zeros(8, np.int64)
+        self.moved_first = -1  # rows in excess when this level's lists were made; before that -1
+        self.restored = False
+        #: Prices (m,) of the last pass over all rows, and how many it has passed: their minima are there.
+        self.passed, self.n_passed = np.zeros(m), 0
         self.start = start
         none = np.empty(0)
         self.c = C.Columns(
@@ -112,25 +121,26 @@ class Balance:
             raw=np.empty((threads, 8 * m), np.uint8),
             counts=np.zeros((threads, 8), np.int64),
             largest=np.zeros(threads),
+            least=np.empty(0),
         )
         self.moved = np.empty((2, m + 1), np.int32)
 
-    def run(self) -> Balanced:
-        """Solve. Raises ``TooLarge`` for integers beyond float64."""
+    def run(self, phase: Tick = lambda: None) -> Balanced:
+        """Solve, and call ``phase`` after each level. Raises ``TooLarge`` for integers beyond float64."""
         n, m = self.n_rows, self.n_columns
         order = np.random.default_rng(self.seed).permutation(n).astype(np.int32)
-        if self.start is not None:
-            self.c.v[:m] = _shifted(self.start, self.capacity, n)
-        if self.start is None or not self._is_near(order[: _PROBED_ROWS * m]):
-            size = n
-            sizes = []
-            while size > _FIRST_ROWS * _GROW * m:
-                size //= _GROW
-                sizes.append(size)
-            for size in reversed(sizes):
-                self._solve(np.sort(order[:size]), _share(self.capacity, n, size))
-                self.level += 1
-        stuck = self._solve(np.arange(n, dtype=np.int32), self.capacity)
+        sizes = [n]
+        while sizes[-1] > _FIRST_ROWS * _GROW * m:
+            sizes.append(sizes[-1] // _GROW)
+        if self.restored:
+            sizes = [size for size in sizes if size >= self.size]
+        elif self.start is not None:
+            self.c.v[:m] = shifted(self.start, self.capacity, n)
+            if self._is_near(order[: _PROBED_ROWS * m]):
+                sizes = [n]
+        stuck = C.DONE
+        for self.size in reversed(sizes):
+            stuck = self._solve(self._rows(order), share(self.capacity, n, self.size), phase)
         self.tick()
         violator = np.empty(0, np.intp)
         if stuck == C.NOWHERE:
@@ -139,6 +149,36 @@ class Balance:
         elif stuck == C.STUCK:
             violator = np.flatnonzero(self.c.seen[self.c.column] != 0)
         return Balanced(self.c.column, self.prices(), violator)
+
+    def _rows(self, order: Array) -> Array:
+        """Return the rows of this level, the first ones in this order."""
+        return (
+            np.sort(order[: self.size]) if self.size < self.n_rows else np.arange(self.size, dtype=np.int32)
+        )
+
+    def snapshot(self) -> Snapshot:
+        """Return the state of the search, to go on from after ``restore``."""
+        if not self.size:
+            return {}
+        found: Snapshot = {"size": self.size, "levels": self.levels[: self.n_solved], "v": self.first_v}
+        found |= {"counts": self.first_counts, "excess": self.moved_first}
+        if self.moved_first >= 0:
+            order = np.random.default_rng(self.seed).permutation(self.n_rows).astype(np.int32)
+            found |= {"counts_now": self.c.counts.sum(axis=0), **snapshot_of(self.c, self._rows(order))}
+        return found
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot: ``run`` then returns the same bits."""
+        self.restored, self.size, self.levels = True, int(snapshot["size"]), list(snapshot["levels"])
+        self.first_counts[:], self.moved_first = snapshot["counts"], int(snapshot["excess"])
+        self.c.v[:] = snapshot["v"]
+        order = np.random.default_rng(self.seed).permutation(self.n_rows).astype(np.int32)
+        self.c.counts[0] = self.first_counts
+        self.c.counts[:, C.ROW :] = 0
+        if self.moved_first >= 0:
+            self.first_v[:], self.c.counts[0] = self.c.v, snapshot["counts_now"]
+            self.c.counts[0, C.ROW :] = 0
+            self.c = restored(self.c, self._rows(order), snapshot)
 
     def prices(self) -> Array:
         """Return the prices (m,), 0 where places stay free."""
@@ -185,34 +225,20 @@ class Balance:
         shifted, rest = two_sum(shifted, rest + (v_low - v_low[-1]))
         return shifted[:-1], rest[:-1]
 
-    def completed(self, tick: Tick) -> Array | None:
-        """Return the column of each row with no column over its capacity; None if that is not known.
+    @property
+    def searching_all(self) -> bool:
+        """Whether all rows lie in columns, and their costs are known."""
+        return self.moved_first >= 0 and self.size == self.n_rows
 
-        Surplus rows take the cheapest column with room, in order.
-        """
-        c, m = self.c, self.n_columns
-        if not (c.column >= 0).all():
-            step = max(1, _READ_AT_ONCE // m)
-            rows = np.arange(self.n_rows, dtype=np.int32)
-            for first in range(0, self.n_rows, step):
-                tick()
-                C.assign(0, 1, rows, first, min(self.n_rows, first + step), c, self.reader)
-                if c.counts[0, C.WRONG]:
-                    return None
-        column = c.column.copy()
-        room = self.capacity - np.bincount(column, minlength=m)
-        line = np.empty(m)
-        for j in np.flatnonzero(room < 0).tolist():
-            for row in np.flatnonzero(column == j)[: -int(room[j])].tolist():
-                tick()
-                C.read_line(row, self.reader, c.raw[0], line)
-                line[room <= 0] = np.inf
-                k = int(line.argmin())
-                if line[k] == np.inf:
-                    return None
-                column[row] = k
-                room[k] -= 1
-        return column
+    @property
+    def wrong(self) -> bool:
+        """Whether a row with an invalid cost, or without an allowed one, has been met."""
+        return bool(self.c.counts[:, C.WRONG].any())
+
+    def pass_over_all(self, late: Callable[[], bool]) -> None:
+        """Give each row its best column, at the prices at hand, unless it is late. Ends the search."""
+        self._set_prices(self.capacity, self.n_rows)
+        self._assign(np.arange(self.n_rows, dtype=np.int32), late)
 
     def _is_near(self, sample: Array) -> bool:
         """Return whether the prices at hand leave no more rows to move than those of samples would."""
@@ -222,21 +248,74 @@ class Balance:
             c.counts[0, C.WRONG] = 0  # the pass over all rows tells
             return True
         load = np.bincount(c.column[sample], minlength=m)
-        surplus = np.maximum(load - _share(self.capacity, self.n_rows, size), 0).sum()
+        surplus = np.maximum(load - share(self.capacity, self.n_rows, size), 0).sum()
         return bool(surplus <= np.sqrt(m * size))
 
-    def _solve(self, rows: Array, capacity: Array) -> int:
-        """Assign these rows within these capacities, from the prices at hand."""
+    def _solve(self, rows: Array, capacity: Array, phase: Tick) -> int:
+        """Assign these rows within these capacities, from the prices at hand or as restored."""
+        self.n_solved = len(self.levels)
+        if self.moved_first < 0:
+            self._set_prices(capacity, rows.size)
+            self.first_v[:], self.first_counts[:] = self.c.v, self.c.counts.sum(axis=0)
+            wrong = self._listed(rows, capacity)
+            if wrong is not None:
+                return wrong
+        c = self.c
+        while (result := balance(_SETTLED_AT_ONCE, self.moved, c, self.reader)) == C.YIELD:
+            self.tick()
+        phase()
+        after = c.counts.sum(axis=0) - self.first_counts
+        self.levels.append(
+            {
+                "rows": rows.size,
+                "excess": self.moved_first,
+                "searches": int(after[C.SEARCHES]),
+                "settled": int(after[C.SETTLED]),
+                "listed_again": int(after[C.LISTED]),
+                "pairs": int(after[C.READ]),
+            }
+        )
+        if rows.size < self.n_rows:
+            self.moved_first = -1
+        return int(result)
+
+    def _set_prices(self, capacity: Array, n: int) -> None:
+        """Shift the prices so that they prove a bound: at most 0, that of the further column 0.
+
+        Where no place stays free, prices may be above 0.
+        """
+        v, m = self.c.v, self.n_columns
+        tight = int(capacity.sum()) == n
+        v -= v[m - 1] if tight and self.reader.price.size else v[m]
+        v[m] = 0.0
+        if not tight:
+            np.minimum(v, 0.0, out=v)
+
+    def _ticked(self) -> bool:
+        """Let the clock tick, which may raise; go on."""
+        self.tick()
+        return False
+
+    def _assign(self, rows: Array, late: Callable[[], bool]) -> None:
+        """Give each row a column of least ``c - v``, until one is wrong or it is late."""
+        n, self.n_passed = rows.size, 0
+        self.passed = self.c.v[:-1].copy()
+        step = max(1, _READ_AT_ONCE // self.n_columns) * self.team.n_threads
+        for first in range(0, n, step):
+            self.team.run(C.assign, rows, first, min(n, first + step), self.c, self.reader)
+            if n == self.n_rows and not self.wrong:
+                self.n_passed = min(n, first + step)
+            if self.wrong or late():
+                return
+
+    def _listed(self, rows: Array, capacity: Array) -> int | None:
+        """Give each row its best column, and list them; return what is wrong with a row, if anything."""
         c, team = self.c, self.team
         m, n = self.n_columns, rows.size
-        before = c.counts.sum(axis=0)
-        step = max(1, _READ_AT_ONCE // m) * team.n_threads
-        for first in range(0, n, step):
-            team.run(C.assign, rows, first, min(n, first + step), c, self.reader)
-            if c.counts[:, C.WRONG].any():
-                return self._wrong()
-            self.tick()
-        if self.problem.integer and c.largest.max() * (m + 2) > _EXACT:
+        self._assign(rows, self._ticked)
+        if self.wrong:
+            return self._wrong()
+        if self.problem.integer and c.largest.max() * (m + 2) > EXACT:
             raise TooLarge
         c.load[:] = np.bincount(c.column[rows], minlength=m)
         c = self._prepare(capacity, n)
@@ -244,27 +323,12 @@ class Balance:
         for first in range(0, m, team.n_threads):
             team.run(C.list_columns, first, min(m, first + team.n_threads), c, self.reader)
             self.tick()
-        moved = int(c.excess[c.excess > 0].sum())
-        while (result := balance(_SETTLED_AT_ONCE, self.moved, c, self.reader)) == C.YIELD:
-            self.tick()
-        after = c.counts.sum(axis=0) - before
-        self.levels.append(
-            {
-                "rows": n,
-                "excess": moved,
-                "searches": int(after[C.SEARCHES]),
-                "settled": int(after[C.SETTLED]),
-                "listed_again": int(after[C.LISTED]),
-                "pairs": int(after[C.READ]),
-            }
-        )
-        return int(result)
+        self.moved_first = int(c.excess[c.excess > 0].sum())
+        return None
 
     def _prepare(self, capacity: Array, n: int) -> C.Columns:
         """Set how many rows each column is to keep, and the rooms of its list; return the new state."""
         c, m = self.c, self.n_columns
-        c.v[:m] -= c.v[m]
-        c.v[m] = 0.0
         tight = int(capacity.sum()) == n
         c.capacity[:m] = capacity
         # A price below 0 means that the column is full; others keep what they have.
@@ -306,28 +370,6 @@ def _reader(problem: Problem, price: Array | None) -> C.Reader:
         n_columns=problem.shape[1],
         price=np.empty(0) if price is None else price.astype(np.float64),
     )
-
-
-def _share(capacity: Array, n: int, size: int) -> Array:
-    """Return capacities for a sample of ``size`` of n rows: in proportion, at least so many in all."""
-    exact = np.minimum(capacity, n) * (size / n)
-    found = np.floor(exact).astype(np.int64)
-    missing = max(0, int(np.ceil(exact.sum())) - int(found.sum()), size - int(found.sum()))
-    order = np.argsort(found - exact, kind="stable")[: min(missing, capacity.size)]
-    found[order] += 1
-    short = size - int(found.sum())
-    if short > 0:
-        found[np.argmax(found)] += short
-    return found
-
-
-def _shifted(v: Array, capacity: Array, n: int) -> Array:
-    """Return prices at most 0, and 0 for columns that may have room left."""
-    order = np.argsort(v, kind="stable")
-    total = np.cumsum(capacity[order])
-    at = order[min(int(np.searchsorted(total, n)), v.size - 1)]
-    found: Array = np.minimum(v - v[at], 0.0)
-    return found
 
 
 def _cycle(before: Array) -> Array:

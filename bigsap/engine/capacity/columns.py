@@ -51,7 +51,8 @@ class Columns(NamedTuple):
     top: (m, m) the least rise, top_row: int32 the row. limit: (m, m), the threshold. size: (m, m) int32
     listed rows; rise, row: (m, m, width). dist, key, goal, before, rise_before, settled,
     seen: (m + 1,) of one search; lanes: (16,).
-    line: (threads, m), raw: uint8 (threads, 8 m). counts: int64 (threads, 8).
+    line: (threads, m), raw: uint8 (threads, 8 m). counts: int64 (threads, 8). least: (n,) each row's least
+    ``c - v`` when it was last assigned; or (0,).
     """
 
     v: Array
@@ -82,6 +83,7 @@ class Columns(NamedTuple):
     raw: Array
     counts: Array
     largest: Array
+    least: Array
 
 
 @kernel
@@ -139,6 +141,8 @@ def assign(thread: int, n_threads: int, rows: Array, first: int, last: int, c: C
         while line[best] - c.v[best] != least:
             best = best + 1 if best + 1 < m else 0
         c.column[row] = best
+        if c.least.size:
+            c.least[row] = least
         largest = top if top > largest else largest
     c.largest[thread] = largest
     counts[READ] += size * m // n_threads

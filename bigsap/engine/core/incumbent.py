@@ -7,6 +7,7 @@ a proved gap, however slow its costs.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -111,25 +112,9 @@ class Incumbent:
         For unsigned integers, the ends of their range; for a separable source, the bounding box of
         all column points; otherwise the source's own range of costs. Weak, but better than none.
         """
-        source = self._problem.source
-        n, m = self._problem.shape
-        low: Array | None = None
-        if source.dtype.kind == "u":
-            least = -int(np.iinfo(source.dtype).max) if self._problem.maximize else 0
-            low = np.full(n, least, np.int64)
-        elif isinstance(source, Separable) and n and m:
-            terms = source.separable()
-            if terms is not None:
-                low = _row_floors(terms, self._problem.maximize)
-        if low is None and n and m:
-            ends = range_of(source)
-            floor = -math.inf
-            if ends is not None:
-                floor = -ends[1] if self._problem.maximize else ends[0]
-            if math.isfinite(floor):
-                low = np.full(n, floor)
+        low = row_floors(self._problem)
         if low is not None:
-            self.add_duals(low, np.zeros(m, low.dtype))
+            self.add_duals(low, np.zeros(self._problem.shape[1], low.dtype))
 
     def see_phase(self, column_of_row: Array, cost: Any, *, exact: bool = True) -> None:
         """Add the matching at the end of a phase and its cost, if known.
@@ -188,6 +173,29 @@ class Incumbent:
 
 def _minus(low: Array | None) -> Array | None:
     return None if low is None else -low
+
+
+def row_floors(problem: Problem) -> Array | None:
+    """Return (n,) lower bounds of each row's signed costs, without reading any; None where unknown."""
+    source = problem.source
+    n, m = problem.shape
+    if source.dtype.kind == "u":
+        least = -int(np.iinfo(source.dtype).max) if problem.maximize else 0
+        return np.full(n, least, np.int64)
+    if not n or not m:
+        return None
+    terms = source.separable() if isinstance(source, Separable) else None
+    if terms is not None:
+        floors = np.empty(n)
+        for first in range(0, n, _AT_ONCE):  # temporaries of a block stay in a cache
+            rows = slice(first, first + _AT_ONCE)
+            floors[rows] = _row_floors(replace(terms, x=terms.x[rows]), problem.maximize)
+        return floors
+    ends = range_of(source)
+    floor = -math.inf
+    if ends is not None:
+        floor = -ends[1] if problem.maximize else ends[0]
+    return np.full(n, floor) if math.isfinite(floor) else None
 
 
 def _row_floors(terms: Separation, maximize: bool) -> Array:

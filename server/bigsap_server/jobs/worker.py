@@ -187,14 +187,13 @@ class Attempt:
         for name in ("unassigned_cost", "capacity", "demand"):
             if isinstance(options[name], (list, dict)):
                 options[name] = resolver.array(options[name], f"/options/{name}")
-        several = options["capacity"] is not None or options["demand"] is not None
         limit, every = options.pop("time_limit_s"), options.pop("checkpoint_s")
         given: dict[str, Any] = options | {
             "certify": "pairs" if options["certify"] == "pairs" else True,
             "threads": options["threads"] or settings.get("threads"),
             "time_limit": settings.get("time_left") or limit,
             "warm_start": self._warm_start(resolver),
-            "checkpoint": None if several else self.folder.checkpoint,
+            "checkpoint": self.folder.checkpoint,
             "checkpoint_every": every or settings["checkpoint_s"],
             "callback": self._pace.see,
             "cancel": self._cancel,

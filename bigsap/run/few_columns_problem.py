@@ -1,0 +1,94 @@
+"""Problems with capacities where few columns take many rows each, and costs that kernels can read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bigsap import policy
+from bigsap.proof.row_pass import stream
+from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.sources.base import CostSource, Resident, Transposable
+from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.filling import fill_of
+from bigsap.types import Array
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A problem with capacities, or with demands.
+
+    source: as the user has it. capacity (m,) or demand (n,), the other is None. gated: prices of rows
+    that may stay unassigned. start: (m,) prices in the minimising sense, or None.
+    """
+
+    source: CostSource
+    capacity: Array | None
+    demand: Array | None
+    gated: ClippedCosts | None
+    start: Array | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The user's shape."""
+        return int(self.source.shape[0]), int(self.source.shape[1])
+
+    @property
+    def n_few(self) -> int:
+        """The number of columns, or of rows with demands, that take several."""
+        return self.shape[1] if self.demand is None else self.shape[0]
+
+
+def fits(wanted: Wanted, room: float) -> bool:
+    """Return whether so few columns take so many rows that this way is the faster one."""
+    n, m = wanted.shape
+    few, many = (m, n) if wanted.demand is None else (n, m)
+    places = wanted.capacity if wanted.demand is None else wanted.demand
+    if not few or not many or places is None or few > policy.MOST_CONTRACTED:
+        return False
+    rows_a_column = min(int(places.sum()), many) / few
+    least = max(policy.LEAST_ROWS_A_COLUMN, policy.ROWS_A_COLUMN_SHARE * few)
+    if rows_a_column < least or n * m < policy.LEAST_CONTRACTED_COSTS:
+        return False
+    lists = (few + 1) ** 2 * policy.CONTRACTED_PAIR_BYTES
+    if lists > room:
+        return False
+    if wanted.demand is not None and not isinstance(wanted.source, Transposable | Resident):
+        return False
+    held = in_place(wanted.gated.source if wanted.gated is not None else wanted.source)
+    return held or n * m * 8 + lists <= room
+
+
+def in_place(source: CostSource) -> bool:
+    """Return whether kernels reach single costs: in memory, or computed for their share of a row's time."""
+    if isinstance(source, Resident) and source.resident() is not None:
+        return True
+    fill = fill_of(source)
+    return fill is not None and fill.in_parts
+
+
+def at_hand(source: CostSource, tick: Callable[[], None]) -> CostSource:
+    """Return a source whose single costs kernels can read: a copy in memory if need be."""
+    if in_place(source):
+        return source
+    costs = np.empty(source.shape, source.dtype)
+
+    def work(start: int, first: int, block: Array) -> None:
+        costs[start : start + len(block), first : first + block.shape[1]] = block
+
+    stream(source, lambda: work, threads=1, tick=lambda _: tick())
+    return ArraySource(costs)
+
+
+def transposed(source: CostSource) -> CostSource:
+    """Return the costs with rows and columns exchanged, of a source that ``fits`` has accepted."""
+    other = source.transposed() if isinstance(source, Transposable) else None
+    if other is not None and in_place(other):
+        return other
+    matrix = source.resident() if isinstance(source, Resident) else None
+    if matrix is not None:
+        return ArraySource(np.ascontiguousarray(matrix[:, : source.shape[1]].T))
+    assert other is not None
+    return other

@@ -1,0 +1,192 @@
+"""Solves of few columns that are stopped at any moment, against exact optima."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap import policy
+from bigsap.progress import Monitor, Stopped
+from bigsap.run import few_columns
+from bigsap.strategies import capacities
+from exact_oracle import optimum, value
+from gate import Gated, gate  # noqa: F401
+
+RNG = np.random.default_rng
+PROBLEMS = {
+    "tight": ({}, (110, 3), {"capacity": [50, 40, 20]}),
+    "slack": ({}, (110, 3), {"capacity": [60, 40, 20], "maximize": True}),
+    "wide": ({}, (50, 3), {"capacity": [70, 5, 9]}),
+    "whole": ({"whole": 1000}, (110, 3), {"capacity": [50, 40, 20]}),
+    "bytes": ({"whole": 256, "dtype": np.uint8}, (110, 3), {"capacity": [50, 40, 20], "maximize": True}),
+    "left out": ({}, (110, 3), {"capacity": [50, 30, 20], "unassigned_cost": 0.7}),
+    "left out, whole": ({"whole": 99}, (110, 3), {"capacity": 30, "unassigned_cost": 40}),
+    "forbidden": ({"forbidden": 0.3}, (110, 3), {"capacity": [70, 50, 40]}),
+    "demand": ({}, (3, 110), {"demand": [40, 20, 30]}),
+    "demand all": ({}, (3, 110), {"demand": [40, 40, 30], "maximize": True}),
+    "demand, whole": ({"whole": 1000}, (3, 110), {"demand": [40, 20, 30]}),
+    "points": ({"points": True}, (110, 3), {"capacity": [50, 40, 20]}),
+}
+
+
+def problem(kind, shape):
+    """Source and matrix of such costs."""
+    rng = RNG([shape[0], len(kind)])
+    x, y = rng.standard_normal((shape[0], 2)), rng.random((shape[1], 2)) + 1
+    source = bigsap.points(x, y)
+    cost = np.empty(shape)
+    source.read(np.arange(shape[0]), slice(0, shape[1]), cost)
+    if "points" in kind:
+        return source, cost
+    if "whole" in kind:
+        cost = (cost / cost.max() * (kind["whole"] - 1)).astype(kind.get("dtype", np.int64))
+    if "forbidden" in kind:
+        cost = np.where(rng.random(shape) < kind["forbidden"], np.inf, cost)
+        cost[:, 0] = 9.0
+    return cost, cost
+
+
+def exact(cost, options):
+    """The optimum, as a Fraction in the user's sense."""
+    capacity, demand = options.get("capacity"), options.get("demand")
+    if capacity is not None:
+        copies = np.repeat(cost, np.minimum(np.broadcast_to(capacity, cost.shape[1]), len(cost)), axis=1)
+    else:
+        copies = np.repeat(cost, demand, axis=0)
+    price = options.get("unassigned_cost")
+    prices = None if price is None else [price] * len(cost)
+    found = optimum(copies, options.get("maximize", False), prices)
+    assert found is not None
+    return value(found[0])
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """Small problems take this way, and tick often."""
+    monkeypatch.setattr(policy, "LEAST_CONTRACTED_COSTS", 0)
+    monkeypatch.setattr(capacities, "_SETTLED_AT_ONCE", 4)
+    monkeypatch.setattr(capacities, "_READ_AT_ONCE", 60)
+
+
+def judged(found, source, cost, options, best):
+    """Check one answer: its bound, its cost, its places; return whether it has an assignment."""
+    sign = -1 if options.get("maximize") else 1
+    if found.bound is not None:
+        assert sign * Fraction(found.bound) <= sign * best
+    if found.fun is None:
+        assert not len(found.row_ind)
+        return False
+    pairs = found.pairs()
+    total = sum((Fraction(cost[i, j].item()) for i, j in pairs), Fraction(0))
+    if "unassigned_cost" in options:
+        total += (len(cost) - len(pairs)) * Fraction(options["unassigned_cost"])
+    assert found.fun == (int(total) if isinstance(found.fun, int) else float(total))
+    assert sign * total >= sign * best
+    rows, columns = (
+        np.bincount(pairs[:, 0], minlength=cost.shape[0]),
+        np.bincount(pairs[:, 1], minlength=cost.shape[1]),
+    )
+    if "demand" in options:
+        assert rows.tolist() == list(options["demand"])
+        assert columns.max() <= 1
+    else:
+        assert (columns <= options["capacity"]).all()
+        assert rows.max() <= 1
+        assert rows.all() or "unassigned_cost" in options
+    found.verify(source)
+    return True
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("grace", [None, 0])
+@pytest.mark.usefixtures("often")
+def test_stopped_at_every_tick(name, grace, monkeypatch):
+    """With time for a proof and without: always an assignment, always a true bound."""
+    kind, shape, options = PROBLEMS[name]
+    source, cost = problem(kind, shape)
+    best = exact(cost, options)
+    if grace is not None:
+        monkeypatch.setattr(Monitor, "grace", lambda _: -1.0)
+    known, bounds = [], []
+    for limit in itertools.count(1):
+        calls = itertools.count(1)
+
+        def stop(_, calls=calls, limit=limit):
+            if next(calls) >= limit:
+                raise StopIteration
+
+        found = bigsap.solve(source, callback=stop, callback_every=0, **options)
+        assert found.stats["method"] == "contracted"
+        known.append(judged(found, source, cost, options, best))
+        bounds.append(found.bound is not None)
+        if next(calls) < limit:
+            break
+    assert len(known) > 8
+    assert found.status == "optimal"
+    assert all(known[2:]) or name == "forbidden"
+    # Before the first pass over all rows only the range of the costs tells, where it is known.
+    assert all(bounds[-6:])
+    assert all(bounds) or name not in ("points", "bytes")
+
+
+@pytest.mark.usefixtures("often")
+def test_bounds_are_reported():
+    """A callback sees the bound of the last pass over all rows, and it is true."""
+    source, cost = problem({}, (110, 3))
+    best = exact(cost, {"capacity": [60, 40, 20], "maximize": True})
+    seen = []
+
+    def look(progress):
+        if progress.stage == "start":
+            seen.append(progress.upper_bound)
+
+    bigsap.solve(
+        source, capacity=[60, 40, 20], maximize=True, callback=look, callback_every=0, callback_rows=1
+    )
+    told = [bound for bound in seen if bound is not None]
+    assert told
+    assert all(Fraction(bound) >= best for bound in told)
+
+
+def test_without_a_proof():
+    """certify=False: pairs and their cost, with demands too; no bound."""
+    rng = RNG(5)
+    cost = rng.random((4, 400))
+    proved, plain = (bigsap.solve(cost, demand=60, certify=certify) for certify in (True, False))
+    assert plain.fun == proved.fun
+    assert plain.pairs().tolist() == proved.pairs().tolist()
+    assert (plain.bound, plain.gap) == (None, None)
+    assert plain.costs.tolist() == [cost[i, j] for i, j in plain.pairs()]
+    plain.verify(cost)
+
+
+def test_cancelled_while_rows_are_read(gate):  # noqa: F811
+    """Nothing is known but the range of the costs, if that is."""
+    cost = RNG(6).integers(0, 200, (300, 6)).astype(np.uint8)
+    found = bigsap.solve(Gated(cost, gate, 100), capacity=60, time_limit=0.05)
+    assert (found.status, found.fun, found.bound) == ("time_limit", None, 0)
+    found.verify(cost)
+
+
+@pytest.mark.usefixtures("often")
+def test_a_refined_proof_that_is_stopped(monkeypatch):
+    """The first proof is kept when there is no time for the exact one."""
+    source, cost = problem({}, (110, 3))
+    best = exact(cost, {"capacity": [60, 40, 20]})
+
+    def late(self):
+        raise Stopped("time_limit")
+
+    certify = few_columns.certify_capacities
+    monkeypatch.setattr(capacities.Balance, "exact_prices", late)
+    monkeypatch.setattr(
+        few_columns, "certify_capacities", lambda *a, **k: replace(certify(*a, **k), optimal=False, gap=1.0)
+    )
+    found = bigsap.solve(source, capacity=[60, 40, 20])
+    assert (found.status, found.fun) == ("time_limit", float(best))
+    assert Fraction(found.bound) <= best
