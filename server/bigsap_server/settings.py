@@ -37,6 +37,9 @@ class Limits(BaseModel):
     )
     arrays: int = Field(1000, ge=1, description="uploaded arrays of one key")
     active_jobs: int = Field(1000, ge=1, description="unfinished jobs of one key")
+    running_jobs: int | None = Field(
+        None, ge=1, description="jobs of one key that run at a time; the others wait; default: all"
+    )
     requests_per_s: float = Field(100.0, gt=0, description="sustained requests of one key")
     burst: int = Field(200, ge=1, description="requests of one key at once")
     streams: int = Field(500, ge=1, description="open event streams, long polls and row blocks of one key")
