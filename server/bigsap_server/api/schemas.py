@@ -145,6 +145,7 @@ class Job(Answer):
     cost: str = Field(description="type of the cost spec")
     shape: list[int] | None
     maximize: bool
+    assignment: bool = Field(description="proves a given assignment in place of a solve")
     spread: bool | int = Field(description="over several workers; a number: at most so many")
     priority: int = Field(description="among the jobs of the same key: higher first")
     progress: Progress | None
@@ -178,6 +179,7 @@ class Job(Answer):
             cost=job.spec["cost"]["type"],
             shape=job.spec.get("shape"),
             maximize=job.spec["options"]["maximize"],
+            assignment=job.spec.get("assignment") is not None,
             spread=job.spec.get("spread", False),
             priority=job.spec.get("priority", 0),
             links=links,

@@ -108,8 +108,29 @@ class WarmStart(Model):
         return self
 
 
+class Assignment(Model):
+    """An assignment to prove in place of a solve: what it costs, a bound of the optimum, and the gap.
+
+    With prices ``v`` that is one pass over the costs; else the problem is solved for prices first.
+    """
+
+    model_config = example({"col4row": {"array": "arr_01"}})
+
+    col4row: Array = Field(description="(n,) columns of the rows, -1: none")
+    v: Array | None = Field(
+        None, description="(m,) column prices of the minimising problem, or as a result has them"
+    )
+    v_low: Array | None = Field(None, description="(m,) low parts of the prices")
+
+    @model_validator(mode="after")
+    def _low_of(self) -> Assignment:
+        if self.v_low is not None and self.v is None:
+            raise ValueError("v_low needs v")
+        return self
+
+
 class JobRequest(Model):
-    """One assignment problem to solve."""
+    """One assignment problem to solve, or one assignment of it to prove."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -135,6 +156,9 @@ class JobRequest(Model):
     cost: Cost
     options: Options = Field(default_factory=Options)
     warm_start: WarmStart | None = None
+    assignment: Assignment | None = Field(
+        None, description="prove this one: its cost, and how far from the optimum it can be"
+    )
     spread: bool | Annotated[int, Field(ge=2, le=1024)] = Field(
         False, description="over several workers of the cluster; a number: at most so many"
     )

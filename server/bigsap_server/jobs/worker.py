@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from bigsap_server import logs
 from bigsap_server.jobs.control import START_ARRAYS, Command, Folder
 from bigsap_server.jobs.eta import Pace
 from bigsap_server.jobs.files import FileLock
+from bigsap_server.jobs.proving import proved
 from bigsap_server.problems import HttpProblem, from_error, is_disk_full, without_paths
 
 _log = logging.getLogger("bigsap_server.worker")
@@ -40,6 +42,7 @@ _LOCK_S = 30.0
 _NO_USE_AGAIN = (bigsap.CallbackError, bigsap.StoreError)
 # The same for errors that open stores at an address: the store is missing, or is something else.
 _NO_STORE_THERE = (FileNotFoundError, PermissionError, ImportError, TypeError, ValueError)
+_STOPPED = "the server was stopped"
 _PASSING_STATUS = (408, 425, 429)
 
 # Attempts under way in this process. The process must not be killed while another one runs.
@@ -199,6 +202,12 @@ class Attempt:
             "callback": self._pace.see,
             "cancel": self._cancel,
         }
+        solved = partial(self._solved, source, given)
+        asked = self.spec.get("assignment")
+        return solved() if asked is None else proved(asked, source, given, resolver, solved)
+
+    def _solved(self, source: bigsap.CostSource, given: dict[str, Any]) -> bigsap.Result:
+        """Solve, or continue from the checkpoint."""
         separable = getattr(source, "separable", None)
         bounds = separable is not None and separable() is not None
         self._pace.proof_reads_all = not bounds or given["certify"] == "pairs"
@@ -257,7 +266,7 @@ class Attempt:
             if command == "fenced":
                 return {"state": "stale"}
             if command == "stop":
-                return _interrupted("server-stopped", "the server was stopped")
+                return _interrupted("server-stopped", _STOPPED)
             if command == "now":
                 return {"state": "cancelled"}
         state = "cancelled" if result.status == bigsap.Status.CANCELLED else "succeeded"
@@ -289,6 +298,9 @@ class Attempt:
             return {"state": "stale"}
         if isinstance(error, bigsap.ClusterError):
             return _interrupted("worker-lost", without_paths(str(error), self.settings))
+        if isinstance(error, bigsap.CertificateError) and self._cancel.is_set():
+            stopped = self._command == "stop"
+            return _interrupted("server-stopped", _STOPPED) if stopped else {"state": "cancelled"}
         problem = from_error(error, settings=self.settings)
         cause = error.__cause__ if isinstance(error, HttpProblem) else error
         if problem.slug == "source-failed" and may_pass(cause):
