@@ -115,7 +115,7 @@ def spec_of(cost: Any, *, maximize: bool = False) -> Any:
     if isinstance(cost, (str, os.PathLike)):
         path = os.fspath(cost)
         if "://" in path:
-            return {"type": "zarr", "uri": path}
+            return {"type": "npy" if path.endswith(".npy") else "zarr", "uri": path}
         if not Path(path).exists():
             raise InputError(f"{path}: no such file or folder")
     return _of_source(as_source(cost), maximize)

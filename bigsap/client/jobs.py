@@ -99,10 +99,10 @@ class Client:
             list, h5py or zarr array, path of a ``.npy`` file or zarr store), ``bigsap.points``,
             ``lowrank``, ``table``, ``expression``, ``from_http``, and combinations of these by
             ``sum_of``, ``scaled``, ``masked`` and ``forbid_above``, the address of a zarr array
-            (``"https://..."``), which the service must allow. Or a cost spec (``{"type": ...}``)
-            or a job request (``{"cost": ..., "options": ...}``),
-            as a mapping or a ``.json`` file (``{"npy": path}`` in it is an array). Arrays are
-            uploaded, by blocks; small ones are sent within the request.
+            or ``.npy`` file (``"https://..."``), which the service must allow. Or a cost spec
+            (``{"type": ...}``) or a job request (``{"cost": ..., "options": ...}``), as a mapping
+            or a ``.json`` file (``{"npy": path}`` in it is an array). Arrays are uploaded, by
+            blocks; small ones are sent within the request.
         options: those of a job request (``{"maximize": True, "gap": 0.1}``); they take precedence
             over the request's own.
         shape: (n_rows, n_columns), if the costs do not define it.

@@ -25,6 +25,7 @@ from bigsap_server.auth import Caller
 from bigsap_server.costs.build import invalid
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.specs import ID_PATTERN
+from bigsap_server.costs.url_policy import check_uri
 from bigsap_server.costs.validate import priced
 from bigsap_server.jobs.model import Answer, JobRow, JobState, StoreUnavailable, UnknownJob, canonical
 from bigsap_server.jobs.webhooks import check_webhook
@@ -93,6 +94,8 @@ async def submit(
         priced, spec, resolver, devices, settings.default_threads, workers
     )
     check_webhook(body.webhook, settings)
+    if body.results is not None:
+        check_uri(f"{body.results.rstrip('/')}/", settings.result_uris, "/results")
     if body.warm_start is not None and body.warm_start.job is not None:
         await run_in_threadpool(check_warm_start, service, body.warm_start.job, caller.sees, found.shape)
     spec["shape"] = found.shape

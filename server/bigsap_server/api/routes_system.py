@@ -60,7 +60,12 @@ async def capabilities(service: TheService, caller: Reader) -> Response:
             dtypes=list(DTYPES),
             stores=sorted(settings.stores),
             plugins=list(settings.plugins),
-            remote={"zarr": bool(settings.zarr_uris), "http_rows": bool(settings.http_rows_hosts)},
+            remote={
+                "zarr": bool(settings.zarr_uris),
+                "npy": bool(settings.zarr_uris),
+                "http_rows": bool(settings.http_rows_hosts),
+                "results": bool(settings.result_uris),
+            },
             limits=settings.limits.model_dump(mode="json") | {"threads": settings.most_threads},
             checkpoint_s=settings.checkpoint_s,
             attempts=settings.attempts,

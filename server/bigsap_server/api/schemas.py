@@ -118,6 +118,9 @@ class ResultSummary(Outcome):
     certificate: Certificate
     stats: dict[str, Any]
     arrays: dict[str, ArrayForm]
+    stored: dict[str, Any] | None = Field(
+        None, description="of a job with results: uri, bytes and sha256 of the file written, or a problem"
+    )
     links: dict[str, str]
 
     @classmethod

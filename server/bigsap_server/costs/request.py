@@ -165,6 +165,9 @@ class JobRequest(Model):
     webhook: str | None = Field(
         None, max_length=2048, description="allowed address that is notified when the job has ended"
     )
+    results: str | None = Field(
+        None, max_length=2048, description="allowed address below which the result is written, too"
+    )
     priority: int = Field(0, ge=-100, le=100, description="among the jobs of the same key: higher first")
     label: str | None = Field(None, max_length=200, description="for people, and for the list")
 

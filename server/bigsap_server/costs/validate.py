@@ -196,7 +196,7 @@ class _Validator:
         self.kinds.append(spec["type"])
         settings = self.resolver.settings
         match spec["type"]:
-            case "zarr" if spec["uri"] is not None:
+            case "zarr" | "npy" if spec["uri"] is not None:
                 check_uri(spec["uri"], settings["zarr_uris"], below(pointer, "uri"))
                 return None if self.shape is None else preview.Costs(self.shape, pair_ns=2.0)
             case "zarr":

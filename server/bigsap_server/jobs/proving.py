@@ -28,7 +28,7 @@ def proved(
     options: of ``bigsap.solve``. solved: solves the problem, for prices if there are none.
 
     A solve that ends at its time limit leaves a weaker bound, and a job that can be resumed. Raises
-    HttpProblem if it is no assignment of allowed pairs, CertificateError if cancelled.
+    HttpProblem if it is not an assignment of allowed pairs, CertificateError if cancelled.
     """
     arrays = {
         name: None if asked[name] is None else resolver.array(asked[name], f"/assignment/{name}")

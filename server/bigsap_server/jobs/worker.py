@@ -25,6 +25,7 @@ import bigsap
 from bigsap.summary import arrays_of, jsonable, summary_of
 from bigsap.system import replace
 from bigsap_server import logs
+from bigsap_server.costs.objects import put_result
 from bigsap_server.jobs.control import START_ARRAYS, Command, Folder
 from bigsap_server.jobs.eta import Pace
 from bigsap_server.jobs.files import FileLock
@@ -271,7 +272,12 @@ class Attempt:
                 return {"state": "cancelled"}
         state = "cancelled" if result.status == bigsap.Status.CANCELLED else "succeeded"
         self._write_arrays(result)
-        return {"state": state, "result": summary_of(result, self.attempt)}
+        summary = summary_of(result, self.attempt)
+        if (uri := self.spec.get("results")) is not None:
+            summary["stored"] = put_result(result, summary, uri, self.folder.path.name, self.settings)
+            if "problem" in summary["stored"]:
+                self._note(f"the result could not be written to {uri}")
+        return {"state": state, "result": summary}
 
     def _write_arrays(self, result: bigsap.Result) -> None:
         target = self.folder.result(self.attempt)
