@@ -65,6 +65,9 @@ class Options(Model):
     epsilon: bool = Field(True, description="false: one phase, without epsilon")
     gap: float = Field(0.0, ge=0, allow_inf_nan=False, description="stop this close to the optimum")
     time_limit_s: Positive | None = Field(None, description="seconds; then the best so far")
+    dtype: Literal["float64", "float32", "int64", "int32", "uint16", "uint8"] | None = Field(
+        None, description="read the costs as this type; a cost that it does not hold is an error"
+    )
     cache: Size | None = Field(None, description='memory for rows, such as "8GiB"')
     memory_limit: Size | None = Field(None, description="memory beyond the costs in memory")
     threads: int | None = Field(None, ge=1, le=1024, description="default: a fair share")

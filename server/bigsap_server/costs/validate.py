@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -101,6 +101,8 @@ def validate(request: Mapping[str, Any], resolver: Resolver, devices: list[str])
     most = limits["threads"] or (None if resolver.settings["scheduler"] else cores())
     if most is not None and (options["threads"] or 0) > most:
         raise _over(f"{options['threads']} threads; at most {most} are allowed", "/options/threads")
+    if found.costs is not None and options["dtype"] is not None:
+        found = replace(found, costs=replace(found.costs, dtype=np.dtype(options["dtype"])))
     if found.costs is not None:
         _check_tall(request, found.costs, resolver, devices)
         given.check(found.costs.shape)

@@ -47,6 +47,7 @@ def proved(
             col4row,
             arrays["v"] if found is None else found,
             arrays["v_low"],
+            dtype=options["dtype"],
             threads=options["threads"],
             pairs=options["certify"] == "pairs",
             callback=options["callback"],

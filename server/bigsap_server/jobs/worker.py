@@ -185,7 +185,7 @@ class Attempt:
         # Imported here, so that a server that never runs a job in its own process starts faster.
         from bigsap_server.costs.build import Resolver, build_source
 
-        settings, options = self.settings, dict(self.spec["options"])
+        settings, options = self.settings, {"dtype": None, **self.spec["options"]}
         resolver = Resolver(Path(settings["data"]), settings)
         source = build_source(self.spec, settings["data"], settings)
         for name in ("unassigned_cost", "capacity", "demand"):
