@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,33 +12,27 @@ import numpy.typing as npt
 
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import CertificateError, OptionError, quiet
+from bigsap.preview import NOT_CERTIFIED, check_assignment
+from bigsap.progress import Monitor, Progress, Stopped
 from bigsap.proof import certificate as proof
-from bigsap.proof.capacities import certify_capacities, every_row
+from bigsap.proof.capacities import certify_capacities
 from bigsap.proof.certificate import Certificate
 from bigsap.proof.refusals import refuse_masked
-from bigsap.proof.unassigned import certify_gated, partial_matching
+from bigsap.proof.unassigned import certify_gated
+from bigsap.result import Result
 from bigsap.solve import solve
 from bigsap.sources import as_source
-from bigsap.sources.base import CostSource, in_sense, intact_throughout
+from bigsap.sources.base import in_sense, intact_throughout
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.repeated import counts_of
 from bigsap.types import Array
-
-# Options of ``solve`` that do not suit a solve for prices, and what to do.
-_REFUSED = {
-    "certify": "every pair is read with pairs=True",
-    "gap": "the gap is measured; a rough bound needs prices v",
-    "warm_start": "prices are given as v",
-    "objective": "call solve for another objective",
-    "demand": "certify the transposed problem",
-}
 
 
 @quiet
 def certify(
     cost: Any,
     col4row: Any,
-    v: npt.ArrayLike | None = None,
+    v: npt.ArrayLike | Result | None = None,
     v_low: npt.ArrayLike | None = None,
     *,
     maximize: bool = False,
@@ -62,7 +56,7 @@ def certify(
         prices can make the bound wrong. They are prices of the minimising problem: with
         ``maximize``, of minus the costs. Prices as ``Result.v`` has them there, of the opposite
         sign, are recognised: if the first bound leaves a gap, both are tried, by one more pass.
-        None: the prices come from a solve.
+        A ``Result`` of the problem: its prices and their low parts. None: prices of a solve.
     v_low: (m,) low parts, for prices ``v + v_low``.
     capacity: whole number, or (m,) one a column: how many rows a column may take, as for ``solve``.
         Every row then needs a column, unless ``unassigned_cost`` is given.
@@ -70,7 +64,8 @@ def certify(
     pairs: read every pair. Otherwise pairs that bounds of the costs exclude are not read (``points``
         and ``lowrank``); the numbers are the same.
     options: of ``solve``, for the solve without ``v``: ``time_limit``, ``cache``, ``device``, ...
-        A solve that is stopped leaves a weaker bound.
+        A solve that is stopped leaves a weaker bound. With ``v`` two of them count: ``callback``, and
+        ``cancel``, which ends the pass by a CertificateError.
 
     Raises CertificateError if ``col4row`` is not an assignment of allowed pairs, InvalidCostError
     for NaN and the infinity that does not mean *forbidden*, OverflowRiskError if numbers leave int64
@@ -84,18 +79,24 @@ def certify(
     n_threads = check_threads(threads)
     source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), maximize)
     n, m = (int(size) for size in source.shape)
-    for what, numbers in (("col4row", col4row), ("v", v), ("v_low", v_low)):
+    result = v if isinstance(v, Result) else None
+    prices: Any = None if isinstance(v, Result) else v
+    if result is not None and (result.shape != (n, m) or result.maximize != maximize):
+        raise OptionError("v is not valid: it is a result of another shape or sense")
+    for what, numbers in (("col4row", col4row), ("v", prices), ("v_low", v_low)):
         refuse_masked(what, numbers)
-    if v is None and v_low is not None:
+    if prices is None and v_low is not None:
         raise OptionError("v_low is not valid without v: give both")
     counts = None if capacity is None else counts_of(capacity, m, "capacity", "column")
-    found = None if col4row is None else _columns(col4row, n, m, several=counts is not None)
+    found = None if col4row is None else columns_of(col4row, n, m, several=counts is not None)
     gated = None
     if unassigned_cost is not None:
         gated = ClippedCosts(source, unassigned_cost, maximize=maximize)
 
+    tick = None if v is None else _ticker(options, n, m)
+
     def proved(high: Any, low: Any) -> Certificate:
-        ways: dict[str, Any] = {"threads": n_threads, "pairs": pairs}
+        ways: dict[str, Any] = {"threads": n_threads, "pairs": pairs, "tick": tick}
         if gated is not None:
             return certify_gated(gated, found, high, low, capacity=counts, **ways)
         ways["maximize"] = maximize
@@ -104,9 +105,12 @@ def certify(
         return proof.certify(source, found, high, low, **ways)
 
     with intact_throughout(source):
-        if v is not None:
-            return _by_prices(proved, v, v_low, maximize)
-        _refuse_wrong(source, found, gated, counts)
+        if prices is not None:
+            return _by_prices(proved, prices, v_low, maximize)
+        if result is not None:
+            return proved(*prices_of(result))
+        if found is not None:
+            check_assignment(found, (n, m), counts, partial=gated is not None)
         limits: dict[str, Any] = {"unassigned_cost": unassigned_cost, "capacity": counts}
         result = solve(source, maximize=maximize, threads=threads, **limits, **options)
         if result.status == "infeasible" and found is None and gated is None:
@@ -114,20 +118,40 @@ def certify(
             return proof.certify_infeasible(
                 source, violator, maximize=maximize, threads=n_threads, capacity=counts
             )
-        if np.isnan(result.v).any():
-            return proved(np.zeros(m), None)
-        sign = -1 if maximize else 1
-        return proved(sign * result.v, None if result.v_low is None else sign * result.v_low)
+        return proved(*prices_of(result))
+
+
+def prices_of(result: Result) -> tuple[Array, Array | None]:
+    """Return a result's prices, of the minimising problem; zeros if it has none."""
+    if np.isnan(result.v).any():
+        return np.zeros(result.shape[1]), None
+    sign = -1 if result.maximize else 1
+    return sign * result.v, None if result.v_low is None else sign * result.v_low
+
+
+def _ticker(options: dict[str, Any], n: int, m: int) -> Callable[[int], None]:
+    """Return what a pass calls now and then: it reports to ``callback`` and looks at ``cancel``."""
+    named = {"callback": "callback", "cancel": "cancel", "callback_every": "interval"}
+    given = {named[name]: options[name] for name in named if name in options}
+    monitor = Monitor(**given, progress=Progress(n_rows=n, n_columns=m, stage="certificate"))
+
+    def tick(_: int) -> None:
+        try:
+            monitor.tick()
+        except Stopped:
+            raise CertificateError("cancelled before all costs were read: nothing is proved") from None
+
+    return tick
 
 
 def _check_options(options: dict[str, Any]) -> None:
-    for name, reason in _REFUSED.items():
+    for name, reason in NOT_CERTIFIED.items():
         if name in options:
             raise OptionError(f"certify takes no {name}=: {reason}")
     inspect.signature(solve).bind(None, **options)
 
 
-def _columns(given: Any, n: int, m: int, *, several: bool) -> Any:
+def columns_of(given: Any, n: int, m: int, *, several: bool) -> Any:
     """Return the column of each row of an assignment in any of its forms.
 
     several: a column may take several rows.
@@ -171,20 +195,6 @@ def _of_plan(plan: Array, *, several: bool) -> Array:
                 f"the plan is not an assignment: {what} {where} has {counts[where]} entries"
             )
     return np.where(held.any(axis=1), held.argmax(axis=1), -1)
-
-
-def _refuse_wrong(
-    source: CostSource, col4row: Any, gated: ClippedCosts | None, capacity: Array | None
-) -> None:
-    """Raise for a wrong assignment before a solve is begun. Reads no costs."""
-    if col4row is None:
-        return
-    if gated is not None:
-        partial_matching(col4row, *source.shape, capacity)
-    elif capacity is not None:
-        every_row(partial_matching(col4row, *source.shape, capacity))
-    else:
-        proof.complete_matching(col4row, *source.shape)
 
 
 def _by_prices(proved: Any, v: npt.ArrayLike, v_low: npt.ArrayLike | None, maximize: bool) -> Certificate:

@@ -125,6 +125,7 @@ OPTIONS = (
         help="read the costs as float64, float32, int64, ...",
         kind="text",
         example="DTYPE",
+        remote="dtype",
     ),
     SolveOption(
         name="device",

@@ -17,6 +17,9 @@ from bigsap import policy
 from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.options import Options
 from bigsap.problem import Problem
+from bigsap.proof.capacities import every_row
+from bigsap.proof.certificate import checked_prices, complete_matching
+from bigsap.proof.unassigned import partial_matching
 from bigsap.row_cache import parse_bytes
 from bigsap.run.warm_start import parse_warm_start
 from bigsap.sources.arrays.matrix import ArraySource
@@ -125,7 +128,7 @@ def price(
     disk = {
         # Twice: the next one is complete before it replaces the last.
         "checkpoint": 2 * (_KEPT_VECTORS * 8 * (n + m) + _KEPT_BYTES * entries),
-        "result": 16 * (n + m) + (64 << 10),
+        "result": _result_bytes(n, m),
     }
     passes = passes_of(n, dense, costs.by_rows)
     threads = 1 if costs.by_rows else threads
@@ -144,11 +147,26 @@ def price(
     return Price(memory, disk, seconds, alone)
 
 
+def price_of_proof(costs: Costs, threads: int = 1) -> Price:
+    """Return the memory, disk and time of one pass that proves an assignment."""
+    n, m = costs.shape
+    memory = {"base": _BASE_BYTES, "source": costs.nbytes, "vectors": _VECTORS * 8 * (n + m)}
+    pairs_s = n * m * costs.pair_ns * 1e-9 / (1 if costs.by_rows else max(1.0, 0.7 * threads))
+    seconds = _START_S + (pairs_s if costs.entries is None else _LISTED_S * costs.entries)
+    return Price(
+        memory | {"lists": 0, "cache": 0}, {"checkpoint": 0, "result": _result_bytes(n, m)}, seconds, seconds
+    )
+
+
 def passes_of(n: int, dense: bool, by_rows: bool) -> float:
     """Return how often a solve computes a pair on average, the proof included."""
     evaluations = 2.0 + max(0.0, math.log2(max(n, 1) / 500)) if not dense else 3.0
     share = 1.0 if by_rows or dense else min(1.0, 0.15 + 600 / max(n, 1))
     return evaluations * share + 1
+
+
+def _result_bytes(n: int, m: int) -> int:
+    return 16 * (n + m) + (64 << 10)
 
 
 def cluster_seconds(
@@ -197,9 +215,39 @@ def check_warm_start(value: Any, shape: tuple[int, int]) -> None:
     parse_warm_start(value, Problem(_Unread(shape)))
 
 
-def check_counts(value: Any, size: int, name: str) -> None:
-    """Raise InputError for a ``capacity`` or ``demand`` that ``solve`` refuses."""
-    counts_of(value, size, name, "column" if name == "capacity" else "row")
+#: Options of ``solve`` that ``certify`` refuses, and what to do.
+NOT_CERTIFIED = {
+    "certify": "every pair is read with pairs=True",
+    "gap": "the gap is measured; a rough bound needs prices v",
+    "warm_start": "prices are given as v",
+    "objective": "call solve for another objective",
+    "demand": "certify the transposed problem",
+}
+
+
+def check_assignment(
+    col4row: Any, shape: tuple[int, int], capacity: Array | None = None, *, partial: bool = False
+) -> None:
+    """Raise CertificateError for columns of rows that ``certify`` refuses without reading costs.
+
+    capacity: (m,) rows that each column may take. partial: rows may stay unassigned.
+    """
+    if partial:
+        partial_matching(col4row, *shape, capacity)
+    elif capacity is not None:
+        every_row(partial_matching(col4row, *shape, capacity))
+    else:
+        complete_matching(col4row, *shape)
+
+
+def check_prices(v: Any, m: int) -> None:
+    """Raise CertificateError, or OverflowRiskError, for prices that ``certify`` refuses for any costs."""
+    checked_prices(v, m, integer=False)
+
+
+def check_counts(value: Any, size: int, name: str) -> Array:
+    """Return ``capacity`` or ``demand`` as ``solve`` takes it. Raises InputError where it refuses."""
+    return counts_of(value, size, name, "column" if name == "capacity" else "row")
 
 
 def check_unassigned_cost(value: Any, n_rows: int, maximize: bool) -> None:

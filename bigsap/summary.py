@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 
 from bigsap.result import Result, Status, pairs_of
+from bigsap.sources.clipped import unassigned_prices
+from bigsap.sources.repeated import counts_of
 from bigsap.types import Array
 
 RESULT_ARRAYS = ("col4row", "row4col", "u", "v", "violator")
 #: Arrays that some results have: low parts of the duals, the prices of unassigned rows, how many pairs a
 #: column or row takes. With capacities there is no ``row4col``, with demands no ``col4row``.
 FURTHER_ARRAYS = ("u_low", "v_low", "unassigned_cost", "capacity", "demand")
+
+_UNPROVED = "The assignment is proved to be optimal only to within gap."
 
 
 def arrays_of(result: Result) -> dict[str, Array]:
@@ -86,6 +90,41 @@ def result_of(summary: Mapping[str, Any], array: Callable[[str], Array]) -> Resu
         chosen = pairs_of(np.array(pairs, np.intp), m, capacity, demand)
         result = replace(result, **chosen, capacity=capacity, demand=demand)
     return replace(result, unassigned_cost=further("unassigned_cost"))
+
+
+def certified_result(
+    certificate: Any,
+    col4row: Array,
+    m: int,
+    *,
+    status: Status,
+    maximize: bool = False,
+    unassigned_cost: Any = None,
+    capacity: Any = None,
+    stats: Mapping[str, Any] | None = None,
+) -> Result:
+    """Return an assignment and its certificate from ``certify`` as a result.
+
+    m: number of columns. status: if the certificate does not prove the optimum.
+    """
+    n = len(col4row)
+    result = Result.from_assignment(
+        None if capacity is not None else col4row,
+        None,
+        certificate,
+        shape=(n, m),
+        status=Status.OPTIMAL if certificate.optimal else status,
+        message=None if status is not Status.IMPRECISE or certificate.optimal else _UNPROVED,
+        maximize=maximize,
+        stats={**(stats or {}), "certificate_pairs": certificate.pairs + certificate.bounds},
+    )
+    if unassigned_cost is not None:
+        result = replace(result, unassigned_cost=unassigned_prices(unassigned_cost, n, maximize))
+    if capacity is not None:
+        counts = counts_of(capacity, m, "capacity", "column")
+        chosen = pairs_of(np.array(col4row, np.intp), m, counts, None)
+        result = replace(result, **chosen, capacity=counts)
+    return result
 
 
 def certificate_of(result: Result) -> dict[str, Any]:

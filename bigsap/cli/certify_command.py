@@ -14,16 +14,14 @@ from bigsap.cli.option_flags import add_problem_options, given_options
 from bigsap.display.text import align, gap_text, number
 from bigsap.errors import InputError
 
+ASSIGNMENT_HELP = "the column of each row (.npy, -1 for none), a plan (.npy, n x m), or a result (.npz)"
+
 
 def add_command(command: AddCommand) -> None:
     """Add ``certify`` to the command line."""
     parser = command("certify", _certify, "prove how far an assignment is from the optimum")
     parser.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
-    parser.add_argument(
-        "assignment",
-        metavar="ASSIGNMENT",
-        help="the column of each row (.npy, -1 for none), a plan (.npy, n x m), or a result (.npz)",
-    )
+    parser.add_argument("assignment", metavar="ASSIGNMENT", help=ASSIGNMENT_HELP)
     parser.add_argument("--maximize", action="store_true", help="largest total instead of smallest")
     parser.add_argument(
         "--prices",
@@ -42,12 +40,14 @@ def add_command(command: AddCommand) -> None:
 def _certify(args: argparse.Namespace) -> ExitStatus:
     from bigsap.cli.costspec import open_costs
 
-    v, v_low = _prices(args.prices, args.maximize)
+    v = None if args.prices is None else read_assignment(args.prices, None)
+    if isinstance(v, bigsap.Result) and np.isnan(v.v).any():
+        raise InputError(f"--prices {args.prices}: the result has no prices")
     given = given_options(args)
     if v is not None:  # one pass, no solve
         given.pop("time_limit", None)
     certificate = bigsap.certify(
-        open_costs(args.costs), _read(args.assignment, "col4row"), v, v_low, pairs=args.pairs, **given
+        open_costs(args.costs), read_assignment(args.assignment, "col4row"), v, pairs=args.pairs, **given
     )
     code = ExitStatus.OK if certificate.optimal else ExitStatus.IMPRECISE
     if args.json:
@@ -68,20 +68,7 @@ def _certify(args: argparse.Namespace) -> ExitStatus:
     return code
 
 
-def _prices(name: str | None, maximize: bool) -> tuple[Any, Any]:
-    """Return column prices of the minimising problem, and their low parts."""
-    if name is None:
-        return None, None
-    found = _read(name, None)
-    if not isinstance(found, bigsap.Result):
-        return found, None
-    if np.isnan(found.v).any():
-        raise InputError(f"--prices {name}: the result has no prices")
-    sign = -1 if maximize else 1
-    return sign * found.v, None if found.v_low is None else sign * found.v_low
-
-
-def _read(name: str, field: str | None) -> Any:
+def read_assignment(name: str, field: str | None) -> Any:
     """Return the array of a ``.npy`` file, or a saved result, or a field of it."""
     from bigsap.sources.spec_files import load_npy
 

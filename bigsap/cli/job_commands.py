@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bigsap.cli.certify_command import ASSIGNMENT_HELP
 from bigsap.cli.common import (
     OUTPUT_HELP,
     AddCommand,
@@ -57,6 +58,12 @@ def add_commands(command: AddCommand) -> None:
         "--warm-start",
         metavar="JOB",
         help="where to start: a job of the same shape, a result (.npz), or prices (.npy)",
+    )
+    submit.add_argument(
+        "--certify", metavar="ASSIGNMENT", help=f"prove this one in place of a solve: {ASSIGNMENT_HELP}"
+    )
+    submit.add_argument(
+        "--prices", metavar="FILE", help="of the columns, for --certify: one pass, no solve (.npy, .npz)"
     )
     submit.add_argument(
         "--spread",

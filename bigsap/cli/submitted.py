@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bigsap.cli.certify_command import read_assignment
 from bigsap.cli.common import draw, note, on_terminal
 from bigsap.cli.option_flags import given_request_options, warm_start_of
 from bigsap.client.http import UploadError
@@ -21,12 +22,19 @@ if TYPE_CHECKING:
 
 def job_request(args: argparse.Namespace) -> dict[str, Any]:
     """Return the request of the arguments, with ``{"npy": path}`` unread. Raises InputError."""
+    from bigsap.client.job_request import assignment_of
+
     request = read_request(Path(args.spec))
     given = given_request_options(args)
     if given:
         request["options"] = {**(request.get("options") or {}), **given}
     if args.warm_start is not None:
         request["warm_start"] = _start(args.warm_start)
+    if args.certify is not None:
+        prices = None if args.prices is None else read_assignment(args.prices, None)
+        request["assignment"] = assignment_of(read_assignment(args.certify, "col4row"), prices)
+    elif args.prices is not None:
+        raise InputError("--prices is not valid without --certify")
     if args.spread is not None:
         request["spread"] = args.spread
     return request

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from bigsap.errors import InputError
+from bigsap.result import Result
 from bigsap.sources import ArraySource, SliceableSource, as_source
 from bigsap.sources.base import CostSource
 from bigsap.sources.expression.formula import ExpressionSource
@@ -76,6 +77,25 @@ def request_of(cost: Any, options: Mapping[str, Any] | None = None, shape: Any =
     return request
 
 
+def assignment_of(col4row: Any, v: Any = None, shape: Any = None) -> Record:
+    """Return ``assignment`` of a job request, with arrays in it, for arguments of ``Client.certify``."""
+    from bigsap.certification import columns_of, prices_of
+
+    low = None
+    if isinstance(v, Result):
+        v, low = prices_of(v)
+    if isinstance(col4row, Result):
+        col4row = col4row.col4row
+    if isinstance(col4row, tuple) and shape is None:
+        raise InputError(
+            "pairs (row_ind, col_ind) are not enough: give shape=(n, m), or the column of each row"
+        )
+    n, m = np.shape(col4row) if shape is None and np.ndim(col4row) == 2 else shape or (0, 0)
+    found: Record = {"col4row": np.asarray(columns_of(col4row, n, m, several=True))}
+    given = {"v": v, "v_low": low}
+    return found | {name: np.asarray(values) for name, values in given.items() if values is not None}
+
+
 def spec_of(cost: Any, *, maximize: bool = False) -> Any:
     """Return the cost spec of ``cost``; costs within a given spec are converted too.
 
@@ -95,7 +115,7 @@ def spec_of(cost: Any, *, maximize: bool = False) -> Any:
     if isinstance(cost, (str, os.PathLike)):
         path = os.fspath(cost)
         if "://" in path:
-            return {"type": "zarr", "uri": path}
+            return {"type": "npy" if path.endswith(".npy") else "zarr", "uri": path}
         if not Path(path).exists():
             raise InputError(f"{path}: no such file or folder")
     return _of_source(as_source(cost), maximize)

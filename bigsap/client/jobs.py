@@ -26,7 +26,7 @@ from bigsap.client.http import (
     header_text,
     path_of,
 )
-from bigsap.client.job_request import RowBlocks, request_of, spec_of
+from bigsap.client.job_request import RowBlocks, assignment_of, request_of, spec_of
 from bigsap.client.shown import Shown
 from bigsap.display.progress_bar import Bar
 from bigsap.result import Result
@@ -99,10 +99,10 @@ class Client:
             list, h5py or zarr array, path of a ``.npy`` file or zarr store), ``bigsap.points``,
             ``lowrank``, ``table``, ``expression``, ``from_http``, and combinations of these by
             ``sum_of``, ``scaled``, ``masked`` and ``forbid_above``, the address of a zarr array
-            (``"https://..."``), which the service must allow. Or a cost spec (``{"type": ...}``)
-            or a job request (``{"cost": ..., "options": ...}``),
-            as a mapping or a ``.json`` file (``{"npy": path}`` in it is an array). Arrays are
-            uploaded, by blocks; small ones are sent within the request.
+            or ``.npy`` file (``"https://..."``), which the service must allow. Or a cost spec
+            (``{"type": ...}``) or a job request (``{"cost": ..., "options": ...}``), as a mapping
+            or a ``.json`` file (``{"npy": path}`` in it is an array). Arrays are uploaded, by
+            blocks; small ones are sent within the request.
         options: those of a job request (``{"maximize": True, "gap": 0.1}``); they take precedence
             over the request's own.
         shape: (n_rows, n_columns), if the costs do not define it.
@@ -136,6 +136,23 @@ class Client:
         if wait is not False:
             job.wait(None if wait is True else float(wait), progress=progress)
         return job
+
+    def certify(self, spec: Any, col4row: Any, v: Any = None, **given: Any) -> Job:
+        """Start a job that proves how far an assignment is from the optimum.
+
+        spec: the problem, as for ``submit``. col4row, v: as for ``bigsap.certify``; a ``Result`` in
+            their place gives its assignment, or its prices. Pairs ``(row_ind, col_ind)`` need the
+            ``shape``.
+        given: of ``submit``: ``options``, ``shape``, ``label``, ``wait``, ...
+
+        The job's result is this assignment, with its cost, bound and gap: ``optimal`` if it is
+        proved to be so, else ``imprecise``. With prices the service reads the costs once; without
+        them it solves the problem. The job fails (``certificate-failed``) if it is not an
+        assignment of allowed pairs.
+        """
+        request = request_of(spec, given.pop("options", None), given.get("shape"))
+        request["assignment"] = assignment_of(col4row, v, request.get("shape"))
+        return self.submit(request, **given)
 
     def estimate(
         self,

@@ -6,6 +6,7 @@ A keys file is TOML, one table a key::
     hash = "sha256:6b0c..."          # of the key; the key itself is stored nowhere
     scopes = ["read", "submit"]      # read, submit, admin (everything, everybody's jobs)
     active_jobs = 20                 # quotas, optional: the service's limits otherwise
+    running_jobs = 2
     requests_per_s = 10
     stored_bytes = 10_000_000_000
     spread_workers = 4               # of one job with "spread"; 0: none may be spread
@@ -28,7 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -36,6 +37,8 @@ from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import Limits
 
 Scope = Literal["read", "submit", "admin"]
+#: Limits that a key may have of its own, as ``Caller.quotas`` has them.
+QUOTAS = ("active_jobs", "running_jobs", "stored_bytes", "streams", "spread_workers")
 
 
 class Key(BaseModel):
@@ -46,11 +49,17 @@ class Key(BaseModel):
     hash: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
     scopes: frozenset[Scope] = Field(min_length=1)
     active_jobs: int | None = Field(None, ge=0)
+    running_jobs: int | None = Field(None, ge=1)
     requests_per_s: float | None = Field(None, gt=0)
     burst: int | None = Field(None, ge=1)
     stored_bytes: int | None = Field(None, ge=0)
     streams: int | None = Field(None, ge=0)
     spread_workers: int | None = Field(None, ge=0)
+
+    def quotas(self, limits: Limits) -> dict[str, Any]:
+        """Return the key's own quotas, and the service's limits for those that it does not have."""
+        own = self.model_dump(include=set(QUOTAS), exclude_none=True)
+        return limits.model_dump(include=set(QUOTAS)) | own
 
 
 @dataclass
@@ -59,10 +68,7 @@ class Caller:
 
     owner: str
     scopes: frozenset[Scope]
-    active_jobs: int
-    stored_bytes: int
-    max_streams: int
-    spread_workers: int | None = None
+    quotas: Mapping[str, Any]
     streams: int = 0
     bucket: Bucket | None = field(default=None, repr=False)
 
@@ -74,20 +80,24 @@ class Caller:
     @property
     def may_wait(self) -> bool:
         """Whether the caller may keep one more request open."""
-        return self.streams < self.max_streams
+        return bool(self.streams < self.quotas["streams"])
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Count a request that stays open. Raises HttpProblem beyond the limit."""
         if not self.may_wait:
-            raise HttpProblem(
-                "too-many-requests", f"{self.max_streams} open streams, polls and uploads are allowed"
-            )
+            raise self.refusal()
         self.streams += 1
         try:
             yield
         finally:
             self.streams -= 1
+
+    def refusal(self) -> HttpProblem:
+        """Return the problem of a request that cannot stay open."""
+        most = self.quotas["streams"]
+        detail = f"{most} open streams, polls and uploads are allowed"
+        return HttpProblem("too-many-requests", detail, quota="streams", limit=most)
 
     def require(self, *scopes: Scope) -> None:
         """Raise HttpProblem ``forbidden`` without one of the scopes."""
@@ -121,23 +131,11 @@ class Keys:
         self.required = keys is not None
         self._callers: dict[str, Caller] = {}
         for name, key in (keys or {}).items():
-            self._callers[key.hash] = Caller(
-                name,
-                key.scopes,
-                limits.active_jobs if key.active_jobs is None else key.active_jobs,
-                limits.stored_bytes if key.stored_bytes is None else key.stored_bytes,
-                limits.streams if key.streams is None else key.streams,
-                limits.spread_workers if key.spread_workers is None else key.spread_workers,
-                bucket=Bucket(key.requests_per_s or limits.requests_per_s, key.burst or limits.burst),
-            )
-        self._anybody = Caller(
-            "",
-            frozenset({"admin"}),
-            limits.active_jobs,
-            limits.stored_bytes,
-            limits.streams,
-            limits.spread_workers,
-        )
+            bucket = Bucket(key.requests_per_s or limits.requests_per_s, key.burst or limits.burst)
+            self._callers[key.hash] = Caller(name, key.scopes, key.quotas(limits), bucket=bucket)
+        everything = limits.model_dump(include=set(QUOTAS))
+        self._anybody = Caller("", frozenset({"admin"}), everything)
+        self._named = {caller.owner: caller for caller in self._callers.values()}
         # Keys cannot be guessed, but the limit keeps attempts from loading the service.
         self._strangers = Bucket(limits.requests_per_s, limits.burst)
 
@@ -156,6 +154,11 @@ class Keys:
         if len({key.hash for key in keys.values()}) < len(keys):
             raise ValueError(f"{file}: two names have the same key")
         return cls(keys, limits)
+
+    def running_jobs(self, owner: str) -> int | None:
+        """Return how many jobs of an owner may run at a time; None: no limit."""
+        most: int | None = self._named.get(owner, self._anybody).quotas["running_jobs"]
+        return most
 
     def caller(self, authorization: str | None, api_key: str | None) -> Caller:
         """Return the caller that sent these headers.

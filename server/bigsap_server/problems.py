@@ -53,6 +53,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "solve-failed": (500, "The solve failed"),
     "source-failed": (502, "The costs could not be read"),
     "out-of-memory": (507, "Not enough memory"),
+    "result-not-stored": (502, "The result could not be written to its address"),
     "worker-lost": (503, "The worker was lost"),
     "server-stopped": (503, "The server was stopped"),
     "certificate-failed": (500, "The result is not what it claims"),

@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bigsap.system import usable_cores
@@ -37,6 +37,9 @@ class Limits(BaseModel):
     )
     arrays: int = Field(1000, ge=1, description="uploaded arrays of one key")
     active_jobs: int = Field(1000, ge=1, description="unfinished jobs of one key")
+    running_jobs: int | None = Field(
+        None, ge=1, description="jobs of one key that run at a time; the others wait; default: all"
+    )
     requests_per_s: float = Field(100.0, gt=0, description="sustained requests of one key")
     burst: int = Field(200, ge=1, description="requests of one key at once")
     streams: int = Field(500, ge=1, description="open event streams, long polls and row blocks of one key")
@@ -58,11 +61,14 @@ class Limits(BaseModel):
     page_size: int = Field(500, ge=1, description="most entries of one page")
 
 
+#: Schemes of object stores.
+STORES = ("s3", "gs", "az")
 #: Settings that a running server takes from its file and environment at SIGHUP.
 RELOADED = (
     "keys",
     "stores",
     "zarr_uris",
+    "result_uris",
     "http_rows_hosts",
     "credentials",
     "plugins",
@@ -78,10 +84,10 @@ RELOADED = (
 class Settings(BaseSettings):
     """Everything that can be set.
 
-    ``stores`` names folders that ``zarr`` and ``array`` costs may read. ``zarr_uris`` are
-    prefixes (``https://host/path/``) that URIs must begin with; ``http_rows_hosts`` are
-    ``host`` or ``host:port``; ``credentials`` are headers that a spec asks for by name, never
-    shown. ``plugins`` are names of entry points in the group ``bigsap.costs``.
+    ``stores`` names folders that ``zarr`` and ``array`` costs may read. ``zarr_uris`` and
+    ``result_uris`` are prefixes (``https://host/path/``) that addresses must begin with;
+    ``http_rows_hosts`` are ``host`` or ``host:port``; ``credentials`` are headers that a spec asks
+    for by name, never shown. ``plugins`` are names of entry points in the group ``bigsap.costs``.
     """
 
     model_config = SettingsConfigDict(
@@ -109,7 +115,12 @@ class Settings(BaseSettings):
     drain_s: float = Field(30.0, ge=0, description="seconds to stop gracefully")
     keys: Path | None = Field(None, description="TOML file of hashed keys")
     stores: dict[str, Path] = Field(default_factory=dict, description="named folders to read")
-    zarr_uris: list[str] = Field(default_factory=list, description="allowed prefixes of URIs")
+    zarr_uris: list[str] = Field(
+        default_factory=list, description="allowed prefixes of addresses of zarr arrays and .npy files"
+    )
+    result_uris: list[str] = Field(
+        default_factory=list, description="allowed prefixes of addresses that results are written to"
+    )
     http_rows_hosts: list[str] = Field(default_factory=list, description="allowed providers")
     credentials: dict[str, dict[str, str]] = Field(
         default_factory=dict, description="headers for providers, by name", repr=False
@@ -154,13 +165,14 @@ class Settings(BaseSettings):
                 raise ValueError(f"store name {name!r} may have letters, digits, - and _ only")
         return {name: Path(path).absolute() for name, path in stores.items()}
 
-    @field_validator("zarr_uris")
+    @field_validator("zarr_uris", "result_uris")
     @classmethod
-    def _prefixes(cls, prefixes: list[str]) -> list[str]:
+    def _prefixes(cls, prefixes: list[str], info: ValidationInfo) -> list[str]:
+        schemes = STORES if info.field_name == "result_uris" else ("http", "https", *STORES)
         for prefix in prefixes:
             scheme, separator, rest = prefix.partition("://")
-            if scheme not in ("http", "https", "s3", "gs", "az") or not separator:
-                raise ValueError(f"{prefix!r}: must begin with http, https, s3, gs or az and ://")
+            if scheme not in schemes or not separator:
+                raise ValueError(f"{prefix!r}: must begin with one of {', '.join(schemes)}, and ://")
             if "/" not in rest or "::" in prefix or "@" in rest:
                 raise ValueError(f"{prefix!r}: must be scheme://host/ and perhaps a path")
         return prefixes

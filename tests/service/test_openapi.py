@@ -191,6 +191,7 @@ def test_the_union_is_discriminated() -> None:
         "sparse",
         "array",
         "zarr",
+        "npy",
         "expression",
         "http_rows",
         "plugin",

@@ -128,8 +128,9 @@ def create_app(
         jobs.on_change(lambda job_id: webhooks.follow(jobs.recent.job(job_id)))
         metrics.watch_jobs(jobs.counts)
         metrics.watch_disk(settings.data)
-        supervisor = Supervisor(jobs, executor or make_executor(settings), settings)
+        supervisor = Supervisor(jobs, executor or make_executor(settings), settings, keys)
         metrics.watch_workers(supervisor.workers)
+        metrics.held.set_function(supervisor.held)
         app.state.service = Service(
             settings=settings,
             plain=settings.model_dump(mode="json"),
@@ -202,7 +203,7 @@ def reload(app: Admission, settings: Settings) -> Settings:
     app.reload(keys)
     service.keys, service.settings, service.plain = keys, found, found.model_dump(mode="json")
     app.app.state.settings = found
-    service.supervisor.reload(found)
+    service.supervisor.reload(found, keys)
     logs.set_level(found.log_level)
     return found
 
@@ -260,7 +261,9 @@ def _add_handlers(app: FastAPI) -> None:
     async def known(request: Request, error: Exception) -> Response:
         slug = slugs[type(error)]
         extra: dict[str, Any] = {"state": error.state} if isinstance(error, WrongState) else {}
-        retry = {"Retry-After": "5"} if slug in ("quota-exceeded", "unavailable") else {}
+        if isinstance(error, QuotaExceeded):
+            extra = {"quota": "active_jobs", "limit": error.limit}
+        retry = {"Retry-After": "5"} if slug == "unavailable" else {}
         return _problem_response(HttpProblem(slug, str(error), headers=retry, **extra), request)
 
     async def invalid(request: Request, error: Exception) -> Response:

@@ -112,7 +112,7 @@ async def create(body: NewArray, service: TheService, caller: Submitter) -> Resp
         if there is not None:
             headers = {"Location": f"{service.root}/v1/arrays/{there.id}"}
             return answer(ArrayInfo.of(there, limits, service.root), 200, headers)
-    quota = (limits.arrays, caller.stored_bytes)
+    quota = (limits.arrays, caller.quotas["stored_bytes"])
     meta = await run_in_threadpool(service.arrays.create, caller.owner, dtype.str, body.shape, quota)
     headers = {"Location": f"{service.root}/v1/arrays/{meta.id}"}
     return answer(ArrayInfo.of(meta, limits, service.root), 201, headers)

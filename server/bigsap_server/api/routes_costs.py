@@ -36,6 +36,7 @@ def _catalogue(service: Service) -> schemas.CostTypes:
     enabled = {
         "http_rows": bool(settings.http_rows_hosts),
         "plugin": bool(settings.plugins),
+        "npy": bool(settings.zarr_uris),
         "zarr": bool(settings.stores or settings.zarr_uris),
     }
     kinds = []

@@ -25,6 +25,7 @@ from bigsap_server.auth import Caller
 from bigsap_server.costs.build import invalid
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.specs import ID_PATTERN
+from bigsap_server.costs.url_policy import check_uri
 from bigsap_server.costs.validate import priced
 from bigsap_server.jobs.model import Answer, JobRow, JobState, StoreUnavailable, UnknownJob, canonical
 from bigsap_server.jobs.webhooks import check_webhook
@@ -83,7 +84,7 @@ async def submit(
         if made is not None:
             return await _replay(service, caller, made, prefer)
     # The models have validated the form; what it means and refers to is validated here.
-    spec["spread"] = workers_asked(spec, settings, caller.spread_workers)
+    spec["spread"] = workers_asked(spec, settings, caller.quotas["spread_workers"])
     workers = workers_of(spec["spread"], sum(service.supervisor.workers().values()))
     if spec["options"]["time_limit_s"] is None:
         spec["options"]["time_limit_s"] = settings.limits.time_limit_s
@@ -93,12 +94,14 @@ async def submit(
         priced, spec, resolver, devices, settings.default_threads, workers
     )
     check_webhook(body.webhook, settings)
+    if body.results is not None:
+        check_uri(f"{body.results.rstrip('/')}/", settings.result_uris, "/results")
     if body.warm_start is not None and body.warm_start.job is not None:
         await run_in_threadpool(check_warm_start, service, body.warm_start.job, caller.sees, found.shape)
     spec["shape"] = found.shape
     if dry_run:
         return answer(schemas.DryRun(dry_run=True, spec=spec, dtype=found.dtype, estimate=effort))
-    most, wait = caller.active_jobs, preferred_wait(prefer)
+    wait = preferred_wait(prefer)
     job, created = await run_in_threadpool(
         lambda: service.store.submit(
             spec,
@@ -106,7 +109,7 @@ async def submit(
             label=body.label,
             idempotency_key=key,
             digest=digest,
-            most_active=most,
+            most_active=caller.quotas["active_jobs"],
             answer=partial(_accepted, service) if wait is None else None,
             check=partial(check_submitted, service),
         )
@@ -296,7 +299,7 @@ async def resume(job_id: JobId, service: TheService, caller: Submitter) -> Respo
     """A new attempt from the checkpoint, for jobs that ended without being solved."""
     await service.job(job_id, caller)
     check = partial(check_resumed, service, job_id)
-    job = await run_in_threadpool(service.store.resume, job_id, caller.active_jobs, check)
+    job = await run_in_threadpool(service.store.resume, job_id, caller.quotas["active_jobs"], check)
     return answer(Job.of(job, service.root), 202, {"ETag": etag(job), **_RETRY})
 
 
@@ -339,7 +342,7 @@ async def events(
         # A 204 makes a browser's EventSource stop reconnecting.
         return Response(status_code=204)
     if not caller.may_wait:
-        raise HttpProblem("too-many-requests", f"{caller.max_streams} open streams are allowed")
+        raise caller.refusal()
     return EventSourceResponse(_stream(service, caller, job_id, after), ping=15)
 
 

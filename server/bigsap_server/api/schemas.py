@@ -118,6 +118,9 @@ class ResultSummary(Outcome):
     certificate: Certificate
     stats: dict[str, Any]
     arrays: dict[str, ArrayForm]
+    stored: dict[str, Any] | None = Field(
+        None, description="of a job with results: uri, bytes and sha256 of the file written, or a problem"
+    )
     links: dict[str, str]
 
     @classmethod
@@ -145,6 +148,7 @@ class Job(Answer):
     cost: str = Field(description="type of the cost spec")
     shape: list[int] | None
     maximize: bool
+    assignment: bool = Field(description="proves a given assignment in place of a solve")
     spread: bool | int = Field(description="over several workers; a number: at most so many")
     priority: int = Field(description="among the jobs of the same key: higher first")
     progress: Progress | None
@@ -178,6 +182,7 @@ class Job(Answer):
             cost=job.spec["cost"]["type"],
             shape=job.spec.get("shape"),
             maximize=job.spec["options"]["maximize"],
+            assignment=job.spec.get("assignment") is not None,
             spread=job.spec.get("spread", False),
             priority=job.spec.get("priority", 0),
             links=links,

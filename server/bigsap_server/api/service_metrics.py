@@ -65,6 +65,8 @@ class Metrics:
         self.failed = Counter(
             "bigsap_jobs_failed_total", "Failed jobs by reason", ("reason",), registry=self.registry
         )
+        held = "Queued jobs whose key has as many running as it may"
+        self.held = Gauge("bigsap_jobs_held", held, registry=self.registry)
         self.streams = Gauge("bigsap_event_streams", "Open event streams", registry=self.registry)
 
     def watch_jobs(self, counts: Callable[[], Mapping[str, int]]) -> None:

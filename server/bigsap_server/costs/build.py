@@ -19,6 +19,7 @@ import numpy as np
 
 import bigsap
 from bigsap.sources.cost_specs import KINDS, RESERVED
+from bigsap_server.costs.objects import open_npy
 from bigsap_server.costs.stores import jailed, open_zarr
 from bigsap_server.costs.url_policy import check_host, pinned_client
 from bigsap_server.problems import HttpProblem, from_error, pointer_to
@@ -177,6 +178,9 @@ class _Builder:
                 return self.matrix("values")
             case "zarr":
                 return open_zarr(spec, self.resolver.settings, self.pointer)
+            case "npy":
+                place = below(self.pointer, "uri")
+                return bigsap.as_source(open_npy(spec["uri"], self.resolver.settings, place))
             case "expression":
                 return self.expression()
             case "http_rows":

@@ -65,6 +65,9 @@ class Options(Model):
     epsilon: bool = Field(True, description="false: one phase, without epsilon")
     gap: float = Field(0.0, ge=0, allow_inf_nan=False, description="stop this close to the optimum")
     time_limit_s: Positive | None = Field(None, description="seconds; then the best so far")
+    dtype: Literal["float64", "float32", "int64", "int32", "uint16", "uint8"] | None = Field(
+        None, description="read the costs as this type; a cost that it does not hold is an error"
+    )
     cache: Size | None = Field(None, description='memory for rows, such as "8GiB"')
     memory_limit: Size | None = Field(None, description="memory beyond the costs in memory")
     threads: int | None = Field(None, ge=1, le=1024, description="default: a fair share")
@@ -108,8 +111,29 @@ class WarmStart(Model):
         return self
 
 
+class Assignment(Model):
+    """An assignment to prove in place of a solve: what it costs, a bound of the optimum, and the gap.
+
+    With prices ``v`` that is one pass over the costs; else the problem is solved for prices first.
+    """
+
+    model_config = example({"col4row": {"array": "arr_01"}})
+
+    col4row: Array = Field(description="(n,) columns of the rows, -1: none")
+    v: Array | None = Field(
+        None, description="(m,) column prices of the minimising problem, or as a result has them"
+    )
+    v_low: Array | None = Field(None, description="(m,) low parts of the prices")
+
+    @model_validator(mode="after")
+    def _low_of(self) -> Assignment:
+        if self.v_low is not None and self.v is None:
+            raise ValueError("v_low needs v")
+        return self
+
+
 class JobRequest(Model):
-    """One assignment problem to solve."""
+    """One assignment problem to solve, or one assignment of it to prove."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -135,11 +159,17 @@ class JobRequest(Model):
     cost: Cost
     options: Options = Field(default_factory=Options)
     warm_start: WarmStart | None = None
+    assignment: Assignment | None = Field(
+        None, description="prove this one: its cost, and how far from the optimum it can be"
+    )
     spread: bool | Annotated[int, Field(ge=2, le=1024)] = Field(
         False, description="over several workers of the cluster; a number: at most so many"
     )
     webhook: str | None = Field(
         None, max_length=2048, description="allowed address that is notified when the job has ended"
+    )
+    results: str | None = Field(
+        None, max_length=2048, description="allowed address below which the result is written, too"
     )
     priority: int = Field(0, ge=-100, le=100, description="among the jobs of the same key: higher first")
     label: str | None = Field(None, max_length=200, description="for people, and for the list")

@@ -314,6 +314,15 @@ class Zarr(Model):
         return self
 
 
+class Npy(Model):
+    """A ``.npy`` file of a whole matrix, at an address that the operator allows."""
+
+    model_config = example({"type": "npy", "uri": "s3://bucket/costs.npy"})
+
+    type: Literal["npy"]
+    uri: str = Field(min_length=1, max_length=2048, description="allowed address")
+
+
 class Expression(Model):
     """A formula in a small safe language; see ``bigsap.expression``."""
 
@@ -437,6 +446,7 @@ Cost: TypeAlias = Annotated[
     | Sparse
     | Matrix
     | Zarr
+    | Npy
     | Expression
     | HttpRows
     | Plugin

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import bigsap
+from bigsap_server.costs.objects import options_of
 from bigsap_server.costs.url_policy import check_uri
 from bigsap_server.problems import HttpProblem, without_paths
 
@@ -73,8 +74,7 @@ def open_zarr(spec: Mapping[str, Any], settings: Mapping[str, Any], pointer: str
         from zarr.buffer import default_buffer_prototype
         from zarr.storage import FsspecStore
 
-        # Of an http server: redirects could lead anywhere.
-        options = {"allow_redirects": False} if spec["uri"].startswith("http") else {}
+        options = options_of(spec["uri"])
         store = FsspecStore.from_url(spec["uri"], storage_options=options, read_only=True)
         array = zarr.open_array(store, mode="r")
         name = "zarr.json" if array.metadata.zarr_format == 3 else ".zarray"

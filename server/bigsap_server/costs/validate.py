@@ -9,9 +9,8 @@ own checks; the worker builds the whole.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -21,7 +20,6 @@ import bigsap
 from bigsap import preview
 from bigsap_server.costs.build import (
     DIMENSIONS,
-    Facts,
     Resolver,
     Shape,
     below,
@@ -32,10 +30,11 @@ from bigsap_server.costs.build import (
     plugin_params,
     shape_of,
 )
+from bigsap_server.costs.given import Given
 from bigsap_server.costs.sandbox import infinite, infinite_among
 from bigsap_server.costs.stores import check_zarr_folder, zarr_folder
 from bigsap_server.costs.url_policy import check_uri
-from bigsap_server.problems import HttpProblem, from_error
+from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import cores
 
 #: Members whose arrays are at most this large are built of all of them; starts of this size are read.
@@ -92,6 +91,8 @@ def validate(request: Mapping[str, Any], resolver: Resolver, devices: list[str])
     choice = _objection(*(options[name] for name in ("method", "variant", "start", "epsilon")))
     if choice is not None:
         raise invalid(choice, "/options/variant")
+    given = Given(request, resolver, SMALL_BYTES)
+    given.check_choices()
     if options["device"] not in ("auto", *devices):
         raise invalid(f"the workers have no {options['device']}", "/options/device")
     longest = limits["time_limit_s"]
@@ -100,9 +101,11 @@ def validate(request: Mapping[str, Any], resolver: Resolver, devices: list[str])
     most = limits["threads"] or (None if resolver.settings["scheduler"] else cores())
     if most is not None and (options["threads"] or 0) > most:
         raise _over(f"{options['threads']} threads; at most {most} are allowed", "/options/threads")
+    if found.costs is not None and options["dtype"] is not None:
+        found = replace(found, costs=replace(found.costs, dtype=np.dtype(options["dtype"])))
     if found.costs is not None:
         _check_tall(request, found.costs, resolver, devices)
-        _check_start(request, found.costs.shape, resolver)
+        given.check(found.costs.shape)
         _check_sizes(request, found, resolver)
     return found
 
@@ -136,7 +139,11 @@ def estimate(request: Mapping[str, Any], plan: Plan, threads: int, workers: int 
         return dict.fromkeys(empty) | {"memory": {}, "disk": {}, "infinite": plan.infinite, "notes": notes}
     threads = options["threads"] or threads
     choices = {name: options[name] for name in ("method", "maximize", "cache")}
-    found = preview.price(costs, threads=threads, workers=workers if request["spread"] else 0, **choices)
+    asked = request["assignment"]
+    if asked is not None and asked["v"] is not None:
+        found = preview.price_of_proof(costs, threads)
+    else:
+        found = preview.price(costs, threads=threads, workers=workers if request["spread"] else 0, **choices)
     notes, memory, seconds = [], found.memory, found.seconds
     if plan.kinds == ("array",):
         memory["mapped"] = 0
@@ -191,7 +198,7 @@ class _Validator:
         self.kinds.append(spec["type"])
         settings = self.resolver.settings
         match spec["type"]:
-            case "zarr" if spec["uri"] is not None:
+            case "zarr" | "npy" if spec["uri"] is not None:
                 check_uri(spec["uri"], settings["zarr_uris"], below(pointer, "uri"))
                 return None if self.shape is None else preview.Costs(self.shape, pair_ns=2.0)
             case "zarr":
@@ -366,59 +373,6 @@ def _ability(request: Mapping[str, Any], costs: preview.Costs, resolver: Resolve
         source = build(cost, resolver, costs.shape, False)
     given = getattr(source, name, None)
     return given is not None and given() is not None
-
-
-def _check_start(request: Mapping[str, Any], shape: tuple[int, int], resolver: Resolver) -> None:
-    """Validate the warm start's arrays and the costs of unassigned rows, of large ones only the sizes."""
-    (n, m), options = shape, request["options"]
-
-    def small(ref: Any, size: int, pointer: str) -> Any:
-        """Return the array of a reference, None if it is large. Raises HttpProblem unless it has ``size``."""
-        if isinstance(ref, (int, float)):
-            return ref
-        facts: Facts = resolver.facts(ref, pointer)
-        if facts.shape != (size,):
-            raise invalid(f"needs shape {[size]}, got {list(facts.shape)}", pointer)
-        return resolver.array(ref, pointer) if facts.nbytes <= SMALL_BYTES else None
-
-    place = "/options/unassigned_cost"
-    if options["unassigned_cost"] is not None:
-        prices = small(options["unassigned_cost"], n, place)
-        if prices is not None:
-            with _answered(place):
-                preview.check_unassigned_cost(prices, n, options["maximize"])
-    for name, size in (("capacity", m), ("demand", n)):
-        if options[name] is not None:
-            counts = small(options[name], size, f"/options/{name}")
-            if counts is not None:
-                with _answered(f"/options/{name}"):
-                    preview.check_counts(counts, size, name)
-            if request["spread"]:
-                raise invalid(
-                    "is not valid with capacity or demand: the search runs in one worker", "/spread"
-                )
-    start = request["warm_start"] or {}
-    if start.get("v") is None:
-        return
-    v = small(start["v"], m, "/warm_start/v")
-    if v is not None:
-        with _answered("/warm_start/v"):
-            preview.check_warm_start(v, shape)
-    if start["col4row"] is not None:
-        pairs = small(start["col4row"], n, "/warm_start/col4row")
-        if pairs is not None:
-            with _answered("/warm_start/col4row"):
-                preview.check_warm_start((np.zeros(m), pairs), shape)
-
-
-@contextmanager
-def _answered(pointer: str) -> Iterator[None]:
-    """Convert the library's errors to a problem at ``pointer``, or at the row that they name."""
-    try:
-        yield
-    except bigsap.BigsapError as error:
-        row = getattr(error, "row", None)
-        raise from_error(error, pointer if row is None else below(pointer, row)) from error
 
 
 def _check_sizes(request: Mapping[str, Any], plan: Plan, resolver: Resolver) -> None:

@@ -83,7 +83,11 @@ class IdempotencyConflict(JobStoreError):
 
 
 class QuotaExceeded(JobStoreError):
-    """The owner has as many active jobs as allowed."""
+    """The owner has as many active jobs as allowed; ``limit`` says how many."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit} unfinished jobs are allowed; wait for one to end, or cancel one")
+        self.limit = limit
 
 
 class ArrayInUse(JobStoreError):

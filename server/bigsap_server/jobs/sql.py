@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -198,22 +200,35 @@ def insert(db: sqlite3.Connection, **values: Any) -> sqlite3.Row:
     return row
 
 
-def claim(db: sqlite3.Connection, now: float) -> sqlite3.Row | None:
+def full(db: sqlite3.Connection, most: Callable[[str], int | None]) -> str:
+    """Return, as JSON, the owners with as many running jobs as ``most`` allows each; None: no limit."""
+    rows = db.execute(f"SELECT owner, count(*) FROM job WHERE {_RUNNING} GROUP BY owner")
+    return json.dumps([owner for owner, count in rows if count >= (most(owner) or math.inf)])
+
+
+def count_held(db: sqlite3.Connection, owners: str) -> int:
+    """Return how many queued jobs wait for the limit of their owner. owners: from ``full``."""
+    text = "SELECT count(*) FROM job WHERE state = 'queued' AND owner IN (SELECT value FROM json_each(?))"
+    return int(db.execute(text, (owners,)).fetchone()[0])
+
+
+def claim(db: sqlite3.Connection, now: float, owners: str = "[]") -> sqlite3.Row | None:
     """Set the next due job to ``starting`` and return it; None when none is due.
 
     Owners take turns: the one whose last attempt began longest ago is next, with the oldest job of
-    the highest priority among its own.
+    the highest priority among its own. owners: those that must wait, from ``full``.
     """
     row: sqlite3.Row | None = db.execute(
         "UPDATE job SET state = 'starting', attempt = attempt + 1, attempt_started = :now,"
         " heartbeat = :now, started = coalesce(started, :now), finished = NULL,"
         " retry_at = NULL, progress = NULL, problem = NULL, version = version + 1"
-        " WHERE number = (SELECT number FROM job AS due WHERE state = 'queued'"
-        "  OR (state = 'interrupted' AND retry_at <= :now) ORDER BY"
+        " WHERE number = (SELECT number FROM job AS due WHERE (state = 'queued'"
+        "  OR (state = 'interrupted' AND retry_at <= :now))"
+        "  AND owner NOT IN (SELECT value FROM json_each(:owners)) ORDER BY"
         "  (SELECT max(attempt_started) FROM job AS begun WHERE begun.owner = due.owner),"
         "  owner, priority DESC, number LIMIT 1)"
         " RETURNING *",
-        {"now": now},
+        {"now": now, "owners": owners},
     ).fetchone()
     return row
 
@@ -295,7 +310,7 @@ def check_active(db: sqlite3.Connection, owner: str, most: int | None, number: i
         f"SELECT count(*) FROM job WHERE owner = ? AND number IS NOT ? AND {ACTIVE}", (owner, number)
     )
     if row.fetchone()[0] >= most:
-        raise QuotaExceeded(f"{most} active jobs are allowed")
+        raise QuotaExceeded(most)
 
 
 def state_event(db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, before: Any = None) -> None:

@@ -284,10 +284,18 @@ class JobStore:
 
     # For the supervisor
 
-    def claim(self) -> JobRow | None:
-        """Take the job that is next, as ``starting`` with its attempt incremented."""
+    def held(self, most: Callable[[str], int | None]) -> int:
+        """Return how many queued jobs wait because their owner has ``most(owner)`` running ones."""
+        with self._read() as db:
+            return sql.count_held(db, sql.full(db, most))
+
+    def claim(self, most: Callable[[str], int | None] = lambda owner: None) -> JobRow | None:
+        """Take the job that is next, as ``starting`` with its attempt incremented.
+
+        most: running jobs of an owner at a time; None: no limit.
+        """
         with self._write() as (db, changes):
-            row = sql.claim(db, time.time())
+            row = sql.claim(db, time.time(), sql.full(db, most))
             if row is None:
                 return None
             sql.state_event(db, changes, row)

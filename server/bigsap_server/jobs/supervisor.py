@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from bigsap_server.auth import Keys
 from bigsap_server.jobs.control import Command, Folder
 from bigsap_server.jobs.executor import Executor, InlineExecutor, Order, Report
 from bigsap_server.jobs.model import SETTLED, JobRow, StaleAttempt, StoreUnavailable, UnderWay, UnknownJob
@@ -79,13 +80,17 @@ class Supervisor:
     settings: the service's. If a job loses its worker, its source fails or the disk is full,
     ``settings.attempts`` attempts in a row are made, each from the last
     checkpoint; then it has failed. ``start`` returns at once; ``ready`` tells when
-    there are workers. ``stop`` lets running jobs write a checkpoint, to be continued by the
+    there are workers. keys: of the service, for how many jobs of each may run at a time.
+
+    ``stop`` lets running jobs write a checkpoint, to be continued by the
     next start, closes the executor, and may take ``settings.drain_s`` and some seconds.
     """
 
-    def __init__(self, store: JobStore, executor: Executor, settings: Settings) -> None:
-        self._store, self._executor, self._settings = store, executor, settings
-        self._names = {"stores": settings.stores, "data": settings.data}
+    def __init__(
+        self, store: JobStore, executor: Executor, settings: Settings, keys: Keys | None = None
+    ) -> None:
+        self._store, self._executor = store, executor
+        self.reload(settings, keys or Keys(None, settings.limits))
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -100,9 +105,9 @@ class Supervisor:
         self._store.on_change(self._changed)
         self._thread.start()
 
-    def reload(self, settings: Settings) -> None:
-        """Take other settings for the next attempts."""
-        self._settings = settings
+    def reload(self, settings: Settings, keys: Keys) -> None:
+        """Take other settings and keys for the next attempts."""
+        self._settings, self._keys = settings, keys
         self._names = {"stores": settings.stores, "data": settings.data}
 
     def stop(self) -> None:
@@ -120,6 +125,10 @@ class Supervisor:
     def ready(self) -> bool:
         """Whether jobs submitted now would get a worker, sooner or later."""
         return self.alive and self._started and self._executor.ready()
+
+    def held(self) -> int:
+        """Return how many queued jobs wait for the limit of running jobs of their key."""
+        return self._store.held(self._keys.running_jobs)
 
     def workers(self) -> dict[str, int]:
         """Return the numbers of the cluster's workers by activity, see ``Executor``."""
@@ -216,7 +225,7 @@ class Supervisor:
 
     def _claim(self) -> None:
         while not self._stopping.is_set() and self._executor.free() > 0:
-            job = self._store.claim()
+            job = self._store.claim(self._keys.running_jobs)
             if job is None:
                 return
             watch = self._watches[job.id] = self._watch_of(job)

@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ import bigsap
 from bigsap.summary import arrays_of, jsonable, summary_of
 from bigsap.system import replace
 from bigsap_server import logs
+from bigsap_server.costs.objects import put_result
 from bigsap_server.jobs.control import START_ARRAYS, Command, Folder
 from bigsap_server.jobs.eta import Pace
 from bigsap_server.jobs.files import FileLock
+from bigsap_server.jobs.proving import proved
 from bigsap_server.problems import HttpProblem, from_error, is_disk_full, without_paths
 
 _log = logging.getLogger("bigsap_server.worker")
@@ -40,6 +43,7 @@ _LOCK_S = 30.0
 _NO_USE_AGAIN = (bigsap.CallbackError, bigsap.StoreError)
 # The same for errors that open stores at an address: the store is missing, or is something else.
 _NO_STORE_THERE = (FileNotFoundError, PermissionError, ImportError, TypeError, ValueError)
+_STOPPED = "the server was stopped"
 _PASSING_STATUS = (408, 425, 429)
 
 # Attempts under way in this process. The process must not be killed while another one runs.
@@ -181,7 +185,7 @@ class Attempt:
         # Imported here, so that a server that never runs a job in its own process starts faster.
         from bigsap_server.costs.build import Resolver, build_source
 
-        settings, options = self.settings, dict(self.spec["options"])
+        settings, options = self.settings, {"dtype": None, **self.spec["options"]}
         resolver = Resolver(Path(settings["data"]), settings)
         source = build_source(self.spec, settings["data"], settings)
         for name in ("unassigned_cost", "capacity", "demand"):
@@ -198,6 +202,12 @@ class Attempt:
             "callback": self._pace.see,
             "cancel": self._cancel,
         }
+        solved = partial(self._solved, source, given)
+        asked = self.spec.get("assignment")
+        return solved() if asked is None else proved(asked, source, given, resolver, solved)
+
+    def _solved(self, source: bigsap.CostSource, given: dict[str, Any]) -> bigsap.Result:
+        """Solve, or continue from the checkpoint."""
         separable = getattr(source, "separable", None)
         bounds = separable is not None and separable() is not None
         self._pace.proof_reads_all = not bounds or given["certify"] == "pairs"
@@ -256,12 +266,17 @@ class Attempt:
             if command == "fenced":
                 return {"state": "stale"}
             if command == "stop":
-                return _interrupted("server-stopped", "the server was stopped")
+                return _interrupted("server-stopped", _STOPPED)
             if command == "now":
                 return {"state": "cancelled"}
         state = "cancelled" if result.status == bigsap.Status.CANCELLED else "succeeded"
         self._write_arrays(result)
-        return {"state": state, "result": summary_of(result, self.attempt)}
+        summary = summary_of(result, self.attempt)
+        if (uri := self.spec.get("results")) is not None:
+            summary["stored"] = put_result(result, summary, uri, self.folder.path.name, self.settings)
+            if "problem" in summary["stored"]:
+                self._note(f"the result could not be written to {uri}")
+        return {"state": state, "result": summary}
 
     def _write_arrays(self, result: bigsap.Result) -> None:
         target = self.folder.result(self.attempt)
@@ -288,6 +303,9 @@ class Attempt:
             return {"state": "stale"}
         if isinstance(error, bigsap.ClusterError):
             return _interrupted("worker-lost", without_paths(str(error), self.settings))
+        if isinstance(error, bigsap.CertificateError) and self._cancel.is_set():
+            stopped = self._command == "stop"
+            return _interrupted("server-stopped", _STOPPED) if stopped else {"state": "cancelled"}
         problem = from_error(error, settings=self.settings)
         cause = error.__cause__ if isinstance(error, HttpProblem) else error
         if problem.slug == "source-failed" and may_pass(cause):

@@ -108,9 +108,11 @@ class ArrayStore:
     @staticmethod
     def _check_quota(owned: list[Meta], nbytes: int, most: int, most_bytes: int) -> None:
         if len(owned) >= most:
-            raise HttpProblem("quota-exceeded", f"{most} arrays are allowed; delete some")
+            detail = f"{most} arrays are allowed; delete some"
+            raise HttpProblem("quota-exceeded", detail, quota="arrays", limit=most)
         if sum(meta.nbytes for meta in owned) + nbytes > most_bytes:
-            raise HttpProblem("quota-exceeded", f"{most_bytes} bytes of arrays are allowed")
+            detail = f"{most_bytes} bytes of arrays are allowed; delete some"
+            raise HttpProblem("quota-exceeded", detail, quota="stored_bytes", limit=most_bytes)
 
     def _create(self, owner: str, dtype: str, shape: list[int]) -> Meta:
         array_id = f"arr_{secrets.token_hex(8)}"

@@ -1,0 +1,152 @@
+"""Costs from and results to addresses, by fsspec's files in memory in place of an object store."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+from bigsap_server import settings as service_settings
+from bigsap_server.costs import objects
+from bigsap_server.settings import Settings
+from checks import SQUARE, problem, solved
+
+import bigsap
+
+COST = np.array([[4.0, 1, 3], [2, 0, 5], [3, 2, 2]])
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Files in memory, an allowed scheme here."""
+    monkeypatch.setattr(service_settings, "STORES", ("memory",))
+    files = fsspec.filesystem("memory")
+    yield files
+    files.store.clear()
+    files.pseudo_dirs[:] = [""]
+
+
+def npy(array: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def cost_at(uri: str) -> dict[str, Any]:
+    return {"cost": {"type": "npy", "uri": uri}}
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_costs_of_a_file_at_an_address(make_app: Make, bucket: Any, order: Any) -> None:
+    api = make_app(zarr_uris=["memory://lab/"])
+    bucket.pipe_file("/lab/costs.npy", npy(np.asarray(COST, order=order)))
+    job = solved(api, cost_at("memory://lab/costs.npy"))
+    assert (job["result"]["objective"], job["result"]["shape"]) == (5, [3, 3])
+    assert next(iter((Path(api.app.app.state.settings.data) / "scratch").iterdir()), None) is None
+    kinds = {kind["type"]: kind for kind in api.get("/v1/cost-types").json()["cost_types"]}
+    assert kinds["npy"]["enabled"]
+
+
+@pytest.mark.parametrize(
+    ("content", "slug"),
+    [
+        (b"no array", "invalid-store"),
+        (npy(COST)[:-8], "invalid-store"),
+        (npy(np.arange(3.0)), "invalid-store"),
+        (npy(np.array([["a"]])), "invalid-store"),
+        (npy(np.zeros((40, 40))), "over-limit"),
+        (None, "source-failed"),
+    ],
+)
+def test_files_that_are_refused(make_app: Make, bucket: Any, content: bytes | None, slug: str) -> None:
+    api = make_app({"array_bytes": 10_000}, zarr_uris=["memory://lab/"])
+    if content is not None:
+        bucket.pipe_file("/lab/costs.npy", content)
+    job = solved(api, cost_at("memory://lab/costs.npy"))
+    assert (job["state"], job["attempt"]) == ("failed", 1)
+    assert job["problem"]["type"] == f"urn:bigsap:problem:{slug}"
+    assert job["problem"]["pointer"] == "/cost/uri"
+
+
+ELSEWHERE = [
+    "memory://other/costs.npy",
+    "memory://lab/../other/costs.npy",
+    "memory://labs/costs.npy",
+    "simplecache::memory://lab/costs.npy",
+    "memory://lab/a?b",
+    "file:///etc/passwd",
+]
+
+
+@pytest.mark.parametrize("uri", ELSEWHERE)
+def test_other_addresses_are_refused(make_app: Make, bucket: Any, uri: str) -> None:
+    api = make_app(zarr_uris=["memory://lab/"], result_uris=["memory://lab/"])
+    for body, pointer in ((cost_at(uri), "/cost/uri"), (SQUARE | {"results": uri}, "/results")):
+        problem(api.post("/v1/jobs", json=body), 422, "forbidden-address", pointer)
+
+
+def test_both_are_off_by_default(api: Any) -> None:
+    for body, pointer in (
+        (cost_at("s3://b/c.npy"), "/cost/uri"),
+        (SQUARE | {"results": "s3://b"}, "/results"),
+    ):
+        problem(api.post("/v1/jobs", json=body), 422, "forbidden-address", pointer)
+    assert api.get("/v1/capabilities").json()["remote"] == dict.fromkeys(
+        ("zarr", "npy", "http_rows", "results"), False
+    )
+    with pytest.raises(ValueError, match="result_uris"):
+        Settings(result_uris=["https://host/path/"])  # nothing is written there
+
+
+def test_a_result_is_written_with_its_digest(make_app: Make, bucket: Any, tmp_path: Path) -> None:
+    api = make_app(result_uris=["memory://out/"])
+    assert api.get("/v1/capabilities").json()["remote"]["results"]
+    job = solved(api, SQUARE | {"results": "memory://out/ann/"})
+    stored = job["result"]["stored"]
+    content = bucket.cat_file(f"/out/ann/{job['id']}.npz")
+    assert stored == {
+        "uri": f"memory://out/ann/{job['id']}.npz",
+        "bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+    (tmp_path / "r.npz").write_bytes(content)
+    result = bigsap.Result.load(tmp_path / "r.npz")
+    assert result.fun == job["result"]["objective"] == 5
+    result.verify(COST)
+    summary = json.loads(bucket.cat_file(f"/out/ann/{job['id']}.json"))
+    assert (summary["stored"], summary["objective"]) == (stored, 5)
+    assert "stored" not in solved(api, SQUARE)["result"]
+
+
+def test_a_store_that_fails_does_not_fail_the_job(
+    make_app: Make, bucket: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = make_app(result_uris=["memory://out/"])
+
+    def put_file(*_: Any, **__: Any) -> None:
+        raise PermissionError("the key AKIA1234 may not write")
+
+    monkeypatch.setattr(type(bucket), "put_file", put_file)
+    job = solved(api, SQUARE | {"results": "memory://out"})
+    assert (job["state"], job["result"]["objective"]) == ("succeeded", 5)
+    found = job["result"]["stored"]["problem"]
+    assert (found["type"], found["pointer"]) == ("urn:bigsap:problem:result-not-stored", "/results")
+    assert "PermissionError" in found["detail"]
+    events = api.get(job["links"]["events"], headers={"Accept": "application/json"})
+    assert "could not be written" in events.text
+    assert "AKIA" not in events.text + json.dumps(job)
+
+
+def test_the_worker_looks_at_the_list_again(bucket: Any, tmp_path: Path) -> None:
+    settings = {"result_uris": ["memory://out/"], "data": str(tmp_path)}
+    result = bigsap.solve(COST)
+    found = objects.put_result(result, {}, "memory://other", "job_1", settings)
+    assert found["problem"]["type"].endswith("forbidden-address")
+    assert bucket.store == {}
