@@ -75,6 +75,7 @@ CASES = [(kind, metric) for kind in KINDS for metric in ("sqeuclidean", "euclide
 CASES += [("weighted", "sqeuclidean"), ("weighted", "euclidean")]
 
 
+@pytest.mark.some(14)
 @pytest.mark.parametrize(("kind", "metric"), CASES)
 def test_lists_are_those_of_whole_costs(cupy: Any, disturbed: None, kind: str, metric: str) -> None:
     x, y, options = points(kind)

@@ -47,6 +47,16 @@ def read(source: CostSource, rows: Any, start: int = 0, stop: int | None = None)
     return out
 
 
+def whole(source: CostSource) -> np.ndarray:
+    """All costs of a source."""
+    return read(source, np.arange(source.shape[0]))
+
+
+def one_class_each(base: type, **attributes: dict[str, Any]) -> dict[str, type]:
+    """Test classes of ``base`` that differ in their attributes, for the ``globals()`` of a module."""
+    return {f"Test{name}": type(f"Test{name}", (base,), given) for name, given in attributes.items()}
+
+
 class SourceContract:
     """Inherited by each source's test class."""
 

@@ -36,7 +36,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("n", [100, 300, 1000])
+@pytest.mark.parametrize("n", [300, 1000])
 def test_a_block_has_hundreds_of_rows(n: int) -> None:
     x, y = vectors(n)
     calls: Counter[int] = Counter()
@@ -119,9 +119,8 @@ def test_what_multiplies_matrices() -> None:
 
 def test_such_functions_are_not_compiled() -> None:
     x, y = vectors(200)
-    for function in (cosine, by_helper):
-        found = bigsap.solve(function, shape=(200, 200), args=(x, y))
-        assert found.stats["evaluated_by"] == "python"
+    found = bigsap.solve(cosine, shape=(200, 200), args=(x, y))
+    assert found.stats["evaluated_by"] == "python"
     assert bigsap.solve(plain, shape=(200, 200), args=(x, y)).stats["evaluated_by"] == "numba"
 
 

@@ -248,7 +248,7 @@ def stuck(tmp_path):
     gate.open()  # what the solve has left may end
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("after", [0, 40, 600])

@@ -18,7 +18,9 @@ from bigsap.errors import CertificateError, DtypeError, OptionError, ShapeError
 from bigsap.problem import Problem
 from bigsap.proof.capacities import certify_capacities
 from bigsap.strategies.capacities import Balance
+from contracts import whole
 from kinds_of_costs import costs_of
+from pairwise import each
 
 KINDS = ["normal", "ties", "equal", "int64", "uint8", "float32", "forbidden", "offset", "outliers"]
 
@@ -77,8 +79,7 @@ def checked(result, cost, expected):
         assert sign * (expected - total) <= Fraction(2) ** -49 * size
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("maximize", [False, True])
+@each(kind=KINDS, maximize=[False, True])
 def test_capacity_against_all_assignments(kind, maximize):
     rng = np.random.default_rng([KINDS.index(kind), maximize])
     for shape in [(0, 2), (1, 1), (3, 1), (4, 2), (5, 3), (7, 3), (3, 4), (6, 2)] * 3:
@@ -106,8 +107,7 @@ def test_capacity_with_rows_left_out(maximize):
         assert found.verify(cost).optimal
 
 
-@pytest.mark.parametrize("kind", ["normal", "ties", "int64", "forbidden"])
-@pytest.mark.parametrize("maximize", [False, True])
+@each(kind=["normal", "ties", "int64", "forbidden"], maximize=[False, True])
 def test_demand_against_all_assignments(kind, maximize):
     rng = np.random.default_rng([KINDS.index(kind), maximize, 2])
     for shape in [(1, 1), (1, 3), (2, 4), (3, 5), (2, 7), (3, 6), (3, 2)] * 2:
@@ -291,8 +291,7 @@ def contracted(monkeypatch):
     monkeypatch.setattr(policy, "ROWS_A_COLUMN_SHARE", 0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("maximize", [False, True])
+@each(kind=KINDS, maximize=[False, True])
 @pytest.mark.usefixtures("contracted")
 def test_contracted_against_all_assignments(kind, maximize):
     rng = np.random.default_rng([KINDS.index(kind), maximize, 3])
@@ -364,8 +363,7 @@ def test_contracted_sources_and_threads_agree():
     source = bigsap.points(x, y)
     first = bigsap.solve(source, capacity=160, threads=1)
     assert first.stats["method"] == "contracted"
-    matrix = np.empty((3000, 20))
-    source.read(np.arange(3000), slice(0, 20), matrix)
+    matrix = whole(source)
 
     class Plain:
         shape, dtype = (3000, 20), np.dtype(np.float64)
@@ -419,20 +417,6 @@ def test_a_warm_start_from_afar_is_as_good_as_none():
     assert again.fun == plain.fun
     searches = [sum(level["searches"] for level in r.stats["levels"]) for r in (plain, again)]
     assert searches[1] < 2 * searches[0]
-
-
-def test_contracted_demand_of_points():
-    rng = np.random.default_rng(12)
-    x, y = rng.random((8, 2)), rng.random((500, 2))
-    source = bigsap.points(x, y)
-    demand = np.array([60, 50, 0, 70, 80, 60, 100, 40])
-    found = bigsap.solve(source, demand=demand)
-    assert found.stats["method"] == "contracted"
-    plain = bigsap.solve(bigsap.points(np.repeat(x, demand, axis=0), y))
-    assert found.status == "optimal"
-    assert abs(found.fun - plain.fun) < 1e-12 * plain.fun
-    assert found.verify(source).optimal
-    assert np.bincount(found.pairs()[:, 0], minlength=8).tolist() == demand.tolist()
 
 
 def test_contracted_names_rows_that_cannot_be_assigned():

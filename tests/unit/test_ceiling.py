@@ -22,6 +22,7 @@ def ceiling(n: int, m: int, dtype: Any = float, seed: int = 1) -> np.ndarray:
     return costs.astype(dtype) if np.dtype(dtype).kind == "f" else np.round(costs * 4000).astype(dtype)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("dtype", "shape", "maximize"),
     [

@@ -212,9 +212,7 @@ def test_one_huge_row_does_not_hide_a_wrong_answer():
     assert c.worst_row in others
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize(("n", "m"), [(0, 0), (0, 3), (3, 0)])
-@pytest.mark.parametrize("dtype", ["f8", "i4"])
+@each(maximize=[False, True], **{"n, m": [(0, 0), (0, 3), (3, 0)]}, dtype=["f8", "i4"])
 def test_empty(n, m, dtype, maximize):
     c = certify(ArraySource(np.empty((n, m), dtype)), [-1] * n, np.ones(m), maximize=maximize)
     assert (c.fun, c.bound, c.gap, c.pairs, c.optimal) == (0, 0, 0, 0, True)
@@ -236,10 +234,7 @@ def test_forbidden_pairs():
         certify(ArraySource(cost[:2]), [1, 0], [2.0, 1.0])
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("threads", [1, 2, 4])
-@pytest.mark.parametrize("bad", [np.nan, -np.inf])
-@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@each(maximize=[False, True], threads=[1, 2, 4], bad=[np.nan, -np.inf], dtype=["f8", "f4"])
 def test_first_invalid_cost_is_named(bad, threads, maximize, dtype):
     cost = np.ones((50, 40), dtype=dtype)
     cost[31, 2] = cost[17, 30] = cost[17, 21] = -bad if maximize else bad
@@ -288,9 +283,7 @@ def test_sums_beyond_float64_are_refused():
         certify(ArraySource(cost[:2, :2]), [0, 1], [1.5e308, -1.5e308])
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("shape", [(4, 4), (3, 6), (6, 3)])
-@pytest.mark.parametrize("dtype", ["f8", "i4"])
+@each(maximize=[False, True], shape=[(4, 4), (3, 6), (6, 3)], dtype=["f8", "i4"])
 def test_the_bound_alone(shape, dtype, maximize):
     rng = np.random.default_rng(8)
     cost = costs_of(rng, shape, dtype)

@@ -193,7 +193,7 @@ def _stop_after(ticks):
     return callback
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("shape", [(70, 70), (50, 70), (70, 50)])
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("dtype", ["f8", "i4", "wide"])
@@ -239,7 +239,7 @@ def _as_rows(cost):
 
 
 def _points_in_two_dimensions():
-    return bigsap.points(*points_of("disjoint", 600, seed=2)), {}
+    return bigsap.points(*points_of("disjoint", 300, seed=2)), {}
 
 
 STOPPED = {
@@ -251,7 +251,6 @@ STOPPED = {
     "wide": lambda: (CLASSES["int10n"](150, seed=2)[:120].astype("i4"), {"maximize": True}),
     "large": lambda: (CLASSES["int10n"](120, seed=2) << 39, {}),
     "limited rows": lambda: (_as_rows(CLASSES["int0.1n"](300, seed=2) // 3), {"memory_limit": 300 * 24 * 6}),
-    "limited": lambda: (CLASSES["int0.1n"](300, seed=2) // 3, {"memory_limit": 300 * 24 * 6}),
 }
 
 
@@ -404,12 +403,11 @@ def test_any_changed_byte(half, tmp_path):
         refused(path, cost, "checkpoint")
 
 
-@pytest.mark.parametrize("version", [0, 1, 77])
-def test_another_version(half, tmp_path, version):
+def test_another_version(half, tmp_path):
     cost, data = half
     path = tmp_path / "c"
-    path.write_bytes(data[:8] + version.to_bytes(4, "little") + data[12:])
-    refused(path, cost, f"format {version}, this BigSAP reads format 3")
+    path.write_bytes(data[:8] + (77).to_bytes(4, "little") + data[12:])
+    refused(path, cost, "format 77, this BigSAP reads format 3")
 
 
 def test_foreign_files(half, tmp_path):
@@ -635,6 +633,7 @@ def test_large_integers_that_were_met_after_the_checkpoint(tmp_path):
 # --- bounds of the attempts before ----------------------------------------------------
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
 @pytest.mark.parametrize("maximize", [False, True])
 def test_bounds_survive_a_resumption(tmp_path: Path, method: str, maximize: bool) -> None:

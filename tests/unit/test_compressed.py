@@ -22,12 +22,10 @@ from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
 from bigsap.strategies import lists
-from bigsap.strategies.first_prices import choose_first_prices
 from bigsap.strategies.list_run import ListSettings, ListSolve
 from bigsap.strategies.lists import solve_compressed
-from bigsap.strategies.start.samples import Counts
 from examples_of import examples
-from instances import CLASSES, points_of
+from instances import CLASSES
 from pairwise import each
 
 
@@ -96,7 +94,7 @@ def test_every_class(name, k):
     check(cost, by_lists(cost, k))
 
 
-@pytest.mark.parametrize("name", ["geometric", "disjoint", "rank2", "int0.1n"])
+@pytest.mark.parametrize("name", ["geometric", "int0.1n"])
 def test_identical_for_any_number_of_threads(name):
     cost = CLASSES[name](900, seed=1)
     one = bigsap.solve(cost, method="compressed", threads=1)
@@ -108,19 +106,7 @@ def test_identical_for_any_number_of_threads(name):
     assert one.fun == pytest.approx(optimum(cost), rel=1e-12)
 
 
-@pytest.mark.some(4)
-@pytest.mark.parametrize("shape", [(40, 300), (300, 40), (150, 160), (160, 150), (1, 9), (9, 1)])
-@pytest.mark.parametrize("name", ["geometric", "int1n"])
-def test_unbalanced(shape, name):
-    cost = CLASSES[name](max(shape), seed=3)[: shape[0], : shape[1]].copy()
-    res = bigsap.solve(cost, method="compressed")
-    assert res.status == "optimal"
-    assert res.fun == pytest.approx(optimum(cost), rel=1e-12)
-    res.verify(cost)
-
-
-@pytest.mark.parametrize("kind", ["row", "counted", "npy"])
-def test_rows_through_python_are_those_counted(kind, tmp_path):
+def test_rows_through_python_are_those_counted():
     """The counters against a source that counts what it was asked for."""
     cost = CLASSES["disjoint"](800, seed=5)
     source = Counted(as_source(cost))
@@ -138,61 +124,6 @@ def test_searches_that_wait_for_rows_are_not_begun_again_too_often():
     cost = CLASSES["disjoint"](1000, seed=2)
     res = bigsap.solve(Counted(as_source(cost)), method="compressed", certify=False, cache=8000)
     assert res.stats["rows_scanned"] < 500 * 1000
-
-
-def test_points_agree_with_their_matrix():
-    x, y = points_of("disjoint", 1000, seed=6)
-    source = bigsap.points(x, y)
-    cost = np.empty((1000, 1000))
-    source.read(np.arange(1000), slice(0, 1000), cost)
-    by_bounds = bigsap.solve(source, method="compressed")
-    assert by_bounds.fun == pytest.approx(optimum(cost), rel=1e-12)
-    assert np.array_equal(by_bounds.col4row, bigsap.solve(cost, method="ssp").col4row)
-    by_bounds.verify(cost)
-
-
-@pytest.mark.parametrize(
-    ("name", "wanted"),
-    [
-        ("random", "none"),
-        ("int1n", "none"),
-        ("geometric", "levels"),
-        ("disjoint", "levels"),
-        ("rank2", "levels"),
-        ("rank8", "levels"),
-        ("rank1", "estimate"),
-        ("sanity", "estimate"),
-    ],
-)
-def test_the_probe_knows_its_classes(name, wanted):
-    counts = Counts()
-    problem = Problem(as_source(CLASSES[name](1600, seed=4)))
-    assert choose_first_prices(problem, Monitor(), 0, counts)[0] == wanted
-    assert counts.pairs <= 0.2 * 1600**2
-
-
-# Bars on evaluations a row, everything before the certificate counted, at n = 2000.
-BARS = {
-    "sanity": 3,
-    "rank1": 8,
-    "random": 1.6,
-    "int0.1n": 1.6,
-    "int1n": 1.6,
-    "int10n": 1.6,
-    "geometric": 4,
-    "disjoint": 4.5,
-    "rank2": 4.5,
-    "rank8": 4.5,
-}
-
-
-@pytest.mark.some(4)
-@pytest.mark.parametrize("name", BARS)
-def test_few_evaluations(name):
-    cost = CLASSES[name](2000, seed=8)
-    res = bigsap.solve(cost, method="compressed")
-    assert res.status == "optimal"
-    assert res.stats["rows_evaluated"] <= BARS[name] * 2000
 
 
 def test_lists_double_when_ties_exhaust_them():
@@ -308,9 +239,9 @@ def test_stopped_without_a_pass_over_the_costs(clock):
 
 
 @pytest.mark.some(2)
-@each(share=[3.0, 0.1, 0.003], maximize=[False, True], shape=[(1000, 1000), (800, 1000)])
+@each(share=[3.0, 0.1, 0.003], maximize=[False, True], shape=[(500, 500), (400, 500)])
 def test_gap(share, maximize, shape):
-    cost = CLASSES["disjoint"](1000, seed=2)[: shape[0], : shape[1]].copy()
+    cost = CLASSES["disjoint"](500, seed=2)[: shape[0], : shape[1]].copy()
     best = optimum(cost, maximize)
     full = bigsap.solve(cost, maximize=maximize, method="compressed")
     res = bigsap.solve(cost, maximize=maximize, method="compressed", gap=share * abs(best))
@@ -324,28 +255,6 @@ def test_gap(share, maximize, shape):
         assert res.stats["rows_evaluated"] < full.stats["rows_evaluated"]
     # One pass over the costs and no more: the lists' own bound says when.
     assert res.stats["certificate_pairs"] == shape[0] * shape[1]
-
-
-def test_auto_stops_at_a_gap_by_lists():
-    x, y = points_of("disjoint", 2000, seed=3)
-    source = bigsap.points(x, y)
-    full, res = bigsap.solve(source), bigsap.solve(source, gap=20.0)
-    assert res.stats["method"] == "compressed"
-    assert res.status == "gap_reached"
-    assert full.fun <= res.fun <= full.fun + 20
-    assert res.stats["rows_scanned"] < full.stats["rows_scanned"]
-    res.verify(source)
-
-
-def test_stopped_early_with_a_valid_bound():
-    x, y = points_of("disjoint", 3000, seed=2)
-    source = bigsap.points(x, y)
-    full = bigsap.solve(source)
-    res = bigsap.solve(source, method="compressed", time_limit=0.05)
-    if res.status == "time_limit" and res.bound is not None:
-        assert res.bound <= full.fun * (1 + 1e-12)
-        if res.fun is not None:
-            assert res.fun >= full.fun * (1 - 1e-12)
 
 
 def test_a_source_whose_bounds_are_dropped():
@@ -429,9 +338,7 @@ def test_lists_fit_into_the_memory_allowed(monkeypatch):
     assert widths == [128, 40, 16]
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("dtype", ["f8", "f4", "i4"])
-@pytest.mark.parametrize("method", ["auto", "compressed"])
+@each(maximize=[False, True], dtype=["f8", "f4", "i4"], method=["auto", "compressed"])
 def test_tall_matrices_in_memory_are_solved_by_their_columns(dtype, maximize, method):
     cost = (np.random.default_rng(3).random((1300, 1000)) * 1000).astype(dtype)
     if dtype != "i4":
@@ -447,8 +354,7 @@ def test_tall_matrices_in_memory_are_solved_by_their_columns(dtype, maximize, me
     assert res.stats["rows_evaluated"] < 1.6 * 1000
 
 
-@pytest.mark.parametrize("dtype", ["f8", "i2", "f2"])
-@pytest.mark.parametrize("method", ["ssp", "compressed", "hungarian", "auction"])
+@each(dtype=["f8", "i2", "f2"], method=["ssp", "compressed", "hungarian", "auction"])
 def test_a_matrix_in_memory_is_solved_the_same_way_however_it_lies(dtype, method):
     """By the shorter side: others take many times the scans."""
     cost = (np.random.default_rng(3).random((150, 400)) * 1000).astype(dtype)
@@ -500,7 +406,7 @@ def test_phases_with_virtual_columns(name, m, maximize):
         assert len(solved.outcome.phases) == 1 or 4 * m > 300
 
 
-@pytest.mark.parametrize("m", [110, 200, 290])
+@pytest.mark.parametrize("m", [110, 290])
 def test_phases_with_virtual_columns_and_forbidden_pairs(m):
     generator = np.random.default_rng(m)
     cost = CLASSES["disjoint"](300, seed=6)[:, :m].copy()
@@ -527,29 +433,3 @@ def test_gap_with_virtual_columns(share):
     assert res.bound <= best + 1e-9
     for when in res.stats["gaps"]:
         assert when["lower_bound"] <= best + 1e-9 <= when["upper_bound"] + 2e-9
-
-
-def test_tall_and_infeasible_names_rows():
-    cost = np.random.default_rng(3).random((1300, 1000))
-    cost[:400] = np.inf
-    res = bigsap.solve(cost)
-    assert res.status == "infeasible"
-    res.verify(cost)
-
-
-@pytest.mark.parametrize(("start", "certify"), [("none", True), ("auto", False)])
-def test_a_solve_by_lists_builds_no_dense_engine(start, certify, monkeypatch):
-    """But for the coarsest of the levels, whose few rows are scanned whole."""
-    built = []
-    usual = Engine.__init__
-
-    def noted(self, problem, *rest):
-        built.append(problem.shape)
-        usual(self, problem, *rest)
-
-    monkeypatch.setattr(Engine, "__init__", noted)
-    source = bigsap.points(*points_of("disjoint", 800))
-    result = bigsap.solve(source, method="compressed", start=start, certify=certify)
-    assert (result.status, result.stats["method"]) == ("optimal", "compressed")
-    assert (800, 800) not in built
-    assert built == [] or start == "auto"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 
 import numpy as np
 import pytest
@@ -26,14 +25,6 @@ pytestmark = pytest.mark.timeout(600, func_only=True)
 def unhurried(monkeypatch):
     """Time enough to put a stopped solve's answer together, however busy the machine is."""
     monkeypatch.setattr("bigsap.progress._LEAST_GRACE", 60.0)
-
-
-def test_cancelled_before_it_began():
-    cancel = threading.Event()
-    cancel.set()
-    res = bigsap.solve(CLASSES["random"](50), cancel=cancel)
-    assert res.status in ("cancelled", "optimal")
-    res.verify(CLASSES["random"](50))
 
 
 @each(
@@ -80,9 +71,11 @@ def test_stopped_anywhere_the_answer_is_honest(shape, dtype, maximize, after):
             assert ticks[-1][1] is not None
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("method", ["auto", "ssp", "compressed"])
-@pytest.mark.parametrize("shape", [(20, 20), (12, 20), (20, 12), "by rows", "gated"])
+@each(
+    maximize=[False, True],
+    method=["auto", "ssp", "compressed"],
+    shape=[(20, 20), (12, 20), (20, 12), "by rows", "gated"],
+)
 def test_a_stopped_solve_that_finds_a_row_without_a_column_says_infeasible(shape, method, maximize):
     forbidden = -np.inf if maximize else np.inf
     n, m = shape if isinstance(shape, tuple) else (20, 12)
@@ -204,20 +197,6 @@ def test_gaps_are_recorded_as_they_shrink(kind, maximize, method, tmp_path, monk
         assert gaps[0]["gap"] > 0.05 * abs(best)
     res.save(tmp_path / "r.npz")
     assert bigsap.Result.load(tmp_path / "r.npz").stats["gaps"] == gaps
-
-
-def test_gaps_of_a_solve_that_was_stopped():
-    cost = CLASSES["disjoint"](150, seed=1)
-
-    def stop(state):
-        if state.phase == 3:
-            raise StopIteration
-
-    res = bigsap.solve(cost, callback=stop, method="ssp")
-    assert res.status == "cancelled"
-    assert res.stats["gaps"][-1]["gap"] == pytest.approx(res.gap)
-    low, high = (res.stats["gaps"][-1][k] for k in ("lower_bound", "upper_bound"))
-    assert (low, high) == (res.bound, res.fun)
 
 
 def test_bounds_of_a_part_are_not_taken_for_the_whole(monkeypatch):
@@ -426,8 +405,7 @@ def test_the_best_bound_is_kept_with_its_duals():
         assert known.v.tolist() == (good - good.max()).tolist()
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("kind", ["square", "absolute", "root", "largest", "product"])
+@each(maximize=[False, True], kind=["square", "absolute", "root", "largest", "product"])
 def test_row_floors_lie_below_every_cost(kind, maximize):
     rng = np.random.default_rng(5)
     x, y, w = rng.normal(size=(30, 3)), rng.normal(size=(3, 40)), np.array([1.0, 0.3, 2.0])

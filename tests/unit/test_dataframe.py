@@ -7,6 +7,8 @@ import pytest
 
 import bigsap
 from bigsap.errors import OptionError, StoreError
+from contracts import whole
+from pairwise import each
 
 RNG = np.random.default_rng(23)
 
@@ -21,9 +23,11 @@ def check(result, cost):
     return pairs
 
 
-@pytest.mark.parametrize("shape", [(9, 9), (7, 12), (12, 7), (1, 3), (0, 4)])
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("method", ["auto", "ssp", "compressed"])
+@each(
+    shape=[(9, 9), (7, 12), (12, 7), (1, 3), (0, 4)],
+    maximize=[False, True],
+    method=["auto", "ssp", "compressed"],
+)
 def test_costs_of_the_pairs(shape, maximize, method):
     for cost in (RNG.standard_normal(shape), RNG.integers(-9, 9, shape), RNG.random(shape).astype("f4")):
         for certify in (True, False):
@@ -44,8 +48,7 @@ def test_rows_that_stay_unassigned_are_not_listed(shape):
 def test_other_sources_and_batches():
     x, y = RNG.random((2, 300, 2))
     source = bigsap.points(x, y)
-    matrix = np.empty((300, 300))
-    source.read(np.arange(300), slice(0, 300), matrix)
+    matrix = whole(source)
     check(bigsap.solve(source), matrix)
     check(bigsap.solve(source, objective="bottleneck"), matrix)
     rows, columns = np.nonzero(matrix < 0.2)

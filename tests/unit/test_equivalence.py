@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import bigsap
 from bigsap import RowCache
 from bigsap.sources import Counted, as_source
+from contracts import whole
 from examples_of import examples
 from instances import CLASSES, integers, points_of, squared_distances
 from oracle import optimum, value
@@ -273,19 +274,11 @@ def test_wide_integers_from_a_cache(factor, dtype):
     assert first.fun == solve(cost).fun
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_wide_integers_from_memory_and_from_a_cache(dtype):
-    cost = integers(40, seed=5)[:25].astype(dtype)
-    assert_identical(solve(Counted(as_source(cost))), solve(cost))
-
-
 def test_computed_costs_equal_the_matrix_of_the_same_numbers():
     x, y = points_of("disjoint", 60, seed=3)
     cost = squared_distances(x, y)
     source = bigsap.points(x, y)
-    matrix = np.empty((60, 60))
-    source.read(np.arange(60), slice(0, 60), matrix)
+    matrix = whole(source)
     np.testing.assert_allclose(matrix, cost, rtol=1e-15)
     expected = solve(matrix, threads=1)
     assert_optimal(expected, matrix)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import pickle
-import runpy
-import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
-from bigsap.errors import DtypeError, ExpressionError, InputError, InvalidCostError, ShapeError
+from bigsap.cli import main
+from bigsap.errors import DtypeError, ExpressionError, InputError, ShapeError
 from bigsap.sources.expression.source_text import read as read_text
 from bigsap.sources.expression.syntax_tree import MAX_LENGTH
 from contracts import N_COLUMNS, N_ROWS, SourceContract, read
@@ -105,6 +102,7 @@ def test_arrays_that_fit_both_sides():
     np.testing.assert_array_equal(got, p[:, None, 0] - 100 * p[None, :, 2])
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("size", ["D", "3", "x.shape[1]", "three"])
 def test_sizes_of_sums(size):
     got = costs(f"sum(x[i,q] for q in range({size}))", (2, 2), x=np.ones((2, 3)), three=3)
@@ -153,115 +151,60 @@ def test_empty_shapes():
 #: Text, the column to blame (from 1), a part of the message.
 REFUSED = [
     ("", 1, "empty"),
-    (" \n ", 1, "empty"),
     ("i +", 4, "invalid syntax"),
     ("i)", 2, "unmatched"),
     ("i + zz", 5, "unknown name 'zz'; declared are x, y, w, v, c"),
-    ("i + zz[i]", 5, "unknown array 'zz'"),
-    ("w[i].real", 6, "attribute access"),
     ("i.__class__", 3, "attribute access"),
-    ("x.shape[1]", 3, "attribute access"),
     ("().__class__.__bases__[0]", 14, "attribute access"),
     ("lambda: 0", 1, "lambda"),
-    ("(lambda: 0)()", 2, "only the functions of this language"),
     ("[k for k in range(3)]", 1, "a list"),
-    ("{k for k in range(3)}", 1, "a set"),
-    ("{1: 2}", 1, "a dictionary"),
     ("(k for k in range(3))", 1, "only in sum"),
-    ("max(k for k in range(3))", 1, "at least 2"),
-    ("sum([w[i]])", 1, "sum must be written"),
-    ("sum(w[i], 1)", 1, "sum must be written"),
-    ("sum((k for k in range(3)), 1)", 1, "sum must be written"),
     ("sum(k for k in w)", 16, "sum must be written"),
     ("sum(k for k in range(1, 3))", 16, "range takes 1"),
     ("sum(k for k in range(3) if k)", 28, "no 'if' in a sum"),
     ("sum(k for k in range(3) for l in range(3))", 29, "one 'for' a sum"),
-    ("sum(1 for k, l in range(3))", 11, "sum must be written"),
     ("sum(i for i in range(3))", 11, "'i' cannot be the index"),
-    ("sum(1 for w in range(3))", 11, "'w' cannot be the index"),
-    ("sum(1 for sin in range(3))", 11, "'sin' cannot be the index"),
-    ("sum(1 for __k in range(3))", 11, "cannot be the index"),
     ("sum(sum(k for k in range(2)) for k in range(2))", 15, "'k' cannot be the index"),
     ("sum(1 for k in range(4097))", 22, "at most 4096"),
-    ("sum(1 for k in range(-1))", 22, "the number of terms"),
-    ("sum(1 for k in range(2.0))", 22, "the number of terms"),
-    ("sum(1 for k in range(c))", 22, "the number of terms"),
-    ("sum(1 for k in range(D))", 22, "the number of terms"),
     ("sum(1 for k in range(n))", 22, "the number of terms"),
-    ("sum(1 for k in range(w.shape[1]))", 22, "the number of terms"),
     ("sum(sum(1 for l in range(4096)) for k in range(17))", 5, "sums within sums"),
     ("sum(x[i,k] for k in range(4))", 9, "k runs up to 3, but x has width 3"),
     ("'a'", 1, "strings"),
-    ('i + "a"', 5, "strings"),
-    ("f'{i}'", 2, "strings"),
-    ("b'1'", 2, "strings"),
     ("(i := 3)", 2, "assignment"),
     ("i = 3", 3, "invalid syntax"),
     ("i; j", 2, "unexpected ';'"),
-    ("i # j", 3, "unexpected '#'"),
     ("i \\\n + j", 3, "unexpected"),
-    ("i\0", 2, "unexpected"),
     ("\u03b1 + 1", 1, "ASCII"),
-    ("\uff49", 1, "ASCII"),
     ("max(*w)", 5, "star"),
-    ("max(i, **w)", 8, "keyword"),
     ("max(i, j, key=abs)", 11, "keyword"),
     ("abs(i, j)", 1, "abs takes 1 argument(s), got 2"),
-    ("where(i, j)", 1, "where takes 3"),
     ("min(i)", 1, "at least 2"),
-    ("sin", 1, "must be called"),
     ("range(3)", 1, "range is no function"),
     ("eval(i)", 1, "eval is no function"),
     ("__import__(os)", 1, "__import__ is no function"),
-    ("abs(abs)", 5, "must be called"),
     ("sin(cos)(i)", 1, "only the functions"),
     ("w", 1, "w is an array"),
     ("w[0]", 3, "must be i or j"),
-    ("w[i + 1]", 3, "must be i or j"),
-    ("w[-i]", 3, "must be i or j"),
-    ("w[n]", 3, "must be i or j"),
-    ("w[i:j]", 3, "must be i or j"),
-    ("w[...]", 3, "must be i or j"),
     ("w[j]", 3, "j counts 9 columns, but w has 13 entries"),
-    ("v[i]", 3, "i counts 13 rows, but v has 9 entries"),
     ("w[i, 0]", 1, "takes 1 subscript"),
     ("x[i]", 1, "takes 2 subscript"),
-    ("x[i, 0, 0]", 1, "takes 2 subscript"),
     ("x[i][0]", 1, "one pair of brackets"),
     ("x[i, 3]", 6, "out of range"),
-    ("x[i, -1]", 6, "the second subscript"),
-    ("x[i, j]", 6, "the second subscript"),
-    ("x[i, 0.0]", 6, "the second subscript"),
     ("x[i, k]", 6, "the second subscript"),
-    ("x[i, True]", 6, "the second subscript"),
-    ("x[j, 0]", 3, "j counts"),
     ("c[i]", 1, "c is no array"),
-    ("i[j]", 1, "i is no array"),
-    ("(w)[j] + (w + w)[i]", 5, "j counts"),
     ("(w + w)[i]", 2, "only a declared array"),
     ("i @ j", 3, "this operator"),
-    ("(i) | (j)", 5, "this operator"),
-    ("i << 2", 3, "this operator"),
     ("~i", 1, "~"),
     ("i is j", 3, "this comparison"),
-    ("i in w", 3, "this comparison"),
-    ("i <> j", 3, "invalid syntax"),
     ("True", 1, "True is not a number"),
-    ("None", 1, "None is not a number"),
-    ("...", 1, "not a number"),
     ("1j", 1, "not a number"),
-    ("1if i else 2", 1, "not a number"),
     # What is missing is missing at the end.
     ("i if j", 7, "expected 'else'"),
-    ("  (i if j) + 2", 10, "expected 'else'"),
-    ("i if j else", 12, "invalid syntax"),
     ("1.2.3", 4, "invalid syntax"),
     ("i, j", 1, "a tuple"),
-    ("await i", 1, ""),
     ("9" * 400, 1, "too large"),
     ("+".join(["i"] * 300), None, "too long"),
     ("-" * 31 + "(i+j+i+j)", 33, "nested too deeply"),
-    ("min(" + ",".join(["i"] * 500) + ")", 1003, "too long"),
     ("+".join(["sum(k for k in range(2))"] * 17), 401, "at most 16 sums"),
     ("-" * 32 + "i", 33, "nested too deeply"),
 ]
@@ -405,15 +348,6 @@ def test_arrays_are_judged():
             make("1", shape, x=1)
 
 
-def test_the_error_survives_pickling():
-    with pytest.raises(ExpressionError) as caught:
-        make("i + zz")
-    copy = pickle.loads(pickle.dumps(caught.value))
-    assert (str(copy), copy.column) == (str(caught.value), 5)
-    assert isinstance(copy, bigsap.InputError)
-    assert isinstance(copy, ValueError)
-
-
 # -- the source ------------------------------------------------------------------------
 
 
@@ -480,16 +414,7 @@ def test_solve_equals_numpy():
         res.verify(dense)
 
 
-def test_nan_is_reported_with_row_and_column():
-    with pytest.raises(InvalidCostError) as caught:
-        bigsap.solve(bigsap.expression("0/0 if i == 2 and j == 3 else i", (5, 5)))
-    assert (caught.value.row, caught.value.column) == (2, 3)
-
-
-ROOT = Path(__file__).parents[2]
-
-
-def test_command_line(tmp_path):
+def test_command_line(tmp_path, capsys):
     spec = {
         "type": "expression",
         "code": "abs(x[i]-y[j])",
@@ -497,23 +422,8 @@ def test_command_line(tmp_path):
         "arrays": {"x": [1, 5, 9], "y": [8, 2, 5]},
     }
     (tmp_path / "spec.json").write_text(json.dumps(spec))
-    done = subprocess.run(
-        [sys.executable, "-m", "bigsap", "solve", str(tmp_path / "spec.json"), "--json"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert '"fun": 2.0' in done.stdout
-
-
-def test_example(capsys):
-    runpy.run_path(str(ROOT / "examples" / "expression.py"), run_name="__main__")
-    out = capsys.readouterr().out
-    assert "optimal: " in out
-    assert "column 11: unknown array 'rom'" in out
+    assert main(["solve", str(tmp_path / "spec.json"), "--json"]) == 0
+    assert '"fun": 2.0' in capsys.readouterr().out
 
 
 class _Interrupting:
@@ -526,6 +436,7 @@ class _Interrupting:
         time.sleep(0)
 
 
+@pytest.mark.slow
 def test_threads_may_parse_at_the_same_time():
     # CPython 3.11.7 alone raised SystemError within a second.
     code = "+".join(f"min(i, j * {k})" for k in range(100))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,11 +28,10 @@ from bigsap.result import Result
 from bigsap.sources import Counted, as_source
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.compiled import read_by_fill
+from contracts import whole
 from examples_of import examples
 from oracle import brute_force, optimum, value
 from pairwise import each
-
-ROOT = Path(__file__).parents[2]
 
 
 def solve(cost, price, *, maximize=False, dtype=None, **options):
@@ -176,26 +173,6 @@ def test_stopped_and_continued(shape, maximize, kind, tmp_path):
         assert path.read_bytes() == before
 
 
-def test_equals_trying_everything():
-    rng = np.random.default_rng(3)
-    for n, m in ((3, 4), (4, 3), (3, 3), (1, 5), (4, 1)):
-        cost, price = rng.integers(0, 10, (n, m)), rng.integers(0, 6, n)
-        best = brute_force(textbook(cost, price))
-        result = solve(cost, price)
-        assert result.fun == best
-        assert isinstance(result.fun, int)
-        assert isinstance(result.bound, int)
-
-
-def test_what_thresholding_afterwards_gets_wrong():
-    # Forced to be complete, row 0 gives column 0 to row 1, and then loses column 1.
-    cost = np.array([[1.0, 8.0], [1.5, 99.0]])
-    result = solve(cost, 5.0)
-    assert bigsap.solve(cost).col4row.tolist() == [1, 0]
-    assert result.col4row.tolist() == [0, -1]
-    assert result.fun == 6.0
-
-
 def test_a_pair_that_costs_just_its_price_stays():
     result = solve(np.full((3, 3), 4), 4)
     assert len(result.row_ind) == 3
@@ -223,13 +200,6 @@ def test_more_rows_than_columns_that_must_be_assigned():
     assert solve(cost, [1, np.inf, np.inf]).status == "infeasible"
 
 
-def test_maximize_counts_the_price_as_gain():
-    cost = np.array([[5, 1], [4, -3]])
-    result = solve(cost, [0, 2], maximize=True)
-    assert (result.fun, result.col4row.tolist()) == (7, [0, -1])
-    assert solve(cost, -9, maximize=True).col4row.tolist() == [1, 0]
-
-
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
 @pytest.mark.parametrize("dtype", ["f8", "i8"])
 def test_empty(shape, dtype):
@@ -248,17 +218,10 @@ def points_of(n, m, seed=2):
     return rng.random((n, 2)), rng.random((m, 2))
 
 
-def as_table(source):
-    cost = np.empty(source.shape, source.dtype)
-    source.read(np.arange(source.shape[0]), slice(0, source.shape[1]), cost)
-    return cost
-
-
-@pytest.mark.parametrize("shape", [(120, 120), (90, 130), (130, 90)])
-@pytest.mark.parametrize("price", [0.002, 0.02, 0.7])
+@each(shape=[(120, 120), (90, 130), (130, 90)], price=[0.002, 0.02, 0.7])
 def test_source_kinds_threads_and_caches_agree(shape, price):
     source = bigsap.points(*points_of(*shape))
-    cost = as_table(source)
+    cost = whole(source)
     results = [
         solve(source, price),
         solve(source, price, threads=2, cache=64 * 8 * max(shape)),
@@ -294,16 +257,6 @@ def test_a_solve_that_ends_early(certify):
             result.verify(cost, unassigned_cost=0.02)
 
 
-def test_integer_bounds_stay_integers_when_stopped():
-    cost = np.random.default_rng(4).integers(0, 900, (60, 40))
-    best = solve(cost, 100).fun
-    for limit in ({"time_limit": 0}, {"gap": 700}):
-        result = solve(cost, 100, **limit)
-        assert type(result.bound) is type(result.fun) is int
-        assert result.bound <= best <= result.fun
-        result.verify(cost)
-
-
 @pytest.mark.parametrize("shape", [(60, 80), (80, 60)])
 def test_warm_start(shape):
     source = bigsap.points(*points_of(*shape))
@@ -313,7 +266,7 @@ def test_warm_start(shape):
         warm = drop_clipped_pairs(bigsap.solve(gated, warm_start=extend_warm_start(start, gated)), gated)
         assert warm.fun == pytest.approx(cold.fun, rel=1e-13)
         assert warm.stats["rows_scanned"] < cold.stats["rows_scanned"]
-        check(as_table(source), 0.03, warm)
+        check(whole(source), 0.03, warm)
     assert extend_warm_start(None, gated) is None
     other = solve(bigsap.points(*points_of(5, 4)), 0.03)
     for wrong in (np.zeros(3), other):
@@ -423,14 +376,6 @@ def test_the_proof_of_a_worse_assignment_gives_its_gap():
         certify_gated(ClippedCosts(as_source(cost), [1, np.inf]), [0, -1], [0.0, 0.0])
 
 
-def test_huge_integers_are_exact():
-    big = 2**54
-    cost = np.array([[big + 1, big + 3], [big + 2, big + 3]])
-    result = solve(cost, big + 2)
-    assert result.fun == 2 * big + 3
-    result.verify(cost)
-
-
 def test_a_clipped_cost_may_not_be_invalid():
     cost = np.ones((3, 3))
     for bad, maximize in ((np.nan, False), (-np.inf, False), (np.nan, True), (np.inf, True)):
@@ -475,8 +420,7 @@ def test_the_compiled_filler_equals_reading(own, price, dtype, shape, maximize):
     source = bigsap.table(values, rng.integers(0, 4, n), rng.integers(0, 6, m))
     gated = ClippedCosts(source, price, maximize=maximize)
     assert (gated.shape, gated.dtype) == ((n, max(n, m)), np.dtype(dtype))
-    cost = np.empty(shape, source.dtype)
-    source.read(np.arange(n), slice(0, m), cost)
+    cost = whole(source)
     expected = np.full(gated.shape, price, dtype)
     expected[:, :m] = (np.maximum if maximize else np.minimum)(cost.astype(dtype), price)
     fill = gated.fill()
@@ -548,22 +492,7 @@ def test_bad_prices(price, maximize, error, match):
 # --- example ------------------------------------------------------------------------------
 
 
-def test_example(capsys):
-    spec = importlib.util.spec_from_file_location("gate", ROOT / "examples" / "tracking_gate.py")
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    gated, thresholded, result = example.main(n_objects=120, n_clutter=30)
-    assert gated < thresholded
-    assert result.fun == pytest.approx(gated)
-    predicted, detections, _ = example.frame(120, 30, 0.3, 1)
-    cost = ((predicted[:, None] - detections) ** 2).sum(axis=2)
-    check(cost, example.GATE, result)
-    assert "tracks matched" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("method", ["auction", "ssp", "compressed"])
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("shape", [(33, 21), (20, 7), (30, 40)])
+@each(method=["auction", "ssp", "compressed"], maximize=[False, True], shape=[(33, 21), (20, 7), (30, 40)])
 def test_stopped_anywhere_the_bound_is_one(method, maximize, shape):
     """More rows than columns: prices of a stopped solve need not end at 0, and once were taken as
     if they did."""

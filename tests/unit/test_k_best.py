@@ -15,6 +15,7 @@ from bigsap.engine.k_best import state
 from bigsap.errors import CertificateError, InvalidCostError, OptionError, OverflowRiskError
 from bigsap.proof.k_best import prove_subspaces
 from bigsap.strategies.k_best_lists import Task, listed
+from pairwise import each
 
 
 def every(cost, maximize=False, unassigned=None):
@@ -77,8 +78,7 @@ KINDS = ["normal", "ties", "equal", "repeated", "integers", "large", "forbidden"
 SHAPES = [(1, 1), (1, 4), (4, 1), (3, 3), (5, 5), (3, 5), (5, 3), (2, 6)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("maximize", [False, True])
+@each(kind=KINDS, maximize=[False, True])
 def test_all_assignments_in_order(kind, maximize):
     rng = np.random.default_rng([KINDS.index(kind), maximize])
     for shape in SHAPES:
@@ -87,8 +87,7 @@ def test_all_assignments_in_order(kind, maximize):
             check(cost, k, maximize)
 
 
-@pytest.mark.parametrize("kind", ["normal", "ties", "equal", "integers", "forbidden"])
-@pytest.mark.parametrize("maximize", [False, True])
+@each(kind=["normal", "ties", "equal", "integers", "forbidden"], maximize=[False, True])
 def test_rows_that_may_stay_unassigned(kind, maximize):
     rng = np.random.default_rng([KINDS.index(kind), maximize, 2])
     for shape in ((1, 1), (3, 3), (2, 4), (4, 2)):
@@ -103,26 +102,12 @@ def test_rows_that_may_stay_unassigned(kind, maximize):
             check(cost.astype(float), 40, maximize, must)
 
 
-@pytest.mark.parametrize("n", [6, 7])
-def test_permutations_of_six_and_seven(n):
-    cost = np.random.default_rng(n).random((n, n))
-    ranked = sorted(
-        (sum((Fraction(cost[i, j]) for i, j in enumerate(p)), Fraction(0)), p)
-        for p in itertools.permutations(range(n))
-    )
-    found = bigsap.solve_k_best(cost, 3000)
-    assert [tuple(p) for p in found.col4row.tolist()] == [p for _, p in ranked[:3000]]
-    assert found.costs.tolist() == [float(total) for total, _ in ranked[:3000]]
-    assert found.complete == (n == 6)
-
-
 def ranking(cost, k, **options):
     found = bigsap.solve_k_best(cost, k, **options)
     return found.costs.tolist(), found.col4row.tolist()
 
 
-@pytest.mark.parametrize("kind", ["normal", "ties", "integers", "points"])
-@pytest.mark.parametrize("shape", [(60, 60), (40, 70), (70, 40)])
+@each(kind=["normal", "ties", "integers", "points"], shape=[(60, 60), (40, 70), (70, 40)])
 def test_short_lists_and_guessed_caps_change_nothing(kind, shape, monkeypatch):
     rng = np.random.default_rng(shape[0])
     if kind == "points":
@@ -142,8 +127,7 @@ def test_short_lists_and_guessed_caps_change_nothing(kind, shape, monkeypatch):
     assert ranking(cost, 150) == usual
 
 
-@pytest.mark.parametrize("shape", [(6, 6), (5, 7), (7, 5)])
-@pytest.mark.parametrize("maximize", [False, True])
+@each(shape=[(6, 6), (5, 7), (7, 5)], maximize=[False, True])
 def test_sparse_costs(shape, maximize):
     rng = np.random.default_rng([*shape, maximize])
     for cost in (rng.standard_normal(shape), rng.integers(-(2**40), 2**40, shape).astype(float)):
@@ -160,16 +144,6 @@ def test_sparse_costs(shape, maximize):
         ranking(bigsap.sparse((rows, columns, values), shape), 50, maximize=maximize, unassigned_cost=price)
         == usual
     )
-
-
-def test_prefixes_agree():
-    cost = np.random.default_rng(4).random((30, 30))
-    costs, col4row = ranking(cost, 300)
-    assert costs == sorted(costs)
-    assert len({tuple(columns) for columns in col4row}) == 300
-    for k in (1, 2, 17, 100):
-        assert ranking(cost, k) == (costs[:k], col4row[:k])
-    assert costs[0] == bigsap.solve(cost).fun
 
 
 def test_a_cap_that_is_too_low_is_raised(monkeypatch):

@@ -21,8 +21,6 @@ from examples_of import examples
 
 X = np.random.default_rng(1).uniform(-3, 3, 6)
 Y = np.array([0.5, -2.0, 0.0, X[3], 1e300])
-POINTS = np.random.default_rng(2).random((6, 3))
-OTHERS = np.random.default_rng(3).random((5, 3))
 SHAPE = (6, 5)
 
 
@@ -121,7 +119,7 @@ def agree(text, scope, swapped, ulps):
 
 
 @given(text=FIXED, scope=st.sampled_from([MATH, NUMPY]), swapped=st.booleans())
-@examples(60)
+@examples(25)
 def test_never_another_cost(text, scope, swapped):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(translation, "_compare", lambda *_: None)
@@ -132,7 +130,7 @@ def test_never_another_cost(text, scope, swapped):
     text=INEXACT.filter(lambda text: text.count("**") <= text.endswith(tuple("257)]"))),
     scope=st.sampled_from([MATH, NUMPY]),
 )
-@examples(40)
+@examples(15)
 def test_never_another_cost_but_for_rounding(text, scope):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(translation, "_compare", lambda *_: None)
@@ -179,7 +177,7 @@ CASES = {
 SWAPPED = ["a division by zero", "a guarded sum", "numpy's zero divisor"]
 
 
-@pytest.mark.some(10)
+@pytest.mark.some(6)
 @pytest.mark.parametrize(
     ("name", "swapped"), [*((name, False) for name in CASES), *((name, True) for name in SWAPPED)]
 )
@@ -292,23 +290,6 @@ def test_who_evaluates_is_shown():
 
 def compiled(f, **options):
     return from_function(f, (6, 5), compiled=True, **options)
-
-
-def test_an_array_that_changes_is_seen():
-    values = np.zeros(6)
-    source = compiled(lambda i, j: values[i] + j)
-    assert source.evaluated_by == "expression"
-    values[2] = 7
-    np.testing.assert_array_equal(read(source, [2])[0], 7 + np.arange(5.0))
-
-
-def test_tall_problems_are_read_by_columns():
-    rng = np.random.default_rng(4)
-    x, y = rng.random(180), rng.random(120)
-    res = bigsap.solve(lambda i, j: (x[i] - y[j]) ** 2, shape=(180, 120))
-    assert res.stats["transposed"]
-    assert res.stats["evaluated_by"] == "expression"
-    res.verify((x[:, None] - y) ** 2)
 
 
 def test_an_error_in_the_midst_of_a_solve_is_the_users():

@@ -194,13 +194,12 @@ DECISIONS = {
 }
 
 
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", DECISIONS)
-def test_the_decision(name, seed):
+def test_the_decision(name):
     make, wanted = DECISIONS[name]
     counts = Counts()
-    problem = Problem(as_source(make(1700, seed)))
-    assert first_prices.choose_first_prices(problem, Monitor(), seed, counts)[0] == wanted
+    problem = Problem(as_source(make(1700, 0)))
+    assert first_prices.choose_first_prices(problem, Monitor(), 0, counts)[0] == wanted
     assert counts.pairs <= 0.15 * 1700**2
 
 
@@ -227,6 +226,7 @@ def test_rows_that_can_choose_need_no_levels(shape, method):
     assert taken.stats["rows_scanned"] < 0.8 * levels_.stats["rows_scanned"]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("shape", [(1800, 2400), (2400, 1800), (1500, 9000)])
 def test_crowded_rows_need_them(shape):
     generator = np.random.default_rng(0)
@@ -239,34 +239,9 @@ def test_crowded_rows_need_them(shape):
     assert taken.stats["rows_scanned"] < plain.stats["rows_scanned"]
 
 
-def test_nuggets():
-    generator = np.random.default_rng(0)
-    assert first_prices.nugget(np.zeros((8, 8))) == 0
-    assert first_prices.nugget(generator.random((200, 200))) == pytest.approx(1, abs=0.1)
-    smooth = np.sin(np.arange(200)[:, None] / 30) * np.cos(np.arange(200) / 20)
-    assert first_prices.nugget(smooth) < 0.01
-    assert first_prices.nugget(1e300 * smooth) == pytest.approx(first_prices.nugget(smooth))
-
-
 # --- the same optimum -----------------------------------------------------------------
 
-SHAPES = [(400, 400), (300, 400), (150, 400), (400, 300), (400, 150)]
-
-
-@pytest.mark.some(8)
-@each(maximize=[False, True], shape=SHAPES, name=["disjoint", "random", "int1n", "rank2"])
-def test_levels_end_at_the_optimum(name, shape, maximize, monkeypatch):
-    monkeypatch.setattr(policy, "COARSEST_LEVEL", 20)
-    cost = CLASSES[name](400, seed=3)[: shape[0], : shape[1]].copy()
-    best = float(optimum(cost[:120], maximize)[0])
-    for method in ("compressed", "ssp"):
-        res = bigsap.solve(cost[:120], method=method, start="levels", maximize=maximize)
-        assert (res.status, res.stats["first_prices"]) == ("optimal", "levels")
-        assert res.fun == pytest.approx(best, rel=1e-9)
-        whole = bigsap.solve(cost, method=method, start="levels", maximize=maximize)
-        plain = bigsap.solve(cost, method=method, start="none", maximize=maximize)
-        assert whole.status == "optimal"
-        assert whole.fun == pytest.approx(plain.fun, rel=1e-9)
+SHAPES = [(200, 200), (150, 200), (75, 200), (200, 150), (200, 75)]
 
 
 def kinds(n, seed):
@@ -279,22 +254,21 @@ def kinds(n, seed):
 @pytest.mark.some(4)
 @each(
     shape=SHAPES,
-    make=[kinds, lattice, CLASSES["rank1"], CLASSES["disjoint"]],
+    make=[kinds, lattice, *(CLASSES[name] for name in ("rank1", "disjoint", "int1n", "random"))],
     method=["compressed", "ssp"],
     maximize=[False, True],
 )
 def test_levels_end_there_without_a_proof(shape, make, method, maximize, monkeypatch):
     """A proof would repair what is wrong."""
-    monkeypatch.setattr(policy, "COARSEST_LEVEL", 60)
-    cost = make(400, seed=3)[: shape[0], : shape[1]].copy()
+    monkeypatch.setattr(policy, "COARSEST_LEVEL", 30)
+    cost = make(200, seed=3)[: shape[0], : shape[1]].copy()
     options = {"method": method, "maximize": maximize, "certify": False}
     res = bigsap.solve(cost, start="levels", **options)
     assert res.stats["first_prices"] == "levels"
     assert res.fun == pytest.approx(float(optimum(cost, maximize)[0]), rel=1e-12)
 
 
-@pytest.mark.parametrize("method", ["compressed", "ssp"])
-@pytest.mark.parametrize("name", ["points", "matrix", "expression", "rows"])
+@each(method=["compressed", "ssp"], name=["points", "matrix", "expression", "rows"])
 def test_levels_of_sources(name, method, monkeypatch):
     monkeypatch.setattr(policy, "COARSEST_LEVEL", 60)
     x, y = points_of("disjoint", 500, seed=4)
@@ -334,8 +308,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("method", ["compressed", "ssp"])
-@pytest.mark.parametrize("name", ODD)
+@each(method=["compressed", "ssp"], name=list(ODD))
 def test_odd_costs(name, method, monkeypatch):
     monkeypatch.setattr(policy, "COARSEST_LEVEL", 20)
     res = bigsap.solve(ODD[name], method=method, start="levels")
@@ -356,8 +329,7 @@ def landmarks_of(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("method", ["compressed", "ssp"])
-@pytest.mark.parametrize("what", ["constant", "forbidden", "both"])
+@each(method=["compressed", "ssp"], what=["constant", "forbidden", "both"])
 def test_landmarks_that_tell_nothing(what, method, monkeypatch):
     """The rows and columns that give the order are all equal, or forbidden but for one pair."""
     monkeypatch.setattr(policy, "COARSEST_LEVEL", 20)
@@ -462,6 +434,7 @@ def test_higher_prices_spare_searches_that_go_everywhere(monkeypatch):
     assert good.stats["pairs_evaluated"] < bad.stats["pairs_evaluated"]
 
 
+@pytest.mark.slow
 def test_any_seed_takes_about_as_much():
     source = clouds(6000, 1)
     options = {"method": "compressed", "start": "levels", "threads": 1, "certify": False}
@@ -513,7 +486,7 @@ def test_exhausted_lists_hand_over():
 # --- bounds ---------------------------------------------------------------------------
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("shape", [(8000, 8000), (7000, 7700)])
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
 def test_listeners_hear_a_bound_at_the_end_of_each_level(method, shape, monkeypatch):
@@ -546,7 +519,7 @@ def test_listeners_hear_a_bound_at_the_end_of_each_level(method, shape, monkeypa
 
 def test_bounds_of_levels_change_nothing(monkeypatch):
     monkeypatch.setattr(policy, "LEVEL_BOUNDS_SHARE", 1e9)
-    source = bigsap.points(*points_of("disjoint", 6000, seed=5))
+    source = bigsap.points(*points_of("disjoint", 3000, seed=5))
     quiet = bigsap.solve(source, threads=1)
     heard = bigsap.solve(source, threads=1, callback=lambda state: None)
     assert np.array_equal(quiet.v, heard.v)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import decimal
 import fractions
 import warnings
 
@@ -75,11 +74,8 @@ ACCEPTED = {
     "wide": [[4.0, 1, 3], [2, 0, 5]],
     "tall": [[4.0, 1], [2, 0], [3, 2]],
     "one": [[7]],
-    "one row": [[3, 1, 2]],
-    "one column": [[3], [1], [2]],
     "tuples": ((1, 2), (2, 1)),
     "bool": eye.astype(bool),
-    "matrix": numpy_matrix,
     "masked array": np.ma.masked_equal(eye, 7),
     "array-like": ArrayLike(),
     "memoryview": memoryview(eye),
@@ -87,35 +83,25 @@ ACCEPTED = {
     "reversed": np.arange(16.0).reshape(4, 4)[::-1, ::-1],
     "every second": np.arange(36.0).reshape(6, 6)[::2, 1::2] % 7,
     "big-endian": eye.astype(">f8"),
-    "big-endian integers": np.eye(3, dtype=">i4"),
     "float16": eye.astype("f2"),
     "float32": eye.astype("f4"),
     "int8": -np.eye(3, dtype="i1"),
     "uint8": np.eye(3, dtype="u1"),
-    "int16": np.eye(3, dtype="i2"),
     "uint64": np.array([[2**63 + 2**20, 2**63], [2**63, 2**63 + 2**30]], dtype="u8"),
     "int64 ends": np.array([[2**63 - 1, -(2**63)], [-(2**63), 2**63 - 1]]),
     "fractions": [[fractions.Fraction(1, 2), 1], [1, 1]],
-    "decimals": [[decimal.Decimal(1), 2], [2, 1]],
     "long integers": [[10**30, 1], [1, 2]],
     "mixed": [[1, 2.5], [True, 0]],
     "forbidden": [[np.inf, 1], [1, np.inf]],
     "half forbidden": [[np.inf, 1, 2], [1, np.inf, np.inf]],
-    "column forbidden": [[np.inf, 1, 2], [np.inf, 3, 1]],
     "row forbidden, to spare": [[1, 2], [np.inf, np.inf], [3, 1]],
     "0 x 0": np.zeros((0, 0)),
     "0 x 3": np.zeros((0, 3)),
     "3 x 0": np.zeros((3, 0)),
-    "0 x 2 integers": np.zeros((0, 2), dtype=int),
     "list of nothing": [[]],
     "constant": np.full((6, 6), 2.5),
-    "constant wide": np.full((3, 6), 2.5),
-    "constant tall": np.full((6, 3), 2.5),
-    "zeros": np.zeros((5, 5)),
     "negative": -(np.arange(9.0).reshape(3, 3) ** 2),
-    "large": np.array([[1e300, 1e299], [1e300, 1e300]]),
     "huge": np.array([[1e308, 1e307], [1e308, 1e308]]),
-    "tiny": np.array([[5e-324, 0], [0, 5e-324]]),
     "wide range": np.array([[1e30, 1e-30], [1.0, 1e30]]),
     "signed zeros": np.array([[-0.0, 0.0], [0.0, -0.0]]),
     "minus inf": [[-np.inf, 1], [1, 2]],
@@ -126,37 +112,26 @@ REFUSED = {
     "text": "costs",
     "empty list": [],
     "1-D": [1, 2, 3],
-    "1-D empty": np.zeros(0),
     "array.array": array.array("d", [1, 2]),
     "3-D": np.zeros((2, 2, 2)),
-    "3-D empty": np.zeros((0, 0, 0)),
     "ragged": [[1, 2], [3]],
     "strings": eye.astype(str),
-    "no strings": np.zeros((0, 2), dtype=str),
     "bytes": np.array([[b"1"]]),
-    "list of strings": [["a", "b"], ["c", "d"]],
     "text array-like": TextArrayLike(),
     "objects": eye.astype(object),
-    "none inside": np.array([[None, 1], [1, 1]]),
     "list with none": [[None, 1], [1, 1]],
     "complex": eye + 1j,
-    "complex list": [[1j]],
     "long double": np.eye(3, dtype=np.longdouble),
     "dates": np.zeros((2, 2), "M8[s]"),
-    "times": np.zeros((2, 2), "m8[s]"),
     "records": np.zeros((2, 2), dtype=[("a", "f8")]),
     "dict": {},
-    "set": {1},
     "nan": np.diag([np.nan, 1, 1]),
-    "float32 nan": np.diag([1, np.nan, 1]).astype("f4"),
     "minus inf": np.diag([1, -np.inf, 1]),
     "nan and infeasible": [[np.inf, np.inf], [np.nan, np.inf]],
     "nan in a spare row": [[1, 2], [np.nan, 9], [1, 3]],
     "row of inf": [[np.inf, np.inf], [1, 2]],
     "column of inf": [[np.inf, 1], [np.inf, 2]],
-    "only inf": [[np.inf]],
     "only inf, wide": np.full((3, 4), np.inf),
-    "only inf, tall": np.full((4, 3), np.inf),
     "two rows for one column": [[1, np.inf, np.inf], [2, np.inf, np.inf], [1, 1, 1]],
 }
 
@@ -203,24 +178,6 @@ def test_errors_say_more_than_scipys():
     with pytest.raises(bigsap.InfeasibleError) as infeasible:
         linear_sum_assignment(cost)
     assert sorted(infeasible.value.violator) == [1, 2]
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (7, 7), (40, 40), (3, 9), (9, 3)])
-@pytest.mark.parametrize("dtype", [bool, "u1", "i4", "i8", "f4", "f8"])
-def test_a_constant_matrix_gives_the_identity(shape, dtype):
-    for number in (0, 1):
-        rows, columns = linear_sum_assignment(np.full(shape, number, dtype))
-        np.testing.assert_array_equal(rows, np.arange(min(shape)))
-        np.testing.assert_array_equal(columns, np.arange(min(shape)))
-
-
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("name", CLASSES)
-def test_every_class(name, maximize):
-    cost = CLASSES[name](60, seed=6)
-    same_outcome(cost, maximize)
-    same_outcome(cost[:25], maximize)
-    same_outcome(cost[:, :25], maximize)
 
 
 @examples(60)

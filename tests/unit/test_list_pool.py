@@ -22,6 +22,7 @@ from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
 from bigsap.strategies import lists
+from contracts import whole
 from examples_of import examples
 from instances import CLASSES
 from pairwise import each
@@ -104,16 +105,6 @@ def test_places_that_rows_left_are_taken_again():
     assert widen(5, 10, 100, engine_of(6, 10, 3).lists) == WIDENED
 
 
-def test_growing_copies_nothing():
-    engine = engine_of(8, 64, 4)
-    before = engine.lists.ids
-    for _ in range(3):
-        for row in range(8):
-            while widen(row, 64, engine.longest, engine.lists) == NO_ROOM:
-                engine._grow()
-    assert engine.lists.ids is before
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc")
 def test_what_is_reserved_takes_no_memory():
     def resident():
@@ -189,8 +180,7 @@ def test_lists_that_may_not_grow(kind, epsilon, maximize, monkeypatch):
     monkeypatch.setattr(lists, "tight_start", lambda *_: None)
     source = as_source(COSTS[kind]())
     n, m = source.shape
-    cost = np.empty((n, m), source.dtype)
-    source.read(np.arange(n), slice(0, m), cost)
+    cost = whole(source)
     if maximize and kind == "forbidden":
         source = as_source(cost := -cost)
     k = 4

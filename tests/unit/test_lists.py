@@ -24,6 +24,7 @@ from bigsap.strategies.bounds_choice import choose_bounds
 from bigsap.strategies.start.samples import Counts
 from examples_of import examples
 from instances import points_of
+from pairwise import each
 
 
 def engine_for(cost, k, *, threads=1, maximize=False):
@@ -106,18 +107,6 @@ def test_wide_rows_are_thinned_panel_by_panel():
     check_lists(engine, cost, engine.v)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_threads_make_the_same_lists(threads):
-    generator = np.random.default_rng(4)
-    cost = generator.integers(0, 9, (40, 500)).astype(float)
-    one, many = engine_for(cost, 16), engine_for(cost, 16, threads=threads)
-    for engine in (one, many):
-        engine.open_price[:] = engine.v
-        engine.evaluate(np.arange(40))
-    assert np.array_equal(one.lists.ids, many.lists.ids)
-    assert np.array_equal(one.lists.theta, many.lists.theta)
-
-
 SEPARABLE = ["sqeuclidean", "cityblock", "euclidean", "chebyshev", "weighted", "lowrank"]
 
 
@@ -147,7 +136,7 @@ def test_majorants_are_the_same_for_any_number_of_threads(n_threads, monkeypatch
         assert np.array_equal(getattr(shared, name), getattr(alone, name)), name
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 3, 64])
+@pytest.mark.parametrize("n_threads", [1, 3])
 def test_least_entries_are_the_same_for_any_number_of_threads(n_threads, monkeypatch):
     monkeypatch.setattr(engine_team, "_MANY", 1)
     cost = np.random.default_rng(2).random((70, 90))
@@ -198,8 +187,7 @@ def test_the_greedy_gap_is_that_of_whole_lists(k, n_threads, monkeypatch):
     assert found == gap > 0
 
 
-@pytest.mark.parametrize("threads", [2, 3, 8, 64])
-@pytest.mark.parametrize("kind", ["points", "ties", "wide", "tall"])
+@each(threads=[2, 3, 8, 64], kind=["points", "ties", "wide", "tall"])
 def test_passes_by_all_threads_change_nothing(kind, threads, monkeypatch):
     """The same bits and counters for any number of threads, where the team makes all passes."""
     monkeypatch.setattr(engine_team, "_MANY", 1)
@@ -227,8 +215,7 @@ def test_a_dismissed_team_leaves_the_caller_alone():
     assert seen == [(0, 1)]
 
 
-@pytest.mark.parametrize("kind", SEPARABLE)
-@pytest.mark.parametrize("seed", range(3))
+@each(kind=SEPARABLE, seed=range(3))
 def test_bounds_bound_every_pair(kind, seed):
     """Also with prices of 1e6 times the costs, and with prices that fell since the fit."""
     generator = np.random.default_rng(seed)
@@ -288,7 +275,7 @@ def many_columns(generator, n=10, m=70_000):
     return source, engine
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_nearest_groups_first_keep_the_promises(seed):
     """And take fewer pairs than bounds of all blocks alone would."""
     source, engine = many_columns(np.random.default_rng(seed))
@@ -328,25 +315,11 @@ def test_bounds_are_off_where_they_cannot_help():
     assert not bounds.blocks_of(as_source(generator.random((600, 600)))).offset.size
 
 
-def test_compact_order_is_a_permutation_of_small_boxes():
-    generator = np.random.default_rng(1)
-    points = generator.random((5000, 2))
-    order = compact_order(points)
-    assert np.array_equal(np.sort(order), np.arange(5000))
-    sides = [np.ptp(points[order[k : k + 128]], axis=0).max() for k in range(0, 5000, 128)]
-    # 40 equal squares of the unit square have sides of 0.16.
-    assert np.median(sides) < 0.25
-    assert compact_order(np.zeros((300, 2))).size == 300
-    assert compact_order(np.empty((0, 2))).size == 0
-
-
 def block_minima(tau, order):
     return np.minimum.reduceat(tau[:, order], np.arange(0, order.size, bounds.BLOCK), axis=1)
 
 
-@pytest.mark.parametrize("kind", ["real", "ties", "holes", "offset", "float32", "huge"])
-@pytest.mark.parametrize("scattered", [False, True])
-@pytest.mark.parametrize("m", [700, 9000])
+@each(kind=["real", "ties", "holes", "offset", "float32", "huge"], scattered=[False, True], m=[700, 9000])
 def test_block_minima_open_only_what_matters_and_miss_nothing(kind, scattered, m):
     """Evaluations by minima that were last seen under other prices keep every promise."""
     generator = np.random.default_rng(m + scattered)
@@ -485,8 +458,7 @@ def test_lists_are_longer_where_columns_repeat(repeated, size):
     assert list_sizes.list_size(Problem(bigsap.points(x, y[order]))) == size
 
 
-@pytest.mark.parametrize("size", [1, 7, 48, 400])
-@pytest.mark.parametrize("product", [False, True])
+@each(size=[1, 7, 48, 400], product=[False, True])
 def test_any_length_leads_to_the_same_optimum(size, product, monkeypatch):
     monkeypatch.setattr(policy, "CLOSE_LIST_SIZE", size)
     generator = np.random.default_rng(3)

@@ -12,6 +12,7 @@ import bigsap
 from bigsap.batch import solve_many
 from bigsap.errors import InputError, InvalidCostError, OptionError
 from gate import HANG_S, until
+from pairwise import each
 
 RNG_SEED = 5
 
@@ -35,8 +36,7 @@ def same(a, b):
         np.testing.assert_array_equal(a[name], b[name])
 
 
-@pytest.mark.parametrize("threads", [1, 3, None])
-@pytest.mark.parametrize("maximize", [False, True])
+@each(threads=[1, 3, None], maximize=[False, True])
 def test_equals_one_by_one(threads, maximize):
     costs = [np.where(np.isinf(c), -c, c) if maximize and c.dtype == float else c for c in problems()]
     found = solve_many(costs, threads=threads, maximize=maximize, seed=3)

@@ -291,7 +291,7 @@ for delay in np.linspace(0, 0.1, 12):
 """
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
 def test_truncated_between_two_looks_at_its_size(method, tmp_path):
     """The kernels look every tenth of a second; this file is cut in between."""

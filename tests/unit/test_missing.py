@@ -9,6 +9,7 @@ import pytest
 
 import bigsap
 from bigsap import InvalidCostError, OptionError, as_source
+from pairwise import each
 
 # What lies under the mask, and every marker below, would be taken at once if it were a cost.
 COSTS = np.array([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0], [3.0, 2.0, 2.0]])
@@ -130,11 +131,6 @@ def rows_of(rows, out):
     out[...] = MASKED[rows]
 
 
-def a_row_each(rows, out):
-    for k, row in enumerate(rows):
-        out[k] = MASKED[row]
-
-
 def an_item_each(rows, out):
     for k, row in enumerate(rows):
         for j in range(3):
@@ -145,26 +141,13 @@ def a_list(rows, out):
     out[:] = [MASKED[row] for row in rows]
 
 
-def a_part(rows, out):
-    out[:, :2] = MASKED[rows, :2]
-    out[:, 2:] = MASKED[rows, 2:]
-
-
 def a_view(rows, out):
     out.T[...] = MASKED[rows].T
-
-
-def copied(rows, out):
-    np.copyto(out, MASKED[rows])
 
 
 def copied_where(rows, out):
     out[...] = UNDER[rows]
     np.copyto(out, MASKED[rows], where=np.array([False, False, True]))
-
-
-def added(rows, out):
-    np.add(MASKED[rows], 0, out=out)
 
 
 def added_in_place(rows, out):
@@ -174,10 +157,6 @@ def added_in_place(rows, out):
 
 def multiplied(rows, out):
     np.matmul(np.ma.MaskedArray(np.eye(len(rows))), MASKED[rows], out=out)
-
-
-def clipped(rows, out):
-    np.clip(MASKED[rows], -200, 200, out=out)
 
 
 def flat(rows, out):
@@ -196,10 +175,6 @@ def numpys_put(rows, out):
     np.put(out, np.arange(out.size), MASKED[rows])
 
 
-def numpys_place(rows, out):
-    np.place(out, np.ones(out.shape, np.bool_), MASKED[rows])
-
-
 def numpys_putmask(rows, out):
     np.putmask(out, np.ones(out.shape, np.bool_), MASKED[rows])
 
@@ -211,22 +186,16 @@ def along_axis(rows, out):
 
 BLOCKS = [
     rows_of,
-    a_row_each,
     an_item_each,
     a_list,
-    a_part,
     a_view,
-    copied,
     copied_where,
-    added,
     added_in_place,
     multiplied,
-    clipped,
     flat,
     flat_whole,
     put,
     numpys_put,
-    numpys_place,
     numpys_putmask,
     along_axis,
 ]
@@ -406,8 +375,7 @@ def netcdf_that_masks(*given):
 STORES = [in_hdf5, in_zarr, in_xarray, in_netcdf, netcdf_that_is_raw, netcdf_that_masks]
 
 
-@pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize("name", STORED)
+@each(store=STORES, name=list(STORED))
 def test_stored_costs(name, store, tmp_path):
     (tmp_path / "whole").mkdir()
     whole = store(tmp_path / "whole", *stored(name, whole=True))
@@ -427,8 +395,7 @@ def test_stored_costs(name, store, tmp_path):
 TERMS = "c[i, 0] * q[j, 0] + c[i, 1] * q[j, 1] + c[i, 2] * q[j, 2]"
 
 
-@pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize("name", STORED)
+@each(store=STORES, name=list(STORED))
 def test_stored_inputs(name, store, tmp_path):
     """Points, products, arrays of expressions and all else that numbers are taken from."""
     (tmp_path / "whole").mkdir()

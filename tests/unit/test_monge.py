@@ -16,6 +16,7 @@ from bigsap.strategies.monge import sorted_start
 from bigsap.strategies.start.samples import Counts
 from examples_of import examples
 from oracle import optimum
+from pairwise import each
 
 FLOAT = np.dtype(np.float64)
 
@@ -30,24 +31,9 @@ def rank_one(n, seed):
     return np.outer(a, b)
 
 
-def symmetric(n, seed):
-    a, _, _ = numbers(n, seed)
-    return np.outer(a, a)
-
-
-def lognormal(n, seed):
-    _, _, g = numbers(n, seed)
-    return np.outer(np.exp(2 * g.normal(size=n)), np.exp(2 * g.normal(size=n)))
-
-
 def of_both_signs(n, seed):
     a, b, _ = numbers(n, seed)
     return np.outer(a - 0.5, b - 0.5)
-
-
-def numbered(n, seed):
-    _, _, g = numbers(n, seed)
-    return np.outer(g.permutation(n), g.permutation(n)).astype(np.int64)
 
 
 def small_integers(n, seed):
@@ -71,33 +57,19 @@ def squares_of_integers(n, seed):
     return ((x[:, None] - y) ** 2).astype(np.int32)
 
 
-def smaller(n, seed):
-    a, b, _ = numbers(n, seed)
-    return np.minimum(a[:, None], b)
-
-
 def exponential(n, seed):
     a, b, _ = numbers(n, seed)
     return np.exp(3 * a[:, None] * b)
 
 
-def far_from_zero(n, seed):
-    return rank_one(n, seed) - 1e6
-
-
 FAMILIES = [
     rank_one,
-    symmetric,
-    lognormal,
     of_both_signs,
-    numbered,
     small_integers,
     distances,
     distances_with_terms,
     squares_of_integers,
-    smaller,
     exponential,
-    far_from_zero,
 ]
 
 
@@ -114,8 +86,7 @@ def same_value(res, cost, maximize=False):
     res.verify(cost)
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
+@each(maximize=[False, True], family=FAMILIES)
 def test_families_are_answered_without_a_search(family, maximize):
     for n, seed in ((17, 1), (48, 2)):
         cost = family(n, seed)
@@ -159,22 +130,11 @@ def test_any_monge_matrix(cost, maximize):
         assert (signed.min(axis=1) == signed[rows, start.column_of_row]).all()
 
 
-def test_general_position_is_always_recognised():
-    for seed in range(25):
-        g = np.random.default_rng(seed)
-        n = int(g.integers(6, 40))
-        cost = -g.integers(1, 1000, (n, n)).cumsum(axis=0).cumsum(axis=1)
-        cost = np.ascontiguousarray(cost[g.permutation(n)][:, g.permutation(n)])
-        res = solve(cost)
-        assert res.stats["first_prices"] == "sorted"
-        same_value(res, cost)
-
-
 @pytest.mark.parametrize("change", [-3.0, 3.0, np.inf])
 def test_one_entry_that_does_not_fit(change):
     cost = rank_one(40, 5)
     tried = 0
-    for i in range(0, 40, 4):
+    for i in range(0, 40, 8):
         for j in range(0, 40, 9):
             spoiled = cost.copy()
             spoiled[i, j] += change
@@ -183,18 +143,7 @@ def test_one_entry_that_does_not_fit(change):
             tried += res.stats["certificate_pairs"] > 40 * 40
     if change < 0:
         assert tried  # some of them took the start in and not the proof
-        assert tried < 50
-
-
-def test_a_dear_pair_on_the_diagonal():
-    cost = distances(60, 3)
-    res = solve(cost)
-    for row in (0, 17, 31):
-        spoiled = cost.copy()
-        spoiled[row, res.col4row[row]] = np.inf
-        again = solve(spoiled)
-        assert again.stats["first_prices"] != "sorted"
-        same_value(again, spoiled)
+        assert tried < 25
 
 
 def test_forbidden_pairs_that_nobody_wants_do_not_matter():
@@ -227,13 +176,6 @@ def test_what_is_left_to_others(cost):
     counts = Counts()
     assert sorted_start(Problem(ArraySource(cost)), FLOAT, 0, counts, lambda: None) is None
     assert counts.pairs <= 6 * 6 + 16 * 16
-
-
-def test_two_rows():
-    for entries in ([0, 1, 1, 0], [1, 0, 0, 1], [3, 1, 2, 2], [0, 0, 0, 1], [0, 0, 0, 0]):
-        cost = np.array(entries, np.int64).reshape(2, 2)
-        for maximize in (False, True):
-            same_value(solve(cost, maximize=maximize), cost, maximize)
 
 
 def test_ties_everywhere():
@@ -338,30 +280,10 @@ def test_sources_of_cheap_pairs():
         )
 
 
-def test_a_mapped_file(tmp_path):
-    path = tmp_path / "costs.npy"
-    np.save(path, rank_one(120, 3))
-    res = solve(bigsap.from_npy(path))
-    assert res.stats["first_prices"] == "sorted"
-    assert res.fun == solve(np.load(path)).fun
-
-
-@pytest.mark.parametrize("kind", ["row", "part", "block"])
-def test_functions_of_rows_are_not_asked_for_pairs(kind):
+def test_functions_of_rows_are_not_asked_for_pairs():
     n = 60
     a, b, _ = numbers(n, 12)
-
-    def row(i):
-        return a[i] * b
-
-    def part(i, start, stop):
-        return a[i] * b[start:stop]
-
-    def block(rows, out):
-        out[:] = a[rows, None] * b
-
-    f = {"row": row, "part": part, "block": block}[kind]
-    source = bigsap.from_function(f, (n, n), kind=kind, compiled=False)
+    source = bigsap.from_function(lambda i: a[i] * b, (n, n), kind="row", compiled=False)
     problem, counts = Problem(source), Counts()
     assert sorted_start(problem, FLOAT, 0, counts, lambda: None) is None
     assert counts.pairs == 0
@@ -395,18 +317,6 @@ def test_invalid_costs_are_named_as_ever():
         assert str(caught.value) == str(without.value)
 
 
-def test_a_function_that_raises_is_named_by_the_search():
-    n = 50
-
-    def cost(i, j):
-        if i == 20:
-            raise KeyError("no such row")
-        return i * j
-
-    with pytest.raises(bigsap.CallbackError, match="row 20"):
-        solve(bigsap.from_function(cost, (n, n), compiled=False))
-
-
 def test_a_stop_within_the_proof_keeps_the_answer(clock):
     n, asked, cancel = 200, 0, threading.Event()
 
@@ -424,16 +334,3 @@ def test_a_stop_within_the_proof_keeps_the_answer(clock):
     assert res.status == "cancelled"
     i = np.arange(n)
     assert res.fun == (i * i[::-1]).sum()
-
-
-def test_gap_is_reached_at_once():
-    res = solve(rank_one(100, 1), gap=0.5)
-    assert res.stats["first_prices"] == "sorted"
-    assert res.status == "optimal"
-
-
-def test_a_transposed_problem():
-    cost = np.asfortranarray(numbered(60, 2))
-    res = solve(cost)
-    same_value(res, cost)
-    assert res.stats["first_prices"] == "sorted"

@@ -115,16 +115,13 @@ def test_damaged_files_are_compiled_again(package):
     first, second = kernels(package)
     whole = first.read_bytes()
     first.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    second.write_bytes(b"")
+    second.write_bytes(second.read_bytes()[: len(whole) // 2])
     assert run(package) == (ANSWER, 2, 0)
     assert run(package) == (ANSWER, 0, 2)
-    first.write_bytes(whole[: len(whole) // 2])
-    assert run(package) == (ANSWER, 1, 1)
 
 
-@pytest.mark.parametrize(
-    "other", ["numba", *(pytest.param(name, marks=pytest.mark.slow) for name in ("llvmlite", "np"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("other", ["numba", "llvmlite", "np"])
 def test_other_versions_make_other_kernels(package, other):
     run(package)
     before = f"kernel_cache.{other}.__version__ = '99.0.0'"
@@ -171,10 +168,8 @@ def test_kernels_that_came_along(package, tmp_path):
     try:
         assert run(package) == (ANSWER, 0, 2)
         assert not kernels(package)
-        # A processor that numba is told, and one that can do less.
+        # A processor that numba is told, and another version.
         assert run(package, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES="")[1:] == (2, 0)
-        less = "from bigsap.compile import cpu_levels; cpu_levels.usable_levels = lambda: ['x86-64-v1']"
-        assert run(package, less)[1] in (0, 2)  # 0: kept by root in spite of the modes
         assert run(package, "kernel_cache.made_with = lambda: ('other',)")[1:] == (2, 0)
     finally:
         for path in [package, *package.rglob("*")]:
@@ -256,12 +251,6 @@ def test_old_versions_go(tmp_path):
     assert [name for name in names if "aa" in name] == [f"f-aa-{k}" for k in range(3, 7)]
     assert kernel_files.read(tmp_path, "f-aa-6") == b"x" * 6
     assert kernel_files.read(tmp_path, "f-aa-0") is None
-
-
-def test_a_folder_that_is_gone_or_full_is_no_error(tmp_path):
-    (tmp_path / "file").write_text("")
-    kernel_files.write(tmp_path / "file" / "below", "name", b"x")
-    assert kernel_files.read(tmp_path / "file" / "below", "name") is None
 
 
 def test_levels_of_a_wheel(monkeypatch):

@@ -14,6 +14,7 @@ from bigsap.engine.lists.bounded_evaluation import offset_of
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
+from contracts import whole
 
 SOURCES = {
     "sqeuclidean": lambda x, y: bigsap.points(x, y),
@@ -22,13 +23,6 @@ SOURCES = {
     "cosine": lambda x, y: bigsap.points(x, y, "cosine"),
     "lowrank": lambda x, y: bigsap.lowrank(x, y, row_terms=x[:, 0], column_terms=2 * y[:, 0]),
 }
-
-
-def dense(source):
-    n, m = source.shape
-    out = np.empty((n, m))
-    source.read(np.arange(n), slice(0, m), out)
-    return out
 
 
 def engine_for(source, k=20, threads=1, maximize=False):
@@ -61,7 +55,7 @@ def slow_list(row, cost, v, open_price, k):
 
 def check(engine, source, maximize=False, rows=None):
     rows = np.arange(source.shape[0]) if rows is None else rows
-    cost = dense(source) * (-1 if maximize else 1)
+    cost = whole(source) * (-1 if maximize else 1)
     found = engine.lists
     for row in rows:
         at = slice(found.start[row], found.start[row] + found.size[row])
@@ -113,21 +107,6 @@ def test_the_best_free_column_is_listed(kind, share):
     check(evaluated(source, v, np.where(free, v, -np.inf)), source)
 
 
-def test_columns_with_the_blocked_price_are_left_out():
-    x, y = some_points(30, 600, 10)
-    v = np.where(np.random.default_rng(3).random(600) < 0.4, -np.inf, 0.0)
-    for kind in ("sqeuclidean", "euclidean"):
-        source = SOURCES[kind](x, y)
-        engine = evaluated(source, v, np.full(600, -np.inf))
-        check(engine, source)
-
-
-def test_lists_longer_than_a_row():
-    x, y = some_points(20, 300, 10)
-    source = bigsap.points(x, y)
-    check(evaluated(source, np.zeros(300), k=300), source)
-
-
 @pytest.mark.parametrize("threads", [2, 3])
 @pytest.mark.parametrize("height", [1, 7, 1000])
 def test_same_bits_for_any_threads_and_tiles(monkeypatch, threads, height):
@@ -176,7 +155,7 @@ def test_bounds_hold_where_they_are_attacked(name, kind):
     if engine.products is None:
         assert name in ("huge", "tiny")
         return
-    for v in (np.zeros(len(y)), -np.abs(dense(source)[3])):
+    for v in (np.zeros(len(y)), -np.abs(whole(source)[3])):
         engine.v[:] = engine.open_price[:] = v
         engine.read_and_evaluate(np.arange(40, dtype=ID))
         check(engine, source)
@@ -184,7 +163,7 @@ def test_bounds_hold_where_they_are_attacked(name, kind):
 
 def test_a_solve_takes_products_and_is_optimal(monkeypatch):
     x, y = some_points(400, 400, 20)
-    cost = dense(bigsap.points(x, y))
+    cost = whole(bigsap.points(x, y))
     called = []
     evaluate = products.Products.evaluate
     monkeypatch.setattr(

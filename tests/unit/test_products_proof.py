@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from test_products import SOURCES, attacks, dense, some_points
+from test_products import SOURCES, attacks, some_points
 
 import bigsap
 from bigsap import policy
@@ -14,6 +14,8 @@ from bigsap.proof.minima import minima
 from bigsap.proof.multiplied import multiplied
 from bigsap.proof.row_minima import Prices
 from bigsap.proof.scan import no_minima
+from contracts import whole
+from pairwise import each
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +43,7 @@ def same(source, prices, *, matching=None, maximize=False, threads=1, width=None
     return looked
 
 
-@pytest.mark.parametrize("kind", SOURCES)
-@pytest.mark.parametrize("threads", [1, 3])
+@each(kind=list(SOURCES), threads=[1, 3])
 def test_minima_are_those_of_the_pass(kind, threads):
     x, y = some_points(300, 2300, 12)
     generator = np.random.default_rng(1)
@@ -62,13 +63,12 @@ def test_minima_of_a_maximum(kind):
     assert same(SOURCES[kind](x, y), Prices(np.zeros(900)), maximize=True).by == "bounds"
 
 
-@pytest.mark.parametrize("name", [name for name, _ in attacks()])
-@pytest.mark.parametrize("kind", ["sqeuclidean", "euclidean", "lowrank"])
+@each(name=[name for name, _ in attacks()], kind=["sqeuclidean", "euclidean", "lowrank"])
 def test_margins_hold_where_they_are_attacked(name, kind):
     x, y = dict(attacks())[name]
     source = SOURCES[kind](x[:40], y)
     same(source, Prices(np.zeros(len(y))), matching=np.arange(40))
-    v = -np.abs(dense(source)[3])
+    v = -np.abs(whole(source)[3])
     same(source, Prices(v), matching=np.arange(40))
     same(source, Prices(v, v * 2.0**-60))
 
@@ -81,7 +81,7 @@ def test_every_bound_lies_below_its_cost():
     found = multiplied(source, no_minima(6), Prices(v), False, 1, None, None).minima
     for row in range(6):
         exact = min(
-            Fraction(c) - Fraction(p) for c, p in zip(dense(source)[row].tolist(), v.tolist(), strict=True)
+            Fraction(c) - Fraction(p) for c, p in zip(whole(source)[row].tolist(), v.tolist(), strict=True)
         )
         assert exact == sum(Fraction(part[row].item()) for part in found)
 

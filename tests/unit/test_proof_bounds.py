@@ -26,6 +26,7 @@ from bigsap.proof.unassigned import certify_gated
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.wrappers import Counted
 from examples_of import examples
+from pairwise import each
 
 METRICS = ("sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski", "cosine", "haversine")
 FAMILIES = ("uniform", "apart", "clusters", "lattice", "equal", "huge", "tails", "far", "tiny")
@@ -232,8 +233,7 @@ def test_no_bound_is_above_a_pair_of_its_box(metric, family, d, kind, maximize, 
                 assert Fraction(sloped) <= min(exact[box])
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cityblock", "lowrank"])
+@each(maximize=[False, True], metric=["sqeuclidean", "euclidean", "cityblock", "lowrank"])
 def test_bounds_are_close(metric, maximize):
     """Slopes follow the prices: small boxes are bounded to a part of what they span."""
     rng = np.random.default_rng(3)
@@ -321,9 +321,7 @@ def equal_proofs(bounds, pairs):
             np.testing.assert_array_equal(getattr(bounds, name), getattr(pairs, name), name)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("normalise", [False, True])
+@each(shape=SHAPES, maximize=[False, True], normalise=[False, True])
 def test_certificates_are_the_same(shape, maximize, normalise):
     rng = np.random.default_rng(5)
     source = problem(rng, "euclidean", "clusters", shape, 3)
@@ -371,9 +369,7 @@ def wrong(result, what, rng):
     )
 
 
-@pytest.mark.parametrize("gate", [False, True])
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("shape", [(90, 90), (60, 110), (110, 60)])
+@each(gate=[False, True], maximize=[False, True], shape=[(90, 90), (60, 110), (110, 60)])
 def test_one_wrong_claim_is_refused(shape, maximize, gate):
     rng = np.random.default_rng(1)
     source = problem(rng, "sqeuclidean", "uniform", shape, 2)
@@ -541,8 +537,7 @@ def test_whether_there_is_time_for_it(solved, monkeypatch):
         assert said
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("at", [1, 5, 30])
+@each(threads=[1, 2], at=[1, 5, 30])
 def test_the_proof_can_be_left(solved, threads, at, monkeypatch):
     """Everywhere: while the tree is made, and among the rows."""
     source, result = solved[8000]

@@ -12,6 +12,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment as scipys
 
 import bigsap
+from pairwise import each
 
 HUGE = [[1.7e308, -1.7e308], [-1.7e308, 1.7e308]]
 OPTIONS = [
@@ -57,8 +58,7 @@ def test_single_precision(options):
         assert result.fun == sign * 2 * float(np.float32(3e38))
 
 
-@pytest.mark.parametrize("shape", [(40, 40), (20, 40), (40, 20), (300, 300)])
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@each(shape=[(40, 40), (20, 40), (40, 20), (300, 300)], options=OPTIONS)
 def test_differences_beyond_float64(shape, options):
     cost = (np.random.default_rng(1).random(shape) - 0.5) * (1.7e308 / max(shape))
     cost[3, 5] = 1.5e308

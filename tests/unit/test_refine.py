@@ -21,9 +21,11 @@ from bigsap.run import on_rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.residual import Residual
+from contracts import whole
 from exact_judge import Truth, judge
 from exactly import fractions_of
 from examples_of import examples
+from pairwise import each
 
 
 def right(cost, result, **problem):
@@ -49,7 +51,7 @@ def sentinel():
     return cost, bigsap.solve(cost)
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("size", [1e13, 1e14, 1e16, 1e18, float(sys.maxsize), 1e300])
 def test_forced_pairs(size):
     cost, best = forced(1100, 1100, size)
@@ -78,8 +80,8 @@ def test_forced_pairs_by_every_method(options):
     assert result.fun == float(best)
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("shape", [(1100, 1100), (700, 1600), (1600, 700), (60, 60)])
+@pytest.mark.some(3)
+@each(maximize=[False, True], shape=[(700, 1600), (1600, 700), (60, 60), (1100, 1100)])
 def test_crosses_and_blocks_of_sentinels(shape, maximize):
     """Where the sentinel is not avoided, too."""
     rng = np.random.default_rng(1)
@@ -94,6 +96,7 @@ def test_crosses_and_blocks_of_sentinels(shape, maximize):
 OPTIMUM = 1.7393054822881036
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("distance", [1e5, 1e6, 1e7, 1e8, 1e10, 1e12, 1e15])
 def test_one_faulty_reading_among_points(distance):
     x, y = np.random.default_rng(3).random((2, 1500, 2))
@@ -106,7 +109,8 @@ def test_one_faulty_reading_among_points(distance):
     assert result.verify(bigsap.points(x, y), pairs=True).optimal
 
 
-@pytest.mark.parametrize("offset", [1e9, 1e12, 1e15])
+@pytest.mark.some(1)
+@pytest.mark.parametrize("offset", [1e12, 1e9, 1e15])
 def test_offsets(offset):
     """What all costs have in common hides nothing."""
     cost = np.random.default_rng(5).random((1100, 1100)) + offset
@@ -121,15 +125,6 @@ def test_ordinary_costs_are_not_refined():
         assert bigsap.solve(rng.random(shape)).stats["refined"] == 0
     x, y = rng.random((2, 1500, 2))
     assert bigsap.solve(bigsap.points(x, y)).stats["refined"] == 0
-
-
-def test_no_warning_of_numpy_leaks():
-    for size in (1.7e308, 1e300):
-        cost = np.array([[size, -size], [-size, size]])
-        for maximize in (False, True):
-            result = bigsap.solve(cost, maximize=maximize, method="ssp") if size < 1e305 else None
-            if result is not None:
-                right(cost, result, maximize=maximize)
 
 
 # -- results ---------------------------------------------------------------------------
@@ -198,7 +193,8 @@ def test_an_outcome_of_integers_that_is_not_optimal_is_searched_again(monkeypatc
 # -- without a certificate -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1e14, 1e18, float(sys.maxsize)])
+@pytest.mark.some(1)
+@pytest.mark.parametrize("size", [1e18, 1e14, float(sys.maxsize)])
 def test_without_a_certificate_danger_is_noticed(size):
     cost, best = forced(1100, 1100, size)
     result = bigsap.solve(cost, certify=False)
@@ -305,8 +301,7 @@ def test_the_compiled_residual_is_the_one_that_is_read(dtype, maximize):
         compiled=True,
     )
     assert source.dtype == dtype
-    cost = np.empty((70, 70), dtype)
-    source.read(np.arange(70), slice(0, 70), cost)
+    cost = whole(source)
     sign = -1 if maximize else 1
     duals = feasible_duals(rng, cost.astype(float), sign, 1e9, True)
     for gap in (0.5, 1e13):
@@ -319,13 +314,3 @@ def test_the_compiled_residual_is_the_one_that_is_read(dtype, maximize):
         read_pairs(fill, rows, columns, filled.ravel())
         np.testing.assert_array_equal(read, filled)
         assert 0 <= read.min() < read.max() <= 2
-
-
-def test_a_residual_problem_has_a_filler_where_it_is_square():
-    x = np.random.default_rng(0).random((5, 2))
-    duals = np.zeros(5), np.zeros(5), np.zeros(3), np.zeros(3)
-    assert Residual(bigsap.points(x, x[:3]), duals, 1.0, maximize=False).fill() is None
-    duals = (np.zeros(5),) * 4
-    residual = Residual(bigsap.points(x, x), duals, 1.0, maximize=False)
-    assert residual.fill() is residual.fill() is not None
-    assert "Residual(" in repr(residual)

@@ -10,14 +10,11 @@ from hypothesis import strategies as st
 import bigsap
 from bigsap.engine.core import state, team
 from bigsap.engine.core.record import record
-from bigsap.engine.core.state import CODES, LANES, ROOM, RUNS, CodeScale
-from bigsap.engine.rows.stretches import code_of, move_scale, note_lows, plan, step
+from bigsap.engine.core.state import LANES, RUNS, CodeScale
+from bigsap.engine.rows.stretches import code_of, note_lows, plan
 from examples_of import examples
 from instances import low_rank
 from pairwise import each
-
-NUMBERS = st.floats(min_value=-1e300, max_value=1e300) | st.floats(min_value=-1e3, max_value=1e3)
-ORIGINS = st.integers(min_value=-(1 << 31), max_value=1 << 31)
 
 
 def new_scale():
@@ -31,30 +28,6 @@ def codes(lows, row):
 
 def stretches(values, width):
     return [values[first : first + width].min() for first in range(0, len(values), width)]
-
-
-@given(x=NUMBERS, y=NUMBERS, origin=ORIGINS)
-def test_codes_keep_the_order(x, y, origin):
-    x, y = min(x, y), max(x, y)
-    assert 0 <= code_of(x, origin) <= code_of(y, origin) < CODES
-
-
-def test_codes_are_three_an_octave():
-    origin = int(np.float32(1.0).view(np.int32))
-    steps = 2.0 ** (np.arange(0.01, CODES) / 3)
-    # The scale is float32's: straight within an octave.
-    assert [code_of(x, origin) for x in steps[::3]] == list(range(0, CODES, 3))
-    assert [code_of(x, origin) for x in (0.0, -1.0, 0.99, 1.0, 1.3, 1.4, 1.7, 2.0, 1e30)] == [
-        0,
-        0,
-        0,
-        0,
-        0,
-        1,
-        2,
-        3,
-        15,
-    ]
 
 
 @examples(300)
@@ -88,45 +61,6 @@ def test_a_stretch_is_left_out_only_if_all_of_it_lies_above_the_limit(data, shar
                 read[first:stop] = True
             np.testing.assert_array_equal(read, np.repeat(np.array(noted[: len(true)]) <= code, width)[:full])
             assert read[low <= limit].all()
-
-
-@given(data=st.data())
-def test_steps_visit_every_group_of_the_runs(data):
-    cuts = sorted(data.draw(st.sets(st.integers(0, 60), min_size=2, max_size=16)))
-    cuts = cuts[: len(cuts) // 2 * 2]
-    runs = np.array([*cuts, 7, 7], np.int64)
-    group, k, seen = cuts[0], 0, []
-    right = [g for k in range(0, len(cuts), 2) for g in range(cuts[k], cuts[k + 1])]
-    for _ in right:
-        seen.append(group)
-        group, k = step(group, k, len(cuts), runs)
-    assert seen == right
-
-
-def test_rows_unlike_the_others_do_not_take_the_scale_with_them():
-    full, scale = 16, new_scale()
-    lows, generator = np.zeros((2000, ROOM), np.uint8), np.random.default_rng(0)
-    for row in range(2000):
-        size = 1e30 if row % 10 == 1 or row == 0 else 1.0
-        note_lows(row, size * generator.standard_exponential(full), full, 1, lows, scale)
-    noted = np.array([codes(lows, row) for row in range(1900, 2000) if row % 10 != 1])
-    # Of exponential minima with mean 1 few fall off either end.
-    assert (noted == 0).mean() < 0.2
-    assert (noted == CODES - 1).mean() < 0.1
-
-
-@pytest.mark.parametrize("octaves", [-7, -1, 1, 2, 9])
-def test_a_moved_scale_tells_no_more_than_before(octaves):
-    origin = int(np.float32(2.0).view(np.int32))
-    scale = new_scale()
-    scale.origin, scale.centre, scale.begun = origin, origin, 1
-    lows = np.arange(256, dtype=np.uint8)[:, None]
-    before = [codes(lows, row) for row in range(256)]
-    move_scale(octaves, lows, scale)
-    assert scale.origin == origin + (octaves << 23)
-    for row, pair in enumerate(before):
-        for old, new in zip(pair, codes(lows, row), strict=True):
-            assert new == (min(15, max(0, old - 3 * octaves)) if old else 0)
 
 
 COSTS = {

@@ -15,6 +15,7 @@ from bigsap.run import small_arrays, small_call
 from examples_of import examples
 from instances import CLASSES
 from oracle import optimum, value
+from pairwise import each
 
 
 @pytest.fixture
@@ -69,9 +70,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("shape", [(9, 9), (6, 11), (11, 6)])
-@pytest.mark.parametrize("name", OPTIONS)
+@each(maximize=[False, True], shape=[(9, 9), (6, 11), (11, 6)], name=list(OPTIONS))
 def test_an_option_changes_neither_the_way_nor_the_answer(name, shape, maximize, general):
     options = OPTIONS[name] | {"maximize": maximize}
     for dtype in ("f8", "i8") if name != "dtype" else ("f8",):
@@ -250,13 +249,6 @@ def test_a_start_that_leads_nowhere_is_left(monkeypatch):
     np.testing.assert_array_equal(found.u, small(cost).u)
 
 
-def test_hard_for_its_size_but_for_a_good_start():
-    cost = CLASSES["rank1"](1000, seed=0)
-    hard = bigsap.solve(cost)
-    assert hard.stats["why"] == "a small matrix that is hard for its size"
-    assert small(cost, warm_start=hard).verify(cost).optimal
-
-
 # -- limits and listeners --------------------------------------------------------------
 
 
@@ -315,14 +307,6 @@ def test_what_a_callback_is_told(shape, maximize, price):
     assert last.rows_scanned == result.stats["rows_scanned"]
 
 
-def test_a_callback_that_fails_ends_the_solve():
-    def fails(progress):
-        raise RuntimeError("mine")
-
-    with pytest.raises(RuntimeError, match="mine"):
-        bigsap.solve(costs((5, 5)), callback=fails)
-
-
 def test_what_is_hard_for_its_size_is_told_to_the_same_callback(monkeypatch):
     monkeypatch.setattr(small_arrays, "solve_dense", lambda *told: dense.UNSURE)
     told = []
@@ -334,16 +318,6 @@ def test_what_is_hard_for_its_size_is_told_to_the_same_callback(monkeypatch):
 
 
 # -- what goes the general way ---------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"method": "ssp"}, {"method": "compressed"}, {"method": "hungarian"}, {"method": "auction"}],
-    ids=lambda options: options["method"],
-)
-def test_a_named_method_is_taken(options):
-    for more in ({}, {"certify": False}, {"time_limit": 60}, {"warm_start": np.zeros(9)}):
-        assert bigsap.solve(costs((9, 9)), **options, **more).stats["method"] == options["method"]
 
 
 def test_little_memory():

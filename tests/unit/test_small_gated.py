@@ -97,49 +97,12 @@ def test_only_small_arrays():
     assert method(small, warm_start=np.zeros(60)) == "dense"
 
 
-def test_a_pair_that_costs_its_price_stays_and_a_dearer_one_does_not():
-    cost = np.array([[2.0, 9.0], [9.0, 7.0]])
-    found = bigsap.solve(cost, unassigned_cost=[2.0, 6.5])
-    assert found.col4row.tolist() == [0, -1]
-    assert found.fun == 8.5
-    gain = bigsap.solve(-cost, unassigned_cost=[-2.0, -6.5], maximize=True)
-    assert gain.col4row.tolist() == [0, -1]
-    assert gain.fun == -8.5
-
-
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
 def test_invalid_costs(bad):
     cost = np.ones((5, 4))
     cost[3, 2] = bad
     with pytest.raises(bigsap.InvalidCostError, match=r"cost\[3, 2\]"):
         bigsap.solve(cost, unassigned_cost=0.5)
-
-
-def test_prices_are_judged_first():
-    with pytest.raises(bigsap.InvalidCostError, match="unassigned_cost of row 1"):
-        bigsap.solve(np.ones((2, 2)), unassigned_cost=[1, np.nan])
-
-
-def test_saved_and_loaded(tmp_path):
-    cost = np.random.default_rng(1).random((20, 30))
-    found = bigsap.solve(cost, unassigned_cost=0.02)
-    found.save(tmp_path / "found.npz")
-    again = bigsap.Result.load(tmp_path / "found.npz")
-    assert again.fun == found.fun
-    assert again.verify(cost).optimal
-
-
-def test_the_array_may_be_another_frames_afterwards():
-    """A result is complete when it is returned: nothing of it is read from the array later."""
-    rng = np.random.default_rng(2)
-    buffer, results = np.empty((30, 30)), []
-    frames = [rng.random((30, 30)) for _ in range(3)]
-    for frame in frames:
-        buffer[:] = frame
-        results.append(bigsap.solve(buffer, unassigned_cost=0.05))
-    buffer[:] = 0
-    for frame, found in zip(frames, results, strict=True):
-        assert found.verify(frame, unassigned_cost=0.05).optimal
 
 
 def best_of(cost, caps):

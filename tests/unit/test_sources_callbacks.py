@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
 import warnings
 import weakref
 
@@ -23,19 +22,14 @@ from bigsap.errors import (
     OverflowRiskError,
     ShapeError,
 )
-from bigsap.sources import as_source
 from bigsap.sources.functions.callbacks import from_function
 from bigsap.sources.functions.speed import PerformanceWarning
-from contracts import SourceContract, read
+from contracts import SourceContract, one_class_each, read, whole
 
 SHAPE = (6, 5)
 X = np.random.default_rng(1).uniform(-3, 3, 6)
 Y = np.random.default_rng(2).uniform(-3, 3, 5)
 EXPECTED = np.abs(X[:, None] - Y)
-
-
-def whole(source):
-    return read(source, np.arange(source.shape[0]))
 
 
 def call_fill(source, row, start, stop):
@@ -84,39 +78,14 @@ def made(kind, compiled):
     return source
 
 
-class TestCompiledValue(FunctionContract):
-    pass
-
-
-class TestCompiledRow(FunctionContract):
-    kind = "row"
-
-
-class TestCompiledPart(FunctionContract):
-    kind = "part"
-
-
-class TestCompiledBlock(FunctionContract):
-    kind = "block"
-
-
-class TestCalledValue(FunctionContract):
-    compiled = False
-
-
-class TestCalledRow(FunctionContract):
-    kind = "row"
-    compiled = False
-
-
-class TestCalledPart(FunctionContract):
-    kind = "part"
-    compiled = False
-
-
-class TestCalledBlock(FunctionContract):
-    kind = "block"
-    compiled = False
+for _kind in FUNCTIONS:
+    globals().update(
+        one_class_each(
+            FunctionContract,
+            **{f"Compiled{_kind.title()}": {"kind": _kind}},
+            **{f"Called{_kind.title()}": {"kind": _kind, "compiled": False}},
+        )
+    )
 
 
 class TestCompiledIntegers(SourceContract):
@@ -240,11 +209,6 @@ def test_bad_options(changes, match):
         from_function(**({"f": lambda i, j: 1.0, "shape": SHAPE} | changes))
 
 
-def test_bad_shape():
-    with pytest.raises(ShapeError, match="negative"):
-        from_function(lambda i, j: 1.0, (3, -1))
-
-
 def test_empty_shapes_call_nothing():
     def f(i, j):
         raise AssertionError
@@ -279,13 +243,13 @@ def test_inferred_dtypes(f, dtype):
     assert np.isfinite(whole(source)).all()
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "i4", "u1", "u2"])
 def test_declared_dtypes(dtype, compiled):
     matrix = np.arange(30).reshape(6, 5)
     for kind, f in FUNCTIONS.items():
-        if compiled and kind in ("part", "block") and dtype != "f4":
+        if compiled and kind in ("part", "block"):
             continue  # seconds of compiling
         given = matrix.astype(dtype) if kind == "block" else matrix
         source = from_function(f, SHAPE, (given,), kind, dtype, compiled=compiled)
@@ -308,7 +272,7 @@ def test_costs_beyond_the_declared_dtype(compiled):
     integers = np.ones(SHAPE, np.int64)
     integers[2, 3] = 2**31
     forbidden = np.full(SHAPE, np.inf)
-    for kind in ("value", "row") if compiled else ("value", "row", "part"):
+    for kind in ("value",) if compiled else ("value", "row", "part"):
         f = FUNCTIONS[kind]
         narrow = from_function(f, SHAPE, (large,), kind, "f4", compiled=compiled)
         with pytest.raises(InvalidCostError, match=r"cannot be held|cannot hold") as caught:
@@ -499,41 +463,6 @@ def test_compiled_code_checks_indices_like_python():
         read(users, [3])
 
 
-def test_compiled_code_divides_like_python():
-    ints = from_function(lambda i, j: 1 / (i - j + 1), SHAPE, compiled=True)
-    with pytest.raises(CallbackError, match=r"ZeroDivisionError.*row 0, column 1"):
-        read(ints, [0])
-    assert read(ints, [5], 0, 5)[0, 0] == 1 / 6
-    # numpy's numbers divide by zero without an exception: an infinity, as in Python.
-    zero = np.zeros(1)
-    with np.errstate(divide="ignore"):
-        numpys = from_function(lambda i, j, z: (i + 1) / z[0], SHAPE, (zero,), compiled=True)
-    assert (whole(numpys) == np.inf).all()
-    assert (call_fill(numpys, 1, 0, 5) == np.inf).all()
-
-
-def test_compiled_math_raises_like_python():
-    def f(i, j, x):
-        return math.exp(x[i]) + math.sqrt(x[j])
-
-    x = np.zeros(6)
-    source = from_function(f, SHAPE, (x,), compiled=True)
-    assert (whole(source) == 1).all()
-    x[3] = 1000
-    with pytest.raises(CallbackError, match=r"OverflowError.*row 3, column 0"):
-        whole(source)
-    x[3] = -1
-    with pytest.raises(CallbackError, match=r"ValueError.*row 0, column 3"):
-        whole(source)
-
-
-def test_nan_is_left_to_the_caller():
-    x = np.array([1.0, np.nan, np.inf, -np.inf, 5.0, 6.0])
-    source = from_function(lambda i, j, x: x[i], SHAPE, (x,), compiled=True)
-    np.testing.assert_array_equal(whole(source), np.repeat(x[:, None], 5, axis=1))
-    np.testing.assert_array_equal(call_fill(source, 1, 0, 5), [np.nan] * 5)
-
-
 # -- compiling ---------------------------------------------------------------------------
 
 
@@ -541,7 +470,7 @@ def strided(array):
     return np.repeat(array, 2)[::2]
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("f", "args"),
     [
@@ -706,9 +635,3 @@ def test_long_rows_are_read_in_pieces_unless_the_function_gives_rows(monkeypatch
     assert counts[0] == 5
     value = from_function(lambda i, j, x: x[j] + i, (5, 20), (x,), compiled=True)
     np.testing.assert_array_equal(whole(value), x + np.arange(5)[:, None])
-
-
-def test_as_source_takes_functions():
-    source = as_source(lambda i, j, x: x[i], shape=SHAPE, args=(X,), dtype="f4")
-    assert source.dtype == np.float32
-    np.testing.assert_array_equal(whole(source)[:, 0], X.astype("f4"))

@@ -15,15 +15,11 @@ from bigsap.errors import DtypeError, InvalidCostError, OptionError, OverflowRis
 from bigsap.sources.kernels import _TILE
 from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import METRICS, points
-from contracts import N_COLUMNS, N_ROWS, SourceContract, read
+from contracts import N_COLUMNS, N_ROWS, SourceContract, one_class_each, whole
 
 distance = pytest.importorskip("scipy.spatial.distance")
 
 CDIST = tuple(m for m in METRICS if m != "haversine")
-
-
-def whole(source):
-    return read(source, np.arange(source.shape[0]))
 
 
 def sphere(rng, n):
@@ -53,32 +49,17 @@ class PointsContract(SourceContract):
         return points(x, y, self.metric, **self.options)
 
 
-class TestSqeuclidean(PointsContract):
-    d = 3
-
-
-class TestEuclideanWeighted(PointsContract):
-    metric = "euclidean"
-    d = 5
-    options: ClassVar[dict] = {"w": np.array([1.0, 0.5, 0.0, 3.0, 2.0])}
-
-
-class TestCityblock(PointsContract):
-    metric = "cityblock"
-
-
-class TestChebyshev(PointsContract):
-    metric = "chebyshev"
-
-
-class TestMinkowski(PointsContract):
-    metric = "minkowski"
-    options: ClassVar[dict] = {"p": 2.5}
-
-
-class TestCosine(PointsContract):
-    metric = "cosine"
-    d = 7
+globals().update(
+    one_class_each(
+        PointsContract,
+        Sqeuclidean={"d": 3},
+        EuclideanWeighted={"metric": "euclidean", "d": 5, "options": {"w": np.array([1, 0.5, 0, 3, 2])}},
+        Cityblock={"metric": "cityblock"},
+        Chebyshev={"metric": "chebyshev"},
+        Minkowski={"metric": "minkowski", "options": {"p": 2.5}},
+        Cosine={"metric": "cosine", "d": 7},
+    )
+)
 
 
 class TestHaversine(PointsContract):
@@ -141,20 +122,9 @@ class TableContract(SourceContract):
         return table(values, rows, columns)
 
 
-class TestTable(TableContract):
-    pass
-
-
-class TestTableF4(TableContract):
-    dtype = "f4"
-
-
-class TestTableU2(TableContract):
-    dtype = "u2"
-
-
-class TestTableU1(TableContract):
-    dtype = "u1"
+globals().update(
+    one_class_each(TableContract, **{f"Table{kind}": {"dtype": kind} for kind in ("f8", "f4", "u2", "u1")})
+)
 
 
 @pytest.mark.parametrize("metric", CDIST)
@@ -248,7 +218,6 @@ BAD_POINTS = [
     (ShapeError, r"x is no rectangular array", {"x": [[1.0, 2.0], [3.0]]}),
     (DtypeError, r"x has dtype complex128", {"x": np.ones((4, 2), complex)}),
     (DtypeError, r"y has dtype <U1", {"y": [["a", "b"]]}),
-    (DtypeError, r"y has dtype object", {"y": np.array([[1, None]])}),
     (InvalidCostError, r"x\[1, 0\] is missing", {"x": np.ma.masked_less([[3, 3], [1, 3]], 2)}),
     (InvalidCostError, r"x\[1, 0\] is nan", {"x": [[0, 0], [np.nan, 0]]}),
     (InvalidCostError, r"y\[0, 1\] is inf", {"y": [[0, np.inf]]}),
@@ -260,10 +229,8 @@ BAD_POINTS = [
     (OptionError, r"metric='manhattan' is unknown; choose", {"metric": "manhattan"}),
     (OptionError, r"p must lie in \[1, inf\), got 0.5", {"metric": "minkowski", "p": 0.5}),
     (OptionError, r"chebyshev", {"metric": "minkowski", "p": np.inf}),
-    (OptionError, r"p must lie", {"metric": "minkowski", "p": np.nan}),
     (OptionError, r"p must be a number", {"metric": "minkowski", "p": "3"}),
     (OptionError, r"p belongs to", {"p": 2}),
-    (OptionError, r"radius belongs to", {"radius": 2.0}),
     (OptionError, r"radius must be positive", {"metric": "haversine", "radius": -1}),
     (OptionError, r"w\[1\] is -1.0; weights must be finite and >= 0", {"w": [1, -1]}),
     (ShapeError, r"w has shape \(3,\)", {"w": [1, 1, 1]}),

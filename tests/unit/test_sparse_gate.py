@@ -19,8 +19,10 @@ from bigsap.proof.unassigned import drop_clipped_pairs, extend_warm_start
 from bigsap.sources import as_source
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies import cheap_pairs, optional_rows
+from contracts import whole
 from examples_of import examples
 from oracle import optimum, value
+from pairwise import each
 
 KINDS = ["f8", "f4", "i8", "i4", "u2"]
 
@@ -107,9 +109,7 @@ def test_the_optimum_of_the_textbook(n, m, kind, maximize, prices, seed, warm):
     assert plain.fun == pytest.approx(result.fun, rel=1e-12, abs=1e-12)
 
 
-@pytest.mark.parametrize("shape", [(180, 180), (150, 190), (190, 140)])
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@each(shape=[(180, 180), (150, 190), (190, 140)], maximize=[False, True], kind=KINDS)
 def test_the_answer_of_the_long_way(asked, shape, maximize, kind):
     rng = np.random.default_rng([*shape, maximize])
     cost = matrix(rng, shape, kind, maximize)
@@ -138,8 +138,7 @@ def test_points_open_few_blocks(asked, metric, gate):
     price = price**2 if metric == "sqeuclidean" else price
     found = solve(source, price)
     n, m = found.shape
-    costs = np.empty((n, m))
-    source.read(np.arange(n), slice(0, m), costs)
+    costs = whole(source)
     same = solve(costs, price)
     assert asked == [True, True]
     assert found.fun == same.fun
@@ -281,14 +280,6 @@ def test_a_stop_has_the_matching_at_hand():
     assert found.verify(costs, unassigned_cost=price).gap is not None
 
 
-def test_nobody_is_worth_it():
-    cost = np.random.default_rng(12).random((50, 60)) + 1
-    found = solve(cost, 0.5)
-    assert (found.col4row == -1).all()
-    assert found.fun == 25.0
-    assert found.stats["rows_scanned"] == 0
-
-
 def test_prices_far_above_all_costs():
     """As many pairs as possible first, then the cheapest: prices do not absorb the costs."""
     rng = np.random.default_rng(13)
@@ -360,16 +351,6 @@ def test_rows_that_were_read_are_counted(monkeypatch):
     found = solve(cost, 0.5)
     assert found.status == "optimal"
     assert 0 < sum(seen) < 500
-
-
-def test_without_a_certificate():
-    x, y, spacing = tracks(2500, 15)
-    costs, price = bigsap.points(x, y), spacing**2
-    proved = solve(costs, price)
-    found = solve(costs, price, certify=False)
-    assert (found.col4row == proved.col4row).all()
-    assert found.fun == pytest.approx(proved.fun, rel=1e-12)
-    assert found.verify(costs, unassigned_cost=price).optimal
 
 
 def test_rows_that_python_delivers_go_the_long_way(asked):

@@ -24,14 +24,9 @@ from bigsap.strategies.start.samples import Counts
 from examples_of import examples
 from instances import CLASSES
 from oracle import optimum
+from pairwise import each
 
 DTYPES = ["f8", "f4", "i8", "i4", "u1", "u2"]
-
-
-@pytest.fixture
-def small(monkeypatch):
-    """Problems of any size are tried."""
-    monkeypatch.setattr(policy, "TIGHT_PAIRS_ROWS", 1)
 
 
 def costs_of(kind, n, seed):
@@ -190,8 +185,7 @@ def test_a_wrong_guess_costs_next_to_nothing(name):
     assert counts.pairs == counts.rows * n
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("values", [160, 320, 480])
+@each(maximize=[False, True], values=[160, 320, 480])
 def test_rows_that_no_tight_pair_is_left_for(values, maximize):
     """Columns that no row likes are made dearer; what is then left is searched for."""
     n = 1600
@@ -230,23 +224,7 @@ def test_points_hardly_moved():
     np.testing.assert_array_equal(res.col4row, other.col4row)
 
 
-def test_windows_of_a_series():
-    """Some windows prefer the same one; a few searches repair that, without levels or epsilon."""
-    n = 2000
-    generator = np.random.default_rng(3)
-    series = 0.1 * np.cumsum(generator.normal(size=n + 11)) + 0.3 * generator.normal(size=n + 11)
-    x = np.lib.stride_tricks.sliding_window_view(series, 12)
-    y = (x + 0.15 * generator.normal(size=x.shape))[generator.permutation(n)]
-    cost = np.sqrt(((x[:, None] - y) ** 2).sum(axis=2))
-    assert np.unique(cost.argmin(axis=1)).size < n - 10
-    res = bigsap.solve(cost)
-    assert res.stats["first_prices"] == "tight"
-    assert res.stats["pairs_evaluated"] < 1.1 * n * n
-    assert res.fun == pytest.approx(bigsap.solve(cost, method="ssp").fun, rel=1e-12)
-
-
-@pytest.mark.parametrize("wrong", [np.nan, -np.inf])
-@pytest.mark.parametrize("column", [0, 700, 1599])
+@each(wrong=[np.nan, -np.inf], column=[0, 700, 1599])
 def test_invalid_costs_are_named(wrong, column):
     """Wherever in a row they are, and whichever rows come first."""
     cost = CLASSES["sanity"](1600, 1)
@@ -262,17 +240,6 @@ def test_large_integers_start_over():
     assert res.stats["price"] == "int64"
     assert res.stats["first_prices"] == "tight"
     assert res.fun == bigsap.solve(cost, method="ssp").fun
-
-
-@pytest.mark.usefixtures("small")
-def test_infeasible():
-    cost = np.zeros((60, 60))
-    cost[:3, 2:] = np.inf
-    res = bigsap.solve(cost, method="compressed")
-    assert res.status == "infeasible"
-    assert sorted(res.violator) == [0, 1, 2]
-    cost[4] = np.inf
-    assert bigsap.solve(cost, method="compressed").status == "infeasible"
 
 
 def test_stopped_in_a_pass_and_continued_in_the_search(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ from bigsap.proof.scan import no_near
 from bigsap.proof.tighten import largest, tightened
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.clipped import ClippedCosts
+from contracts import whole as every_pair
 from exactly import check_gap, fractions_of
 from examples_of import examples
 from oracle import optimal_prices, optimum
@@ -99,9 +100,7 @@ def test_new_minima_are_those_of_all_pairs(shape, kind, noise, paired, gate, see
         caps = np.quantile(cost, 0.3) * (0.5 + rng.random(shape[0]))
         caps[rng.random(shape[0]) < 0.3] = np.inf
         source = ClippedCosts(source, caps)
-        every = np.empty(source.shape)
-        source.read(np.arange(shape[0]), slice(0, source.shape[1]), every)
-        cost = every
+        cost = every_pair(source)
     v = rounded_prices(rng, cost, noise)
     low = np.spacing(np.abs(v)) * rng.standard_normal(v.size) if paired else None
     prices = checked_prices(v, v.size, False, low)

@@ -55,11 +55,9 @@ FALSE_CLAIMS = {
     "u low": (lambda r: {"u": nudged(r.u, 0, 1 if r.maximize else -1)}, "duals sum to"),
     "v low": (lambda r: {"v": nudged(r.v, r.col_ind[0], 1 if r.maximize else -1)}, "bound|dual"),
     "u nan": (lambda r: {"u": nudged(r.u, 0, np.nan)}, "NaN"),
-    "v nan": (lambda r: {"v": nudged(r.v, 0, np.nan)}, "NaN"),
     "u short": (lambda r: {"u": r.u[1:]}, "length"),
     "columns exchanged": (swapped, "fun is"),
     "col_ind": (lambda r: {"col_ind": r.col_ind[::-1]}, "disagree with col4row"),
-    "row_ind": (lambda r: {"row_ind": r.row_ind[1:]}, "disagree with col4row"),
     "row4col": (lambda r: {"row4col": np.roll(r.row4col, 1)}, "row4col disagrees"),
     "row4col range": (
         lambda r: {"row4col": np.where(r.row4col == r.row_ind[0], 99, r.row4col)},
@@ -195,9 +193,9 @@ def test_an_infinite_bound_is_proved_by_a_row_without_a_column(shape, maximize):
         dataclasses.replace(res, u=nudged(res.u, 0, 2 * forbidden)).verify(cost)
 
 
-@pytest.mark.parametrize("status", [Status.OPTIMAL, Status.GAP_REACHED])
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("shape", [(20, 20), (20, 12), (12, 20)])
+@each(
+    status=[Status.OPTIMAL, Status.GAP_REACHED], maximize=[False, True], shape=[(20, 20), (20, 12), (12, 20)]
+)
 def test_a_weak_bound_is_found_where_rows_stay_unassigned(shape, maximize, status):
     cost = np.random.default_rng(0).integers(0, 1000, shape)
     for gate in (500, np.linspace(100, 700, shape[0])):
@@ -238,7 +236,7 @@ def test_the_duals_of_a_square_problem_may_be_shifted(shift, maximize):
 def test_duals_that_are_differences_of_larger_numbers(tmp_path):
     """300 x 280: the duals lie near 0.01, the prices they are differences of reached 0.2. A result
     needs nothing but its duals to prove itself."""
-    for seed in range(30):
+    for seed in range(8):
         costs = np.random.default_rng(seed).random((300, 280))
         result = bigsap.solve(Counted(as_source(costs)), method="ssp")  # which is not turned
         result.save(tmp_path / "result.npz")

@@ -28,14 +28,6 @@ def product(i, j):
     return (2**40 if rare(i, j) else i) * (2**41 if rare(i, j) else j)
 
 
-def total(i, j):
-    return (2**62 if rare(i, j) else i) + (2**62 if rare(i, j) else j)
-
-
-def difference(i, j):
-    return (-(2**62) - 5 if rare(i, j) else i) - (2**62 if rare(i, j) else j)
-
-
 def in_place(i, j):
     found = 2**62 if rare(i, j) else i
     found += found
@@ -44,32 +36,16 @@ def in_place(i, j):
     return found
 
 
-def power(i, j):
-    return (i + j) ** (15 if rare(i, j) else 2)
-
-
 def square_of_a_large_one(i, j):
     return (2**33 if rare(i, j) else i - j) ** 2
-
-
-def negative_power(i, j):
-    return (i + j + 1) ** (-2 if rare(i, j) else 1)
 
 
 def shift(i, j):
     return (i + 1) << (70 if rare(i, j) else 3)
 
 
-def shift_right(i, j):
-    return (i + j) >> (70 if rare(i, j) else 1)
-
-
 def sign(i, j):
     return -(-(2**63) if rare(i, j) else i - j)
-
-
-def size(i, j):
-    return abs(-(2**63) if rare(i, j) else i - j)
 
 
 def quotient(i, j):
@@ -78,10 +54,6 @@ def quotient(i, j):
 
 def remainder_of_a_product(i, j):
     return (i + 1) ** (12 if rare(i, j) else 2) % 97
-
-
-def whole_part(i, j):
-    return int(1e25 if rare(i, j) else i / 2)
 
 
 def floor(i, j):
@@ -103,29 +75,17 @@ def helper(i, j):
     return fourth(2**20 if rare(i, j) else i) % 1013
 
 
-def comprehension(i, j):
-    return max([(2**40 if rare(i, j) else k) * (2**40 if rare(i, j) else i) for k in range(4)])
-
-
 PLAIN = [
     product,
-    total,
-    difference,
     in_place,
-    power,
     square_of_a_large_one,
-    negative_power,
     shift,
-    shift_right,
     sign,
-    size,
     quotient,
     remainder_of_a_product,
-    whole_part,
     floor,
     loop,
     helper,
-    comprehension,
 ]
 
 
@@ -141,7 +101,7 @@ def same_as_python(function, args=()):
     return costs
 
 
-@pytest.mark.some(8)
+@pytest.mark.some(5)
 @pytest.mark.parametrize("function", PLAIN)
 def test_pythons_integers(function):
     same_as_python(function)
@@ -195,7 +155,7 @@ def with_a_number(i, j, x):
     return x[i] * 2 if rare(i, j) else x[j] * 1
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "i4", "u4", "i8", "u8"])
 @pytest.mark.parametrize("function", [added, multiplied])
@@ -203,7 +163,7 @@ def test_numpys_integers(function, dtype):
     same_as_python(function, (numbers(dtype, 3),))
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 @pytest.mark.parametrize("dtype", ["i1", "u2", "i4"])
 @pytest.mark.parametrize("function", [subtracted, chained, with_a_number])
@@ -212,16 +172,8 @@ def test_small_integers_stay_small(function, dtype):
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")
-@pytest.mark.parametrize("dtype", ["i1", "i4"])
-def test_small_integers_in_loops(dtype):
-    same_as_python(summed, (numbers(dtype, 4),))
-
-
-def test_integers_of_two_widths():
-    def cost(i, j, x, y):
-        return x[i] * y[j]
-
-    same_as_python(cost, (numbers("i1", 3), numbers("i8", 2) // 1000))
+def test_small_integers_in_loops():
+    same_as_python(summed, (numbers("i1", 4),))
 
 
 def test_booleans():

@@ -8,15 +8,14 @@ import pytest
 
 import bigsap
 from oracle import optimum
+from pairwise import each
 
 
 def rows_of(cost):
     return {"cost": lambda i, a: a[i], "shape": cost.shape, "args": (cost,)}
 
 
-@pytest.mark.parametrize("method", ["auto", "ssp", "compressed"])
-@pytest.mark.parametrize("shape", [(60, 40), (40, 60), (50, 50)])
-@pytest.mark.parametrize("power", [3, 8])
+@each(method=["auto", "ssp", "compressed"], shape=[(60, 40), (40, 60), (50, 50)], power=[3, 8])
 def test_small_optima_among_large_costs(shape, method, power):
     """Prices that have all fallen by much carry its rounding; of tall problems those of the virtual
     columns, too."""
@@ -27,8 +26,7 @@ def test_small_optima_among_large_costs(shape, method, power):
         result.verify(cost)
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-9, 1e-150])
-@pytest.mark.parametrize("method", ["ssp", "compressed"])
+@each(scale=[1.0, 1e-3, 1e-9, 1e-150], method=["ssp", "compressed"])
 def test_the_unit_of_costs_does_not_matter(method, scale):
     cost = np.random.default_rng(0).random((120, 30))
     best = bigsap.solve(cost, method=method)
@@ -51,8 +49,7 @@ def test_an_auction_among_costs_of_all_sizes(kind):
     assert result.fun == pytest.approx(bigsap.solve(cost).fun, rel=1e-12)
 
 
-@pytest.mark.parametrize("method", ["auto", "ssp", "compressed"])
-@pytest.mark.parametrize("size", [5.0, 1e12, 1e15])
+@each(method=["auto", "ssp", "compressed"], size=[5.0, 1e12, 1e15])
 def test_first_prices_far_apart(method, size, tmp_path):
     """The optimum with and without a certificate, and when continued."""
     rng = np.random.default_rng(0)
@@ -76,9 +73,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("certify", [True, "pairs", False])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape", [(20, 20), (20, 31), (31, 20)])
+@each(certify=[True, "pairs", False], kind=list(KINDS), shape=[(20, 20), (20, 31), (31, 20)])
 def test_no_pair_is_dearer_than_its_row(kind, shape, certify):
     """A price of 0 beside duals that are rounding alone: these do not tell what was clipped."""
     for seed in range(8):

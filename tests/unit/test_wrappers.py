@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from bigsap.errors import DtypeError, InvalidCostError, OverflowRiskError, SourceError
+from bigsap.errors import DtypeError, InvalidCostError, OverflowRiskError
 from bigsap.sources import ArraySource, Counted, converted
 from bigsap.sources.base import (
     CostSource,
@@ -41,12 +41,6 @@ class TestCounted(SourceContract):
 
     def test_has_no_way_around_the_count(self, source: Counted) -> None:
         assert not any(isinstance(source, ability) for ability in ABILITIES)
-
-    def test_failed_reads_count(self, source: Counted) -> None:
-        with pytest.raises(SourceError):
-            read(source, [0, N_ROWS])
-        assert (source.calls, source.rows) == (1, 2)
-        assert source.per_row.sum() == 1
 
     def test_counts_of_threads_add_up(self, source: Counted) -> None:
         def reader() -> None:

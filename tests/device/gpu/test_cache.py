@@ -21,8 +21,7 @@ from test_device_cache import (
 )
 
 import bigsap
-from bigsap.errors import DeviceMemoryError, OptionError
-from bigsap.progress import Stopped
+from bigsap.errors import DeviceMemoryError
 from bigsap.row_cache import RowCache
 from bigsap.sources.cuda.placed import MatrixOnDevice
 
@@ -78,29 +77,6 @@ def test_any_evaluations_give_the_lists_of_whole_costs(
     assert set(resident(cached.cache)) == rows_left
 
 
-def test_a_stop_empties_the_cache() -> None:
-    matrix = costs(N, N)
-    cached, whole = engines(matrix, streamed(matrix, 200), MatrixOnDevice(cupy.asarray(matrix)))
-    v = np.zeros(N)
-    evaluate(cached, np.arange(300), v)
-    usual, looks = cached.monitor.tick, []
-
-    def stop(*given: Any, **more: Any) -> None:
-        looks.append(1)
-        if len(looks) == 3:
-            raise Stopped("cancelled")
-        usual(*given, **more)
-
-    cached.monitor.tick = stop
-    with pytest.raises(Stopped):
-        evaluate(cached, np.arange(100, 500), v)
-    assert resident(cached.cache).size == 0
-    cached.wave, cached.monitor.tick = None, usual
-    for engine in (cached, whole):
-        evaluate(engine, np.arange(N), v)
-    same_lists(cached, whole)
-
-
 class TestRoom:
     @pytest.fixture
     def pool(self) -> Iterator[Any]:
@@ -120,22 +96,3 @@ class TestRoom:
             assert result.fun == pytest.approx(optimum(matrix), rel=1e-12)
         with pytest.raises(DeviceMemoryError, match=r"32000000 bytes.*'compressed'"):
             bigsap.solve(matrix, device="cuda", method="ssp")
-
-    def test_next_to_nothing_is_an_error_that_names_the_bytes(self, pool: Any) -> None:
-        pool.set_limit(size=pool.used_bytes() + 4096)
-        for method in ("auto", "compressed", "ssp"):
-            with pytest.raises(DeviceMemoryError, match="bytes") as caught:
-                bigsap.solve(costs(N, N), device="cuda", method=method)
-            assert caught.value.nbytes > 1000
-
-    @pytest.mark.parametrize("shape", [(30, 30), (20, 45), (45, 20), (800, 900)])
-    @pytest.mark.parametrize("rows", [1, 2, 12])
-    def test_down_to_one_row(self, shape: tuple[int, int], rows: int) -> None:
-        matrix = costs(*shape)
-        limit = rows * 8 * shape[1]
-        for given in (matrix, by_rows(matrix)):
-            result = bigsap.solve(given, device="cuda", memory_limit=limit)
-            assert result.stats["method"] == "compressed"
-            assert result.fun == pytest.approx(optimum(matrix), rel=1e-12)
-        with pytest.raises(OptionError, match="does not even hold one row of costs"):
-            bigsap.solve(matrix, device="cuda", memory_limit=8 * shape[1] - 1)

@@ -9,7 +9,6 @@ import bigsap
 from bigsap.engine.cuda import device_engine as gpu
 from bigsap.engine.cuda import shares as gpu_parts
 from bigsap.engine.cuda.device_engine import DeviceEngine
-from bigsap.errors import DeviceMemoryError, OptionError
 
 cupy = pytest.importorskip("cupy")
 optimize = pytest.importorskip("scipy.optimize")
@@ -54,18 +53,6 @@ def test_slabs_do_what_one_device_does(device: str, shape: tuple[int, int]) -> N
     several.verify(matrix)
 
 
-@pytest.mark.parametrize("device", devices()[-1:])
-@pytest.mark.parametrize("dtype", ["f4", "i8", "i4", "u1"])
-@pytest.mark.parametrize("maximize", [False, True])
-def test_dtypes(device: str, dtype: str, maximize: bool) -> None:
-    matrix = (np.random.default_rng(3).random((400, 410)) * 250).astype(dtype)
-    for given in (matrix, cupy.asarray(matrix), cupy.asfortranarray(cupy.asarray(matrix))):
-        several = bigsap.solve(given, device=device, maximize=maximize)
-        rows, columns = optimize.linear_sum_assignment(matrix, maximize)
-        assert several.fun == pytest.approx(matrix[rows, columns].astype("f8").sum(), rel=1e-12)
-        assert several.stats["method"] == "ssp"
-
-
 @pytest.mark.parametrize("device", devices())
 def test_computed_costs(device: str) -> None:
     g = np.random.default_rng(5)
@@ -96,43 +83,6 @@ def test_through_host_memory(device: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(gpu, "Exchange", Through)
     same(bigsap.solve(matrix, device=device, method="ssp"), one, device)
     assert ways == ["host"]
-
-
-@pytest.mark.parametrize("device", devices()[-1:])
-class TestOutcomes:
-    def test_infeasible(self, device: str) -> None:
-        matrix = costs(600, 600)
-        matrix[:30, 20:] = np.inf
-        result = bigsap.solve(matrix, device=device)
-        assert result.status == "infeasible"
-        assert set(result.violator) <= set(range(30))
-        result.verify(matrix)
-
-    def test_a_bad_cost_is_named(self, device: str) -> None:
-        matrix = costs(300, 300)
-        matrix[7, 290] = np.nan
-        with pytest.raises(bigsap.InvalidCostError) as caught:
-            bigsap.solve(matrix, device=device)
-        assert (caught.value.row, caught.value.column) == (7, 290)
-
-    def test_time_limit_and_warm_start(self, device: str) -> None:
-        matrix = costs(900, 900)
-        result = bigsap.solve(matrix, device=device, epsilon=False, time_limit=1e-3)
-        assert result.status in ("time_limit", "optimal")
-        whole = bigsap.solve(matrix, device=device)
-        again = bigsap.solve(matrix, device=device, warm_start=whole)
-        assert again.fun == pytest.approx(whole.fun, rel=1e-12)
-        assert again.stats["rows_scanned"] < whole.stats["rows_scanned"]
-
-    def test_refusals(self, device: str) -> None:
-        matrix = costs(300, 300)
-        with pytest.raises(OptionError, match="one device"):
-            bigsap.solve(matrix, device=device, method="compressed")
-        with pytest.raises(DeviceMemoryError, match="bytes of cuda") as caught:
-            bigsap.solve(matrix, device=device, memory_limit=1000)
-        assert caught.value.nbytes > 1000
-        names = [f"cuda:{part}" for part in device[5:].split(",")]
-        assert bigsap.solve(matrix, device=names).stats["device"] == device
 
 
 @pytest.mark.parametrize("device", devices()[-1:])
