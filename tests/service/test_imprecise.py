@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from apps import TestClient
 from bigsap_server.jobs import worker
 from checks import problem
 
 import bigsap
+from apps import TestClient
 from bigsap.cli import commands as cli
 from bigsap.client import Client
 
@@ -187,14 +187,3 @@ def test_the_command_line(
     other = replace(real, status=bigsap.Status.IMPRECISE, success=False)
     monkeypatch.setattr(bigsap, "solve", lambda *_, **__: other)
     assert cli.main(["solve", str(tmp_path / "c.npy"), "--json"]) == 8
-
-
-def test_the_documents_name_it(api: TestClient) -> None:
-    schemas = api.get("/openapi.json").json()["components"]["schemas"]
-    for name in ("ResultSummary", "Outcome"):
-        assert "imprecise" in schemas[name]["properties"]["status"]["enum"]
-        assert "success" in schemas[name]["required"]
-    assert "outcome" in schemas["Job"]["properties"]
-    from bigsap.cli.common import EXIT_CODES
-
-    assert "8    imprecise" in EXIT_CODES
