@@ -1,14 +1,11 @@
 """What is left when processes are killed and disks fill up: real processes, on loopback."""
 
-import hashlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 
-import httpx
 import numpy as np
 import psutil
 import pytest
@@ -121,69 +118,6 @@ def test_a_worker_that_does_not_obey_is_killed(server, gate, gated):
         assert server.finished(tiny)["state"] == "succeeded"
 
 
-@pytest.mark.slow
-def test_a_server_killed_again_and_again_loses_nothing_and_doubles_nothing(
-    start_server, gate, gated, expected
-):
-    server = start_server(workers=1)
-    block = np.arange(6000, dtype="<f8").reshape(1000, 6)
-    halves = block[:500], block[500:]
-    with server.client() as client:
-        created = client.post("/v1/arrays", json={"dtype": "f8", "shape": [1000, 6]})
-        assert created.status_code == 201, created.text
-        array = f"/v1/arrays/{created.json()['id']}"
-        raw = {"Content-Type": "application/octet-stream"}
-        put = client.put(f"{array}/rows/0", content=halves[0].tobytes(), headers=raw)
-        assert put.status_code < 300, put.text
-        running = post(client, gated, **{"Idempotency-Key": "run"})
-        queued = [post(client, {"cost": {"type": "array", "values": [[k, 9], [9, 1]]}}) for k in range(5)]
-        gate.wait_for_readers()
-
-        def body():
-            yield halves[1][:100].tobytes()
-            children.extend(psutil.Process(server.process.pid).children(recursive=True))
-            server.kill()
-            yield halves[1][100:].tobytes()
-
-        children = []
-        length = {"Content-Length": str(halves[1].nbytes)}
-        with pytest.raises(httpx.TransportError):
-            client.put(f"{array}/rows/500", content=body(), headers=raw | length)
-    # Workers end with their server: nobody is left to run a job twice.
-    _, alive = psutil.wait_procs(children, timeout=HANG_S)
-    assert alive == []
-    # Once more, as soon as the job has begun again.
-    server.start()
-    gate.wait_for_readers(2)
-    server.kill()
-    server.start()
-    with server.client() as client:
-        # The client, who got no answer the last time, asks again.
-        assert post(client, gated, **{"Idempotency-Key": "run"}) == running
-        received = client.get(array).json()["received"]
-        assert received[0] == [0, 500], received
-        put = client.put(f"{array}/rows/500", content=halves[1].tobytes(), headers=raw)
-        assert put.status_code < 300, put.text
-        sealed = client.post(f"{array}/seal")
-        assert sealed.status_code == 200, sealed.text
-        data = np.load(server.data / "arrays" / created.json()["id"] / "data.npy")
-        np.testing.assert_array_equal(data, block)
-        assert sealed.json()["sha256"] == hashlib.sha256(block.tobytes()).hexdigest()
-        gate.open()
-        job = server.finished(running)
-        assert (job["state"], job["attempt"]) == ("succeeded", 3)
-        assert same(client, running, expected)
-        assert client.get(f"/v1/jobs/{running}/result").json()["stats"]["resumed"] >= 1
-        for k, job_id in enumerate(queued):
-            job = server.finished(job_id)
-            assert (job["state"], job["attempt"]) == ("succeeded", 1)
-            result = client.get(f"/v1/jobs/{job_id}/result").json()
-            assert result["objective"] == k + 1
-            assert states(client, job_id).count(("running", 1)) == 1
-        listed = client.get("/v1/jobs", params={"page_size": 100}).json()["jobs"]
-        assert sorted(job["id"] for job in listed) == sorted([running, *queued])
-
-
 @pytest.fixture
 def cluster(tmp_path):
     cluster = Cluster(tmp_path)
@@ -223,81 +157,6 @@ def test_an_operators_cluster_outlives_the_server_and_its_scheduler_is_restarted
             assert same(client, each, expected)
         for each in (orphan, job_id, queued):
             assert len([s for s in states(client, each) if s[0] == "succeeded"]) == 1
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 128 MB, where the system lets us mount one."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = shutil.which("mount")
-    done = (
-        mount is not None
-        and subprocess.run(
-            [mount, "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(folder)],
-            capture_output=True,
-            timeout=HANG_S,
-            check=False,
-        ).returncode
-        == 0
-    )
-    if not done:
-        pytest.skip("mounting a small tmpfs is not permitted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], timeout=HANG_S, check=True)
-
-
-def fill(folder):
-    """Take all the space that is left."""
-    ballast = folder / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        for size in (1 << 20, 1 << 12, 1):
-            try:
-                while True:
-                    file.write(b"\0" * size)
-            except OSError:
-                continue
-    return ballast
-
-
-@pytest.mark.slow
-def test_a_full_disk_interrupts_the_job_and_not_the_service(start_server, small_disk, gate, gated, expected):
-    server = start_server(data=small_disk / "data", workers=1)
-    with server.client() as client:
-        created = client.post("/v1/arrays", json={"dtype": "f8", "shape": [1000, 6]}).json()
-        array = f"/v1/arrays/{created['id']}"
-        big = client.post("/v1/arrays", json={"dtype": "f8", "shape": [100_000, 100]})
-        job_id = post(client, gated)
-        gate.wait_for_readers()
-        ballast = fill(small_disk)
-        gate.open()
-        job = until(lambda: (j := job_of(client, job_id))["state"] == "interrupted" and j)
-        assert job["problem"]["type"].endswith(":disk-full")
-        assert "disk is full" in job["problem"]["detail"]
-        assert client.get("/healthz").status_code == 200
-        if big.status_code == 201:
-            body = np.zeros((20_000, 100)).tobytes()
-            put = client.put(
-                f"/v1/arrays/{big.json()['id']}/rows/0",
-                content=body,
-                headers={"Content-Type": "application/octet-stream"},
-            )
-        else:
-            put = big
-        assert put.status_code == 507, put.text
-        assert put.json()["type"].endswith(":disk-full")
-        ballast.unlink()
-        if big.status_code == 201:
-            client.delete(f"/v1/arrays/{big.json()['id']}")
-        block = np.ones((1000, 6), "<f8")
-        put = client.put(
-            f"{array}/rows/0", content=block.tobytes(), headers={"Content-Type": "application/octet-stream"}
-        )
-        assert put.status_code < 300, put.text
-        # It is tried again by itself.
-        job = server.finished(job_id)
-        assert job["state"] == "succeeded"
-        assert same(client, job_id, expected)
 
 
 LIMITED = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Callable
@@ -80,19 +79,6 @@ def test_the_job_has_succeeded_and_its_result_has_not(api: TestClient, imprecise
     assert "is solved: imprecise" in problem(refused, 409, "wrong-state")["detail"]
     folder = Path(api.app.app.state.settings.data) / "jobs" / job["id"]  # type: ignore[attr-defined]
     assert not (folder / "checkpoint").exists()
-
-
-def test_low_parts_are_served(api: TestClient, imprecise: None) -> None:
-    job = ended(api, REQUEST)
-    result = api.get(f"/v1/jobs/{job['id']}/result").json()
-    for name, expected in (("u_low", LOW), ("v_low", LOW_V)):
-        assert result["arrays"][name] == {"dtype": "<f8", "shape": [3]}
-        answer = api.get(result["links"][name], headers={"Accept": "application/x-npy"})
-        np.testing.assert_array_equal(np.load(io.BytesIO(answer.content)), expected)
-        side = "column" if name == "v_low" else "row"
-        text = api.get(result["links"][name], headers={"Accept": "text/csv"}).text
-        assert text.splitlines()[:2] == [f"{side},{name}", f"0,{expected[0].item()!r}"]
-    assert "unassigned_cost" not in result["links"]
 
 
 def test_what_a_result_has_not_is_not_found(api: TestClient) -> None:

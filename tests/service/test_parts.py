@@ -6,6 +6,7 @@ import ast
 import asyncio
 import errno
 import json
+import logging
 import pickle
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import bigsap_server.jobs.worker as worker
 import numpy as np
 import pytest
 import zarr
+from bigsap_server import logs
 from bigsap_server.api.negotiation import accepted, matches, preferred_wait, satisfiable
 from bigsap_server.jobs.events import Notifier
 from bigsap_server.jobs.model import FINISHED, RUNNING, STATES, JobState
@@ -177,6 +179,16 @@ def test_problems() -> None:
 )
 def test_errors_of_a_solve(error: Exception, slug: str) -> None:
     assert from_error(error).slug == slug
+
+
+def test_lines_of_a_request_have_its_ids() -> None:
+    token = logs.context.set({"request": "r1", "job": "job_1"})
+    try:
+        record = logging.LogRecord("bigsap_server", logging.INFO, "f.py", 1, "a %s", ("b",), None)
+        found = json.loads(logs.JsonFormatter().format(record))
+    finally:
+        logs.context.reset(token)
+    assert (found["message"], found["request"], found["job"]) == ("a b", "r1", "job_1")
 
 
 def test_waking_from_other_threads() -> None:

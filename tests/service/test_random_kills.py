@@ -12,11 +12,12 @@ from typing import Any
 
 import httpx
 import numpy as np
+import psutil
 import pytest
 from faults import job_of, post, runner, same, states, stores
 
 import bigsap
-from gate import until
+from gate import HANG_S, until
 from live_server import LiveServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
@@ -122,7 +123,10 @@ def test_workers_and_servers_die_at_random(
                 owner.send()
             time.sleep(rng.uniform(0, 1.5))
             if rng.random() < 0.3:
+                children = psutil.Process(server.process.pid).children(recursive=True)
                 server.kill()
+                # Workers end with their server: nobody is left to run a job twice.
+                assert psutil.wait_procs(children, timeout=HANG_S)[1] == []
                 killed["server"] += 1
                 # A client may ask for another job while nobody is there.
                 time.sleep(rng.uniform(0, 0.5))

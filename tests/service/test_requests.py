@@ -283,10 +283,11 @@ def test_the_limit_is_that_of_the_unzipped_body(make_app: Callable[..., TestClie
     problem(post(api, gzip.compress(exactly.encode() + b" "), "gzip"), 413, "body-too-large")
 
 
-def test_rows_are_not_compressed(api: TestClient) -> None:
+def test_rows_are_octets_as_they_are(api: TestClient) -> None:
     made = api.post("/v1/arrays", json={"dtype": "f8", "shape": [1]}).json()
     headers = {"Content-Type": "application/octet-stream", "Content-Encoding": "gzip"}
     place = f"/v1/arrays/{made['id']}/rows/0"
     answer = api.put(place, content=gzip.compress(b"\0" * 8), headers=headers)
     problem(answer, 415, "unsupported-media-type")
     assert answer.headers["Accept-Encoding"] == "identity"
+    problem(api.put(place, content=b"\0" * 8, headers=JSON), 415, "unsupported-media-type")
