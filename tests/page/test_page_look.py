@@ -157,7 +157,11 @@ def test_the_api_is_shown_without_the_network(opened: Callable[..., Any], servic
     wait_text(page, "#api", "/v1/cost-types")
 
 
-def test_nothing_is_named_that_is_elsewhere() -> None:
+def test_vendored_files_come_with_their_licences_and_nothing_is_named_that_is_elsewhere() -> None:
+    for folder in (folder for folder in (PAGE / "vendor").iterdir() if folder.is_dir()):
+        licence = (folder / "LICENSE").read_text()
+        assert "Permission is hereby granted" in licence or "Apache License" in licence
+        assert f"`{folder.name}/`" in (PAGE / "vendor" / "README.md").read_text()
     text = "".join(
         p.read_text()
         for p in PAGE.rglob("*")

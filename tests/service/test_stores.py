@@ -270,6 +270,15 @@ def test_a_name_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"host: rows.example:{port}".encode() in seen[0].lower()
 
 
+def test_unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(8, "not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    with pytest.raises(HttpProblem, match="unknown"):
+        pinned_client("nowhere.invalid", 80, {})
+
+
 class _Files(SimpleHTTPRequestHandler):
     """Serves a folder; below /away all is somewhere else."""
 
@@ -368,7 +377,9 @@ CODECS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("given", CODECS, ids=str)
+@pytest.mark.parametrize(
+    "given", CODECS, ids=["shards", "blosc", "zstd 2", "blosc 2", "gzip 2", "zlib 2", "lz4 2"]
+)
 def test_codecs_that_are_taken(store: Path, given: dict[str, Any]) -> None:
     made(store, "a.zarr", **given)
     np.testing.assert_array_equal(rows(opened(store, "a.zarr")), MATRIX)
