@@ -151,19 +151,7 @@ def test_points_solved_far_away_are_those_solved_here(client):
     assert result.nit == len(result.stats["phases"])
 
 
-def test_maximised_integers_come_back_exact(client):
-    cost = RNG.integers(0, 1000, (40, 40))
-    result = client.submit(
-        {"cost": {"type": "array", "values": cost}, "options": {"maximize": True}}, wait=True
-    ).result()
-    assert isinstance(result.fun, int)
-    assert result.fun == bigsap.solve(cost, maximize=True).fun
-    assert result.maximize
-    result.verify(cost)
-
-
-@pytest.mark.parametrize("n", [3, 400])
-@pytest.mark.parametrize("kind", [np.asarray, np.ndarray.tolist], ids=["array", "list"])
+@pytest.mark.parametrize(("kind", "n"), [(np.asarray, 400), (np.ndarray.tolist, 3)], ids=["array", "list"])
 def test_nan_is_refused_before_anything_is_sent(kind, n, client):
     cost = np.ones((n, n))
     cost[2, 1] = np.nan
@@ -211,8 +199,6 @@ def test_estimate_and_check_start_nothing(client):
     assert found["spec"]["spread"] is False
     with pytest.raises(ServiceError, match="no cluster to spread a job over"):
         client.estimate([[1.0, 2.0], [3.0, 1.0]], spread=True)
-    with pytest.raises(ServiceError, match="has one worker"):
-        client.submit([[1.0, 2.0], [3.0, 1.0]], spread=4)
     assert found["spec"]["shape"] == [2, 2]
     assert found["estimate"]["memory_bytes"] > 0
     checked = client.check({"type": "expression", "code": "i + 2*j"}, shape=(3, 3))
@@ -238,7 +224,7 @@ def test_cancelled_gracefully_keeps_what_was_found(client, gate):
 def test_waiting_has_an_end(client, gate):
     job = client.submit(gated_job(gate))
     with pytest.raises(TimeoutError, match=job.id):
-        job.wait(0.5)
+        job.wait(0.1)
     with pytest.raises(ServiceError) as caught:
         job.result()
     assert caught.value.slug == "no-result"
@@ -283,12 +269,6 @@ def test_refusal_names_the_field(client):
     assert str(error).startswith("/cost/metric: ")
 
 
-def test_unknown_job_is_an_error(client):
-    with pytest.raises(ServiceError) as caught:
-        client.result("job_0000000000000000")
-    assert (caught.value.status, caught.value.slug) == (404, "not-found")
-
-
 def test_nobody_there():
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
@@ -299,20 +279,15 @@ def test_nobody_there():
         client.capabilities()
 
 
-def test_something_else_there():
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(502, r"502 .*not BigSAP's, but a proxy's"), (413, r"413 .*proxy.*client_max_body_size")],
+)
+def test_something_else_there(status, said):
     with (
-        stub((502, {"Content-Type": "text/html"}, b"<h1>no</h1>")) as (url, _),
+        stub((status, {"Content-Type": "text/html"}, b"<h1>no</h1>")) as (url, _),
         Client(url, patience=0) as client,
-        pytest.raises(UnreachableError, match=r"502 .*not BigSAP's, but a proxy's"),
-    ):
-        client.capabilities()
-
-
-def test_a_proxy_that_takes_no_large_bodies_is_named():
-    with (
-        stub((413, {"Content-Type": "text/html"}, b"<h1>no</h1>")) as (url, _),
-        Client(url, patience=0) as client,
-        pytest.raises(UnreachableError, match=r"413 .*proxy.*client_max_body_size"),
+        pytest.raises(UnreachableError, match=said),
     ):
         client.capabilities()
 
@@ -350,22 +325,6 @@ def test_keys_that_no_header_can_hold_are_refused_at_once(key, client):
         Client("http://127.0.0.1:1", key=key)
     with pytest.raises(InputError, match="idempotency key"):
         client.submit({"type": "array", "values": [[1]]}, idempotency_key=key)
-
-
-def test_requests_that_cannot_be_sent_are_not_sent_again():
-    import httpx
-
-    sent = []
-
-    def send() -> httpx.Response:
-        sent.append(1)
-        raise httpx.LocalProtocolError("Illegal header value")
-
-    transport = Transport("http://127.0.0.1:1", patience=5)
-    with pytest.raises(InputError, match="Illegal header value"):
-        transport.persist(send)
-    transport.close()
-    assert sent == [1]
 
 
 IDS = ["", ".", "..", "../arrays", "../jobs/job_1", "job_1/events", "job_1?wait=1", "job_1#", "a b"]

@@ -13,31 +13,12 @@ from bigsap.engine.lists import list_engine
 from bigsap.run import kept_rows, proof_on_workers
 from bigsap.sources.cluster.offload import Offload
 from bigsap.sources.functions.speed import PerformanceWarning
-
-dask = pytest.importorskip("dask")
-distributed = pytest.importorskip("distributed")
+from cluster_costs import points, same
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::bigsap.sources.functions.speed.PerformanceWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
-
-
-@pytest.fixture(scope="module")
-def client():
-    dask.config.set({"distributed.deploy.lost-worker-timeout": "3650 days"})
-    with (
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit=0,
-            dashboard_address="127.0.0.1:0",
-            silence_logs=50,
-        ) as made,
-        distributed.Client(made, set_as_default=False) as client,
-    ):
-        yield client
 
 
 @pytest.fixture
@@ -50,20 +31,6 @@ def handed(monkeypatch):
     # By the clock: rows of a machine that is busy may seem dear once, and not the next time.
     # Few compiled costs are kept in any case.
     monkeypatch.setattr(kept_rows, "_worth_keeping", lambda problem: False)
-
-
-def points(n, m=None, d=2, seed=0):
-    generator = np.random.default_rng(seed)
-    return generator.random((n, d)), generator.random((m or n, d))
-
-
-def same(one, other):
-    for name in ("col4row", "row4col", "u", "v"):
-        a, b = getattr(one, name), getattr(other, name)
-        assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes()), name
-    assert (one.fun, one.bound, one.gap, one.status) == (other.fun, other.bound, other.gap, other.status)
-    assert one.stats["method"] == other.stats["method"]
-    return True
 
 
 AWAY = "abs(x[i,0]-y[j,0])**1.5 + abs(x[i,1]-y[j,1])"
@@ -209,7 +176,7 @@ def test_an_invalid_cost_is_named(client):
 
 def dear(i, j):
     total = 0.0
-    for k in range(1000):
+    for k in range(400):
         total += ((i * 7 + j * 13 + k) % 11) * 0.25
     return total
 

@@ -10,7 +10,7 @@ import pytest
 import bigsap
 from benchmarks import machine, processes, run, standings, timing
 from benchmarks.bench_settings import ALL_CLASSES, QUICK, BenchSettings, Round
-from benchmarks.experiments import gaps, peak_memory, table1, versus
+from benchmarks.experiments import peak_memory, table1, versus
 from benchmarks.instances import matrix, total
 from benchmarks.peers import find
 from benchmarks.records import Log
@@ -127,48 +127,6 @@ def test_contest(settings, log):
 
 
 # -- gaps of heuristics -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [gaps.UNIFORM, gaps.MIXTURE])
-def test_greedy_takes_the_cheapest_free_pair_again_and_again(kind):
-    pytest.importorskip("scipy")
-    x, y = gaps.points_of(kind, 50, 3)
-    cost = ((x[:, None] - y) ** 2).sum(axis=2)
-    expected = np.full(50, -1)
-    for pair in np.argsort(cost, axis=None):
-        i, j = divmod(int(pair), 50)
-        if expected[i] < 0 and j not in expected:
-            expected[i] = j
-    np.testing.assert_array_equal(gaps.greedy(x, y), expected)
-    np.testing.assert_array_equal(gaps._cheapest_first(cost), expected)
-
-
-def test_gaps_are_proved(settings, log, monkeypatch):
-    """By the optimum of another oracle; one that takes too long is said to."""
-    optimize = pytest.importorskip("scipy.optimize")
-    ways = {gaps.BATCHES: gaps.batches, gaps.GREEDY: gaps.greedy, gaps.BSP: None}
-    monkeypatch.setattr(gaps, "_heuristics", lambda n: ways)
-    monkeypatch.setattr(gaps, "_WARM", 40)
-
-    def here(answer, name, *given, limit):
-        if ways[name] is None:
-            raise TimeoutError
-        return answer(name, *given)
-
-    monkeypatch.setattr(gaps, "measured", here)
-    gaps.run(replace(settings, gaps_sizes=(270,)), log)
-    x, y = gaps.points_of(gaps.UNIFORM, 270, 8)
-    cost = ((x[:, None] - y) ** 2).sum(axis=2)
-    best = cost[optimize.linear_sum_assignment(cost)].sum()
-    shown = cells(gaps.render(log), "points")
-    assert len(shown) == 6
-    for name, way in list(ways.items())[:2]:
-        columns = way(x, y)
-        assert sorted(columns) == list(range(270))
-        (record,) = log.of(experiment=gaps.NAME, cls="uniform, 8-D", solver=name)
-        assert record["gap"] == pytest.approx(cost[np.arange(270), columns].sum() - best, rel=1e-9)
-        assert any(cell.startswith(f"{gaps.percent(record):.3g} %") for cell in shown["uniform, 8-D"])
-    assert shown["uniform, 8-D"].count("stopped (600)") == 1
 
 
 # -- the whole --------------------------------------------------------------------------

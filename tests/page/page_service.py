@@ -1,4 +1,4 @@
-"""A real service in a process of its own, and a TCP relay that can lose connections."""
+"""A real service, and a TCP relay that can lose connections."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from typing import Any
 import httpx
 
 from gate import HANG_S, until
-from live_server import LiveServer, free_port
+from live_server import LiveServer, Reached, free_port
 
 OVER = ("succeeded", "failed", "cancelled")
 
 
-class Service(LiveServer):
-    """A server process, and what the page's tests ask of it behind the page's back."""
+class Service(Reached):
+    """What the page's tests ask of a service behind the page's back."""
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         return httpx.get(f"{self.url}{path}", timeout=HANG_S, **options)
@@ -40,6 +44,10 @@ class Service(LiveServer):
 
         found: dict[str, Any] = until(there)
         return found
+
+
+class ServiceProcess(Service, LiveServer):
+    """One in a process of its own, with workers of its own."""
 
 
 class Relay:

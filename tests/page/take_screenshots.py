@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import numpy as np
-from page_service import Service
+from page_service import ServiceProcess
 from page_steps import give, wait_text
 from PIL import Image
 from playwright.sync_api import sync_playwright
@@ -77,7 +77,7 @@ def slow_job(label: str, rows: int = 30_000) -> dict[str, Any]:
     }
 
 
-def submit_all(service: Service) -> dict[str, str]:
+def submit_all(service: ServiceProcess) -> dict[str, str]:
     x, y = moons(1, 400, False), moons(2, 400, True)
     cost = {"type": "points", "metric": "euclidean"}
     done = {"cost": cost | {"x": x.tolist(), "y": y.tolist()}, "label": "two moons"}
@@ -98,7 +98,7 @@ def submit_all(service: Service) -> dict[str, str]:
 def main() -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp())
-    service = Service(folder / "data", workers=1, drain_s=5)
+    service = ServiceProcess(folder / "data", workers=1, drain_s=5)
     files = str(folder / "before.csv"), str(folder / "after.csv")
     for name, seed in zip(files, (3, 4), strict=True):
         np.savetxt(name, moons(seed, 2500, seed == 4), delimiter=",")

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from bigsap_server.api.app import create_app
 from bigsap_server.auth import hashed
 from page_service import Service
 from page_steps import choose, paste, submit, wait_text
+
+from apps import served, settings_in
 
 KEY = "bsk_test_key_of_the_page"
 
@@ -20,10 +23,9 @@ def locked(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[S
     folder: Path = tmp_path_factory.mktemp("locked")
     keys = folder / "keys.toml"
     keys.write_text(f'[alice]\nhash = "{hashed(KEY)}"\nscopes = ["read", "submit"]\n')
-    found = Service(folder / "data", keys=keys, executor="inline")
-    found.start()
-    yield found
-    found.stop()
+    found = Service()
+    with served(create_app(settings_in(folder / "data", keys=keys))) as found.url:
+        yield found
 
 
 def enter(page: Any, key: str) -> None:

@@ -1,4 +1,4 @@
-"""The list of 1,000 jobs: pages, filters, what is asked for."""
+"""The list of hundreds of jobs: pages, filters, what is asked for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def turned(page: Any, button: str, before: list[str]) -> list[str]:
     return names(page)
 
 
-def test_a_thousand_jobs_page_by_page(opened: Callable[..., Any], service: Service) -> None:
+def test_hundreds_of_jobs_page_by_page(opened: Callable[..., Any], service: Service) -> None:
     page = opened(f"{service.url}/#/jobs")
     page.locator("tbody tr").nth(49).wait_for()
     page.get_by_label("State").select_option("cancelled")
@@ -38,7 +38,7 @@ def test_a_thousand_jobs_page_by_page(opened: Callable[..., Any], service: Servi
         assert fits(page)
         pages.append(turned(page, "Older", pages[-1]))
     seen = [job for found in pages for job in found]
-    assert len(seen) >= 1000
+    assert len(seen) >= 300
     assert len(set(seen)) == len(seen)
     assert turned(page, "Newer", pages[-1]) == pages[-2]
 
@@ -46,10 +46,10 @@ def test_a_thousand_jobs_page_by_page(opened: Callable[..., Any], service: Servi
 def test_filters(opened: Callable[..., Any], service: Service) -> None:
     page = opened(f"{service.url}/#/jobs")
     page.get_by_label("Label").fill("project x")
-    status = page.locator("#list-status").filter(has_text=re.compile("^Jobs 1 to 40"))
+    status = page.locator("#list-status").filter(has_text=re.compile("^Jobs 1 to 30"))
     status.wait_for()
-    assert page.locator("tbody tr").count() == 40
-    assert page.locator("tbody th a").all_inner_texts() == ["project x"] * 40
+    assert page.locator("tbody tr").count() == 30
+    assert page.locator("tbody th a").all_inner_texts() == ["project x"] * 30
     page.get_by_label("State").select_option("failed")
     page.get_by_text("No jobs here").wait_for()
     assert page.get_by_role("link", name="Submit one").is_visible()
@@ -69,8 +69,8 @@ def test_a_page_of_the_list_is_one_request(opened: Callable[..., Any], service: 
 
 
 def test_the_list_follows_a_job(opened: Callable[..., Any], service: Service, gate: Gate) -> None:
-    page = opened(f"{service.url}/#/jobs")
     job = service.submit(waiting_job(gate, "followed"))
+    page = opened(f"{service.url}/#/jobs")
     line = page.locator("tbody tr").filter(has_text=job)
     line.get_by_text(re.compile("starting|running")).wait_for()
     link = line.get_by_role("link")

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apps import TestClient, served, settings_in
 from bigsap_server.api.app import create_app
+
+from apps import TestClient, served, settings_in
+
+BASE = "http://127.0.0.1:8765"
 
 
 @pytest.fixture
@@ -19,10 +22,19 @@ def make_app(tmp_path: Path) -> Iterator[Callable[..., TestClient]]:
 
         def make(limits: dict[str, Any] | None = None, **given: Any) -> TestClient:
             app = create_app(settings_in(tmp_path / "data", limits, **given))
-            client = TestClient(app, base_url="http://127.0.0.1:8765", raise_server_exceptions=False)
+            client = TestClient(app, base_url=BASE, raise_server_exceptions=False)
             return stack.enter_context(client)
 
         yield make
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """One application for a module whose tests leave it as it was; at no rate too many requests."""
+    limits = {"requests_per_s": 10_000, "burst": 10_000}
+    app = create_app(settings_in(tmp_path_factory.mktemp("shared") / "data", limits))
+    with TestClient(app, base_url=BASE, raise_server_exceptions=False) as client:
+        yield client
 
 
 @pytest.fixture

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from apps import TestClient, settings_in
-from bigsap_server.api.app import create_app
-from checks import SQUARE, problem, solved, upload
+from checks import SQUARE, problem, solved
 
 JSON = {"Content-Type": "application/json"}
 POST = ("/v1/jobs", "/v1/costs:check", "/v1/arrays")
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    app = create_app(settings_in(tmp_path_factory.mktemp("abuse") / "data"))
-    base = "http://127.0.0.1:8765"
-    with TestClient(app, base_url=base, raise_server_exceptions=False) as client:
-        yield client
 
 
 @pytest.fixture
@@ -47,21 +35,17 @@ def test_service_still_solves_after_all(shared: Any) -> None:
     assert solved(shared, SQUARE)["result"]["objective"] == 5
 
 
-@pytest.mark.some(11)
+@pytest.mark.some(7)
 @pytest.mark.parametrize("path", POST)
 @pytest.mark.parametrize(
     "text",
     [
         b"{",
         b"",
-        b"[1,",
         b"\xff\xfe",
-        b'{"cost": }',
-        b"{'cost': 1}",
         b'{"a":1}{"b":2}',
         b"\x00",
         b'"\xed\xa0\x80"',
-        b"nan",
         b'{"cost": 1' + b"0" * 5000 + b"}",
     ],
 )
@@ -98,50 +82,38 @@ def test_repeated_keys(intact: Any) -> None:
 
 BAD: list[tuple[Any, str]] = [
     (None, ""),
-    (3, ""),
-    ([], ""),
     ({}, "/cost"),
     ({"cost": None}, "/cost"),
     ({"cost": {"type": "pickle", "data": "gASV"}}, "/cost"),
-    ({"cost": {"type": "python", "code": "import os"}}, "/cost"),
     ({"cost": {"type": "array"}}, "/cost/values"),
-    ({"cost": {"type": "array", "values": "x"}}, "/cost/values"),
     ({"cost": {"type": "array", "values": [["1"]]}}, "/cost/values"),
-    ({"cost": {"type": "array", "values": [[True]]}}, "/cost/values"),
     ({"cost": {"type": "array", "values": [[None]]}}, "/cost/values"),
     ({"cost": {"type": "array", "values": [[1, 2], [3]]}}, "/cost/values"),
-    ({"cost": {"type": "array", "values": [[[1]]]}}, "/cost/values"),
     ({"cost": {"type": "array", "values": [1, 2]}}, "/cost/values"),
     ({"cost": {"type": "array", "values": [[2**70]]}}, "/cost/values"),
     ({"cost": {"type": "array", "values": [[1]], "more": 1}}, "/cost/more"),
-    ({"cost": {"type": "array", "values": {"npy": "/etc/passwd"}}}, "/cost/values/array"),
     ({"cost": {"type": "array", "values": {"array": "../../etc"}}}, "/cost/values/array"),
     ({"cost": {"type": "array", "values": {"array": "arr_0"}}}, "/cost/values"),
-    (SQUARE | {"shape": [3]}, "/shape"),
     (SQUARE | {"shape": [3, 4]}, "/shape"),
     (SQUARE | {"shape": [-1, 3]}, "/shape/0"),
     (SQUARE | {"shape": [3.0, 3]}, "/shape/0"),
+    (SQUARE | {"options": {"gap": "0"}}, "/options/gap"),
+    (SQUARE | {"options": {"maximize": 1}}, "/options/maximize"),
     (SQUARE | {"shape": [10**30, 3]}, "/shape/0"),
-    (SQUARE | {"shape": ["3", 3]}, "/shape/0"),
     (SQUARE | {"options": {"threads": 10**9}}, "/options/threads"),
     (SQUARE | {"options": {"time_limit_s": -1}}, "/options/time_limit_s"),
-    (SQUARE | {"options": {"gap": "0"}}, "/options/gap"),
     (SQUARE | {"options": {"cache": "8 elephants"}}, "/options/cache"),
     (SQUARE | {"options": {"device": "cuda"}}, "/options/device"),
     (SQUARE | {"options": {"method": "magic"}}, "/options/method"),
     (SQUARE | {"options": {"checkpoint": "/etc/passwd"}}, "/options/checkpoint"),
-    (SQUARE | {"options": {"unassigned_cost": [1, 2]}}, "/options/unassigned_cost"),
     (SQUARE | {"warm_start": {"job": "job_1"}}, "/warm_start/job"),
     (SQUARE | {"warm_start": {"v": [1, 2]}}, "/warm_start/v"),
     (SQUARE | {"warm_start": {}}, "/warm_start"),
     (SQUARE | {"label": "x" * 201}, "/label"),
-    (SQUARE | {"label": 3}, "/label"),
     (SQUARE | {"unknown": 3}, "/unknown"),
     ({"cost": {"type": "points", "x": [[1, 2]], "y": [[1]]}}, "/cost/y"),
     ({"cost": {"type": "points", "x": [1], "y": [1], "metric": "warp"}}, "/cost/metric"),
-    ({"cost": {"type": "points", "x": [1], "y": [1], "p": 0.5}}, "/cost/p"),
     ({"cost": {"type": "points", "x": [1], "y": [1], "p": 3.0}}, "/cost/p"),
-    ({"cost": {"type": "points", "x": [1], "y": [1], "w": [1, 2]}}, "/cost/w"),
     ({"cost": {"type": "points", "x": [1], "y": [1], "w": [-1]}}, "/cost"),
     ({"cost": {"type": "points", "x": [1e308], "y": [-1e308]}}, "/cost"),
     ({"cost": {"type": "points", "x": ["Infinity"], "y": [1]}}, "/cost"),
@@ -151,9 +123,11 @@ BAD: list[tuple[Any, str]] = [
     ({"cost": {"type": "scale", "factor": 10**400, "cost": SQUARE["cost"]}}, "/cost/factor"),
     ({"cost": {"type": "sum", "terms": []}}, "/cost/terms"),
     ({"cost": {"type": "sum", "terms": [SQUARE["cost"], {"type": "array", "values": [[1]]}]}}, "/cost"),
-    ({"cost": {"type": "mask", "cost": SQUARE["cost"]}}, "/cost"),
     ({"cost": {"type": "mask", "cost": SQUARE["cost"], "forbidden": [[1]]}}, "/cost/forbidden"),
     ({"cost": {"type": "plugin", "name": "os"}}, "/cost/name"),
+    ({"cost": {"type": "table", "table": [[1]], "row_class": [0], "column_class": [0]}}, "/cost/values"),
+    ({"cost": {"type": "mask", "cost": {"type": "array", "values": [["x"]]}}}, "/cost/cost/values"),
+    ({"cost": {"type": "sum", "terms": [{"type": "sum", "terms": [], "sum": 1}]}}, "/cost/terms/0/terms"),
 ]
 
 
@@ -177,27 +151,19 @@ def test_nan_and_infinity_tokens(intact: Any) -> None:
 EXPRESSIONS = [
     "__import__('os').system('id')",
     "().__class__.__bases__",
-    "x.__class__",
     "exec('1')",
-    "open('/etc/passwd')",
     "lambda: 1",
-    "[a for a in x]",
     "x[i].real",
     "i := 3",
     "9**9**9 + y",
     "'a' * 9",
-    "x[0]",
     "x[i+1]",
-    "x[-1]",
     "sum(k for k in range(10**9))",
-    "f'{x}'",
-    "i if",
     "(" * 2000 + "i" + ")" * 2000,
     "i+" * 2000 + "i",
     "x[i, 4097]",
     "i\n;j",
     "i # \x00",
-    "",
     "sum(sum(sum(1 for a in range(4096)) for b in range(4096)) for c in range(4096))",
 ]
 
@@ -266,8 +232,6 @@ def test_the_longest_time_limit_is_the_default(make_app: Callable[..., Any]) -> 
     ("headers", "status"),
     [
         ({"Content-Type": "text/plain"}, 415),
-        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
-        ({"Content-Type": "multipart/form-data; boundary=x"}, 415),
         ({"Content-Type": ""}, 415),
         (JSON | {"Idempotency-Key": ""}, 422),
         (JSON | {"Idempotency-Key": "k" * 256}, 422),
@@ -276,11 +240,9 @@ def test_the_longest_time_limit_is_the_default(make_app: Callable[..., Any]) -> 
         (JSON | {f"X-{k}": "x" for k in range(120)}, 431),
         (JSON | {"Host": "evil.example"}, 403),
         (JSON | {"Host": "127.0.0.1.evil.example"}, 403),
-        (JSON | {"Host": "127.0.0.1:80:80"}, 403),
         (JSON | {"Host": "localhost@evil.example"}, 403),
         (JSON | {"Origin": "https://evil.example"}, 403),
         (JSON | {"Origin": "null"}, 403),
-        (JSON | {"Origin": "http://127.0.0.1:1"}, 403),
     ],
 )
 def test_header_abuse(intact: Any, headers: dict[str, str], status: int) -> None:
@@ -304,20 +266,14 @@ STORE_PATHS = [
     "../secret.npy",
     "a/../../secret.npy",
     "/etc/passwd",
-    "..",
     ".",
-    "~",
     "link.npy",
     "linked/x.npy",
     "inner.npy",
     "inside/x.npy",
-    "a/./../../secret.npy",
     "x.npy\0",
-    "C:/x.npy",
     "file:///etc/passwd",
     "\\..\\secret.npy",
-    "a//../..",
-    "http://evil/x.npy",
 ]
 
 
@@ -366,51 +322,6 @@ def test_store_files_that_are_no_arrays(make_app: Callable[..., Any], lab: Path)
     problem(answer, 422, "invalid-store", "/cost/values/store")
     ref = {"store": "lab", "path": "x.npy"}
     assert solved(api, {"cost": {"type": "array", "values": ref}})["result"]["objective"] == 3
-
-
-class _Redirector(BaseHTTPRequestHandler):
-    hits: list[str]
-
-    def do_GET(self) -> None:
-        self.hits.append(self.path)
-        self.send_response(302)
-        self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/private")
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        """Quiet."""
-
-
-def test_redirects_are_not_followed(make_app: Callable[..., Any]) -> None:
-    hits: list[str] = []
-    handler = type("Handler", (_Redirector,), {"hits": hits})
-    provider = HTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=provider.serve_forever, daemon=True).start()
-    host = f"127.0.0.1:{provider.server_address[1]}"
-    try:
-        api = make_app(http_rows_hosts=[host])
-        cost = {"type": "http_rows", "url": f"http://{host}/rows", "dtype": "f8", "retries": 0}
-        job = solved(api, {"shape": [3, 3], "cost": cost})
-        assert (job["state"], job["attempt"]) == ("failed", 1)
-        assert "redirect" in job["problem"]["detail"]
-        assert "/private" not in hits
-    finally:
-        provider.shutdown()
-        provider.server_close()
-
-
-def test_a_bad_job_leaves_others_alone(api: Any) -> None:
-    """NaN that only the data can show: that job fails, and says where."""
-    matrix = np.array([[1.0, 2], [3, 4]])
-    array = upload(api, matrix)
-    code = "x[i, 0] / x[i, 0] - x[i, 0] / 0 * (0 if i else 1) * 0"
-    cost = {"type": "expression", "code": code, "arrays": {"x": {"array": array}}}
-    job = solved(api, {"shape": [2, 2], "cost": cost})
-    assert job["state"] == "failed"
-    assert job["problem"]["type"] == "urn:bigsap:problem:invalid-cost"
-    assert job["problem"]["row"] == 0
-    assert "Traceback" not in json.dumps(job)
-    assert solved(api, SQUARE)["state"] == "succeeded"
 
 
 @pytest.mark.parametrize("name", ["code", "shape", "i", "__a", "a b", "for", "sum", "é", ""])

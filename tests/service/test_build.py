@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bigsap_server.costs.build import Resolver, build, build_source
+from bigsap_server.costs.build import Resolver, build_source
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.specs import MEMBERS
 from bigsap_server.costs.validate import validate
@@ -150,34 +150,12 @@ def test_both_dialects_have_the_same_fields() -> None:
     assert set(KINDS) - seen == {"npy"}
 
 
-def test_examples_of_all_members(tmp_path: Path) -> None:
-    resolver = Resolver(tmp_path, Settings(data=tmp_path).model_dump(mode="json"))
-    for member in MEMBERS:
-        example = member.model_config["json_schema_extra"]["examples"][0]  # type: ignore[index]
-        spec = member.model_validate(example)
-        text = json.dumps(example)
-        if not any(word in text for word in ("arr_", "store", "plugin", "http_rows", "s3:")):
-            shape = [2, 2] if "expression" in text else None
-            assert build(spec.model_dump(mode="json"), resolver, shape, False).shape[0] >= 2
-
-
 def test_normalised_requests_are_stable(tmp_path: Path) -> None:
     """What is stored reads back as itself: jobs outlive the server that accepted them."""
     for spec, _ in EXPECTED:
         once = JobRequest.model_validate({"cost": spec}).model_dump(mode="json")
         text = json.dumps(once, allow_nan=False)
         assert JobRequest.model_validate(json.loads(text)).model_dump(mode="json") == once
-
-
-def test_nothing_is_converted() -> None:
-    for bad in (
-        {"cost": {"type": "array", "values": [["1"]]}},
-        {"cost": {"type": "scale", "factor": "2", "cost": {"type": "array", "values": [[1]]}}},
-        {"cost": {"type": "array", "values": [[1]]}, "options": {"maximize": 1}},
-        {"cost": {"type": "array", "values": [[1]]}, "options": {"seed": 1.0}},
-    ):
-        with pytest.raises(ValidationError):
-            JobRequest.model_validate(bad)
 
 
 def test_shapes(tmp_path: Path) -> None:
@@ -278,11 +256,6 @@ def test_plugins(make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) 
     problem(api.post("/v1/jobs", json=bad), 422, "invalid-spec", "/cost/params/size")
     (plugin,) = api.get("/v1/kernels").json()["plugins"]
     assert plugin["schema"]["properties"]["size"]["type"] == "integer"
-
-
-def test_plugins_that_are_installed_but_not_enabled(api: Any) -> None:
-    cost = {"type": "plugin", "name": "grid", "params": {}}
-    problem(api.post("/v1/jobs", json={"cost": cost}), 422, "invalid-spec", "/cost/name")
 
 
 # Integers beyond 2**53

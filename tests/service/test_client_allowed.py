@@ -12,6 +12,7 @@ from bigsap_server.auth import hashed, new_key
 from checks import SQUARE
 
 from bigsap.client import Client, ServiceError, UploadError
+from clock import Clock
 from gate import HANG_S, Gate, gated_job
 
 
@@ -29,13 +30,20 @@ def serve_key(serve_app: Callable[..., str], tmp_path: Path) -> Callable[..., tu
     return serve
 
 
-def test_results_and_events_wait_for_a_slow_key(serve_key: Callable[..., tuple[str, str]]) -> None:
-    url, key = serve_key(["read", "submit"], "requests_per_s = 20", "burst = 1")
+def test_results_and_events_wait_for_a_slow_key(
+    serve_key: Callable[..., tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that only the client's pauses move."""
+    clock = Clock()
+    for module in ("bigsap.client.arrays", "bigsap.client.http", "bigsap.client.jobs", "bigsap_server.auth"):
+        monkeypatch.setattr(f"{module}.time", clock)
+    url, key = serve_key(["read", "submit"], "requests_per_s = 1", "burst = 1")
+    began = clock()
     with Client(url, key, patience=20) as client:
         job = client.submit(SQUARE).wait(HANG_S)
         assert job.result().fun == 5
-        for _ in range(3):
-            assert list(client.events(job.id))[-1]["data"]["state"] == "succeeded"
+        assert list(client.events(job.id))[-1]["data"]["state"] == "succeeded"
+    assert clock() - began > 5
 
 
 def test_a_key_that_may_only_submit(serve_key: Callable[..., tuple[str, str]], gate: Gate) -> None:

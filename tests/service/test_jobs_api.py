@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -52,6 +51,7 @@ def test_submit_answers_at_once(api: Any) -> None:
 
 def test_prefer_wait_gives_the_result(api: Any) -> None:
     answer = api.post("/v1/jobs", json=SQUARE, headers=NOW)
+    problem(api.post(answer.json()["links"]["self"] + "/cancel"), 409, "wrong-state")
     assert answer.status_code == 200
     assert answer.headers["Preference-Applied"] == "wait=30"
     job = answer.json()
@@ -88,19 +88,6 @@ def test_a_service_without_long_polls(make_app: Callable[..., Any], waiting: dic
     api.post(answer.json()["links"]["cancel"], json={"mode": "now"})
     wait_for(api, answer.json(), "cancelled")
     assert "Retry-After" not in api.get(link, params={"wait": 30}).headers
-
-
-def test_idempotency(api: Any) -> None:
-    key = {"Idempotency-Key": "abc"}
-    first = api.post("/v1/jobs", json=SQUARE, headers=key)
-    again = api.post("/v1/jobs", json=SQUARE, headers=key)
-    assert again.status_code == first.status_code == 202
-    assert again.headers["Location"] == first.headers["Location"]
-    assert again.headers["Idempotency-Replayed"] == "true"
-    assert "Idempotency-Replayed" not in first.headers
-    other = SQUARE | {"label": "other"}
-    problem(api.post("/v1/jobs", json=other, headers=key), 409, "idempotency-conflict")
-    assert len(api.get("/v1/jobs").json()["jobs"]) == 1
 
 
 def test_a_replay_is_the_first_answer(api: Any) -> None:
@@ -143,47 +130,6 @@ def test_a_replay_outlives_what_it_refers_to(api: Any) -> None:
     # Without the key it is judged as ever, and a dry run replays nothing.
     problem(api.post("/v1/jobs", json=points), 422, "invalid-spec", "/cost/x")
     problem(api.post("/v1/jobs?dry_run=true", json=points, headers=key), 422, "invalid-spec")
-
-
-def test_dry_run(api: Any) -> None:
-    body = {"shape": [250_000, 250_000], "cost": {"type": "expression", "code": "abs(i - j)"}}
-    answer = api.post("/v1/jobs?dry_run=true", json=body)
-    assert answer.status_code == 200
-    found = answer.json()
-    assert found["spec"]["options"]["method"] == "auto"
-    assert found["spec"]["shape"] == [250_000, 250_000]
-    effort = found["estimate"]
-    assert 1e8 < effort["memory_bytes"] < 1e10
-    assert effort["memory_bytes"] == sum(effort["memory"].values())
-    assert 10 < effort["seconds"] < 1e5
-    assert effort["seconds_low"] < effort["seconds"] < effort["seconds_high"]
-    assert api.get("/v1/jobs").json()["jobs"] == []
-    problem(api.post("/v1/jobs?dry_run=true", json={"cost": 1}), 422, "invalid-spec", "/cost")
-    small = api.post("/v1/jobs?dry_run=true", json=SQUARE).json()["estimate"]
-    assert small["seconds"] < effort["seconds"]
-
-
-def test_paging(make_app: Callable[..., Any]) -> None:
-    api = make_app()
-    made = [api.post("/v1/jobs", json=SQUARE | {"label": f"l{k % 2}"}).json() for k in range(7)]
-    newest_first = [job["id"] for job in reversed(made)]
-    seen: list[str] = []
-    token: str | None = None
-    while True:
-        parameters = {"page_size": 3} | ({"page_token": token} if token else {})
-        page = api.get("/v1/jobs", params=parameters).json()
-        assert len(page["jobs"]) <= 3
-        seen += [job["id"] for job in page["jobs"]]
-        token = page["next_page_token"]
-        if token is None:
-            break
-    assert seen == newest_first
-    labelled = api.get("/v1/jobs", params={"label": "l1"}).json()["jobs"]
-    assert [job["id"] for job in labelled] == [job["id"] for job in made if job["label"] == "l1"][::-1]
-    for job in made:
-        wait_for(api, job, "succeeded")
-    assert len(api.get("/v1/jobs", params={"state": "succeeded"}).json()["jobs"]) == 7
-    assert api.get("/v1/jobs", params={"state": "failed"}).json()["jobs"] == []
 
 
 def test_etag_and_long_poll(serve_app: Callable[..., str]) -> None:
@@ -246,6 +192,7 @@ def test_resume_and_delete(api: Any, waiting: dict[str, Any]) -> None:
     wait_for(api, job, "running")
     problem(api.delete(job["links"]["self"]), 409, "wrong-state")
     problem(api.post(job["links"]["self"] + "/resume"), 409, "wrong-state")
+    problem(api.post(job["links"]["cancel"], json={"mode": "softly"}), 422, "invalid-spec", "/mode")
     api.post(job["links"]["cancel"], json={"mode": "now"})
     wait_for(api, job, "cancelled")
     again = api.post(job["links"]["self"] + "/resume")
@@ -257,15 +204,6 @@ def test_resume_and_delete(api: Any, waiting: dict[str, Any]) -> None:
     assert api.delete(job["links"]["self"]).status_code == 204
     problem(api.get(job["links"]["self"]), 404, "not-found")
     problem(api.delete(job["links"]["self"]), 404, "not-found")
-
-
-def test_states_that_do_not_allow_it(api: Any) -> None:
-    job = solved(api, SQUARE)
-    found = problem(api.post(job["links"]["self"] + "/cancel"), 409, "wrong-state")
-    assert found["state"] == "succeeded"
-    problem(api.post(job["links"]["self"] + "/resume"), 409, "wrong-state")
-    bad = api.post(job["links"]["self"] + "/cancel", json={"mode": "softly"})
-    problem(bad, 422, "invalid-spec", "/mode")
 
 
 def test_warm_start(api: Any) -> None:
@@ -350,25 +288,6 @@ def progress_of(api: Any, job: dict[str, Any], count: int) -> list[dict[str, Any
     return seen
 
 
-def test_progress_while_running(serve_app: Callable[..., str], waiting: dict[str, Any]) -> None:
-    """Also of a solve that is stuck in a read: phase, epsilon, rows, cache, bounds."""
-    with httpx.Client(base_url=serve_app(), timeout=HANG_S) as api:
-        seen = progress_of(api, api.post("/v1/jobs", json=waiting).json(), 3)
-    assert {
-        "phase",
-        "epsilon",
-        "assigned",
-        "rows_evaluated",
-        "rows_scanned",
-        "cache_hit",
-        "lower_bound",
-        "upper_bound",
-        "gap",
-        "eta_s",
-        "seconds",
-    } <= set(seen[-1])
-
-
 def test_progress_of_compressed_rows_has_bounds(serve_app: Callable[..., str], gate: Gate) -> None:
     """From the first phase on, long before it is over."""
     spec = gated_job(gate, after=300, method="compressed")
@@ -424,32 +343,12 @@ def test_result_arrays(api: Any) -> None:
     assert page == {"name": "col4row", "offset": 1, "total": 3, "values": [0], "next": 2}
     past = api.get(link + "/u?offset=99", headers={"Accept": "application/json"}).json()
     assert (past["values"], past["next"]) == ([], None)
+    whole = api.get(link + "/u").content
+    answer = api.get(link + "/u", headers={"Range": "bytes=-8"})
+    assert (answer.status_code, answer.content) == (206, whole[-8:])
+    problem(api.get(link + "/u", headers={"Range": f"bytes={len(whole)}-"}), 416, "range-not-satisfiable")
     problem(api.get(link + "/u", headers={"Accept": "image/png"}), 406, "not-acceptable")
     problem(api.get(link + "/w"), 404, "not-found")
-
-
-def test_result_ranges(api: Any) -> None:
-    job = solved(api, SQUARE)
-    link = job["links"]["result"] + "/col4row"
-    whole = api.get(link)
-    assert whole.headers["accept-ranges"] == "bytes"
-    assert np.load(io.BytesIO(whole.content)).tolist() == [1, 0, 2]
-    size = len(whole.content)
-    for text, part in (
-        ("bytes=0-9", whole.content[:10]),
-        (f"bytes={size - 8}-", whole.content[-8:]),
-        ("bytes=-8", whole.content[-8:]),
-    ):
-        answer = api.get(link, headers={"Range": text})
-        assert answer.status_code == 206
-        assert answer.content == part
-    found = api.get(link, headers={"Range": f"bytes={size}-"})
-    problem(found, 416, "range-not-satisfiable")
-    assert found.headers["Content-Range"] == f"bytes */{size}"
-    for nonsense in ("rows=1-2", "bytes=x", "bytes=9-1", "bytes=", "bytes=" + "0-1," * 50 + "0-1"):
-        answer = api.get(link, headers={"Range": nonsense})
-        assert answer.status_code == 200
-        assert answer.content == whole.content
 
 
 def test_costs_check(make_app: Callable[..., Any]) -> None:
@@ -462,7 +361,6 @@ def test_costs_check(make_app: Callable[..., Any]) -> None:
     assert found["compile_s"] >= 0
     nan = {"shape": [2, 2], "cost": cost | {"code": "x[i] / j - x[i] / j"}}
     problem(api.post("/v1/costs:check", json=nan), 422, "invalid-cost", "/cost")
-    assert api.post("/v1/costs:check?sample=false", json=nan).json()["ok"] is True
 
 
 def test_costs_check_that_takes_too_long(make_app: Callable[..., Any]) -> None:
@@ -502,16 +400,6 @@ def test_catalogue_and_capabilities(api: Any) -> None:
     assert found["devices"] == ["cpu"]
     assert found["versions"]["bigsap"]
     assert found["auth"] is False
-
-
-def test_health_and_metrics(api: Any) -> None:
-    assert api.get("/healthz").json() == {"status": "ok"}
-    until(lambda: api.get("/readyz").status_code == 200)
-    solved(api, SQUARE)
-    text = api.get("/metrics").text
-    assert 'bigsap_jobs{state="succeeded"} 1.0' in text
-    assert "bigsap_jobs_submitted_total 1.0" in text
-    assert 'bigsap_requests_total{method="POST",route="/v1/jobs",status="200"} 1.0' in text
 
 
 def test_readiness_follows_the_parts(make_app: Callable[..., Any]) -> None:
@@ -570,24 +458,6 @@ def test_a_replay_before_the_first_answer_waits_as_it_prefers(
         assert later.headers["Preference-Applied"] == "wait=1"
         api.post(early.json()["links"]["cancel"], json={"mode": "now"})
         wait_for(api, early.json(), "cancelled")
-
-
-def test_idempotency_of_racing_clients(serve_app: Callable[..., str]) -> None:
-    address = serve_app()
-    found: list[str] = []
-
-    def send() -> None:
-        headers = {"Idempotency-Key": "race"}
-        answer = httpx.post(address + "/v1/jobs", json=SQUARE, headers=headers, timeout=HANG_S)
-        found.append(answer.json()["id"])
-
-    threads = [threading.Thread(target=send) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(HANG_S)
-    assert len(found) == 8
-    assert len(set(found)) == 1
 
 
 def test_quota_of_active_jobs(make_app: Callable[..., Any], waiting: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import io
 import json
 import logging
@@ -16,21 +15,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from apps import TestClient, settings_in
 from bigsap_server.api.app import create_app, reload
 from bigsap_server.auth import hashed
 from bigsap_server.jobs import webhooks
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.webhooks import Webhooks, signature
 from bigsap_server.serve import serve
-from bigsap_server.settings import RELOADED
 from checks import SQUARE, problem, solved, upload
 
 import bigsap
+from apps import TestClient, settings_in
 from gate import HANG_S, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-OPERATOR = Path(__file__).parents[2] / "docs" / "operator.md"
 
 
 def test_keys_take_turns_and_priorities_hold_within_a_key(tmp_path: Path) -> None:
@@ -121,12 +118,28 @@ def test_a_store_that_does_not_exist_is_refused_at_the_start(
     assert "stores.lab: there is no folder" in capsys.readouterr().err
 
 
+def test_a_second_server_on_the_same_data_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bigsap_server.serve.uvicorn.Config", lambda *_, **__: pytest.fail("it listens"))
+    store, before = JobStore(tmp_path / "data" / "jobs.sqlite"), logging.getLogger().handlers
+    try:
+        assert serve(settings_in(tmp_path / "data", port=0)) == 1
+    finally:
+        logging.getLogger().handlers = before
+        store.close()
+    assert "another server owns" in capsys.readouterr().err
+
+
 def test_metrics_of_jobs(api: Any) -> None:
     solved(api, SQUARE)
     bad = {"shape": [2, 2], "cost": {"type": "expression", "code": "log(0 * i - 1)"}}
     assert solved(api, bad)["state"] == "failed"
     text = api.get("/metrics").text
     assert 'bigsap_job_seconds_count{state="succeeded"} 1.0' in text
+    assert 'bigsap_jobs{state="succeeded"} 1.0' in text
+    assert "bigsap_jobs_submitted_total 2.0" in text
+    assert re.search(r'bigsap_requests_total{method="POST",route="/v1/jobs",status="20\d"} [12]', text)
     assert "bigsap_job_queue_seconds_count 2.0" in text
     assert 'bigsap_jobs_failed_total{reason="invalid-cost"} 1.0' in text
     assert "bigsap_disk_free_bytes" in text
@@ -219,16 +232,6 @@ def test_webhooks_are_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     store.close()
 
 
-def test_the_systemd_unit_is_one() -> None:
-    unit = configparser.ConfigParser(strict=False, interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]
-    unit.read(DEPLOY / "bigsap.service")
-    service = unit["Service"]
-    assert service["ExecStart"].split()[1] == "serve"
-    assert "-HUP" in service["ExecReload"]
-    assert float(service["TimeoutStopSec"]) > settings_in(Path("unused")).drain_s
-
-
 def test_nginx_lets_through_what_the_service_takes() -> None:
     said = dict(re.findall(r"^ *(\w+) (.+);$", (DEPLOY / "nginx.conf").read_text(), re.M))
     settings = settings_in(Path("unused"))
@@ -236,8 +239,3 @@ def test_nginx_lets_through_what_the_service_takes() -> None:
     assert int(said["proxy_read_timeout"].removesuffix("s")) > settings.limits.wait_s
     assert said["proxy_buffering"] == said["proxy_request_buffering"] == "off"
     assert said["proxy_pass"] == f"http://{settings.host}:{settings.port}"
-
-
-def test_the_manual_names_what_is_reloaded() -> None:
-    (said,) = re.findall(r"^On SIGHUP .*?\. Other settings", OPERATOR.read_text(), re.M | re.S)
-    assert set(re.findall(r"`(\w+)`", said)) == set(RELOADED)

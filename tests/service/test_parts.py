@@ -1,4 +1,4 @@
-"""Small parts: layers, negotiation, logs, problems, waking."""
+"""Small parts: layers, negotiation, problems, waking, what is logged and told of files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import bigsap_server
+import bigsap_server.jobs.worker as worker
+import numpy as np
 import pytest
+import zarr
 from bigsap_server import logs
 from bigsap_server.api.negotiation import accepted, matches, preferred_wait, satisfiable
 from bigsap_server.jobs.events import Notifier
 from bigsap_server.jobs.model import FINISHED, RUNNING, STATES, JobState
-from bigsap_server.problems import PROBLEMS, HttpProblem, from_error, pointer_to
+from bigsap_server.problems import PROBLEMS, HttpProblem, from_error, pointer_to, without_paths
+from checks import SQUARE, problem, solved
 
 import bigsap
 from gate import HANG_S
@@ -73,17 +78,13 @@ OFFERS = ["application/x-npy", "text/csv", "application/json"]
     ("header", "expected"),
     [
         (None, 0),
-        ("", 0),
         ("*/*", 0),
         ("text/csv", 1),
-        ("application/json", 2),
         ("text/*", 1),
         ("application/json;q=0.5, text/csv;q=0.9", 1),
         ("TEXT/CSV", 1),
         ("application/json, */*;q=0.1", 2),
         ("application/x-npy;q=0, */*", 1),
-        ("text/csv;q=0.5;x=y", 1),
-        ("image/png, application/json", 2),
     ],
 )
 def test_accept(header: str | None, expected: int) -> None:
@@ -180,20 +181,14 @@ def test_errors_of_a_solve(error: Exception, slug: str) -> None:
     assert from_error(error).slug == slug
 
 
-def test_logs_are_json_with_ids(capsys: pytest.CaptureFixture[str]) -> None:
-    formatter = logs.JsonFormatter()
+def test_lines_of_a_request_have_its_ids() -> None:
     token = logs.context.set({"request": "r1", "job": "job_1"})
     try:
         record = logging.LogRecord("bigsap_server", logging.INFO, "f.py", 1, "a %s", ("b",), None)
-        record.seconds = 0.5
-        found = json.loads(formatter.format(record))
+        found = json.loads(logs.JsonFormatter().format(record))
     finally:
         logs.context.reset(token)
-    assert found["message"] == "a b"
-    assert (found["request"], found["job"], found["seconds"]) == ("r1", "job_1", 0.5)
-    assert found["level"] == "info"
-    assert found["time"].endswith("Z")
-    assert "\n" not in formatter.format(record)
+    assert (found["message"], found["request"], found["job"]) == ("a b", "r1", "job_1")
 
 
 def test_waking_from_other_threads() -> None:
@@ -216,3 +211,114 @@ def test_waking_from_other_threads() -> None:
         assert notifier._watches == {}
 
     asyncio.run(scenario())
+
+
+SETTINGS = {"stores": {"lab": "/srv/stores/lab", "deep": "/srv/stores/lab/deep"}, "data": "/srv/data"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("store '/srv/stores/lab/a.zarr': chunk c/0/0", "store 'lab/a.zarr': chunk c/0/0"),
+        ("/srv/stores/lab/deep/x.npy", "deep/x.npy"),
+        ("the store '/srv/stores/lab' is", "the store 'lab' is"),
+        ("[Errno 13] No: '/srv/stores/lab2/x y/z.npy'", "[Errno 13] No: 'z.npy'"),
+        ("[Errno 2] No: '/a/b' -> \"/c/d e\"", "[Errno 2] No: 'b' -> \"d e\""),
+        ("/srv/data/arrays/arr_1/data.npy: short", "data/arrays/arr_1/data.npy: short"),
+        ("no name (/usr/lib/python3/x.so)", "no name (x.so)"),
+        ("file=/usr/lib/x.so", "file=x.so"),
+        ("https://host/a/b?c and s3://b/c/d, /cost, a/b/c", None),
+        ("pairs / rows, 3 /m", None),
+    ],
+)
+def test_without_paths(text: str, shown: str | None) -> None:
+    assert without_paths(text, SETTINGS) == (text if shown is None else shown)
+
+
+def test_without_paths_behind_links_and_relative_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.chdir(tmp_path)
+    settings = {"stores": {"lab": tmp_path / "link"}, "data": Path("data")}
+    for place in ("real", "link"):
+        assert without_paths(f"{tmp_path / place}/a.npy", settings) == "lab/a.npy"
+    assert without_paths(f"{tmp_path}/data/jobs", settings) == "data/jobs"
+
+
+def test_errors_of_files_without_settings() -> None:
+    found = from_error(OSError(5, "Input/output error", "/srv/data/arrays/arr_1/data.npy"))
+    assert found.detail.endswith(": 'data.npy'")
+
+
+def test_a_store_is_called_by_its_name(make_app: Callable[..., Any], tmp_path: Path) -> None:
+    lab = tmp_path / "lab"
+    zarr.create_array(
+        lab / "in" / "nan.zarr", shape=(3, 3), dtype="f8", chunks=(1, 3), fill_value=float("nan")
+    )
+    api = make_app(stores={"lab": lab})
+    spec = {"cost": {"type": "zarr", "store": "lab", "path": "in/nan.zarr"}}
+    told = [solved(api, spec)["problem"], api.post("/v1/costs:check", json=spec).json()]
+    for document in told:
+        assert "lab/in/nan.zarr" in document["detail"], document
+        assert str(tmp_path) not in str(document)
+
+
+def test_what_a_worker_says_of_its_files(
+    make_app: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        np.load(tmp_path / "data" / "jobs" / "gone.npy")
+
+    monkeypatch.setattr(worker.bigsap, "solve", broken)
+    api = make_app()
+    found = solved(api, SQUARE)
+    assert found["state"] == "failed"
+    assert "'data/jobs/gone.npy'" in found["problem"]["detail"]
+    assert str(tmp_path) not in api.get(found["links"]["self"]).text
+    assert problem(api.get(found["links"]["result"]), 409, "no-result")
+
+
+_WORKER = """
+import logging, threading
+import distributed
+from bigsap_server import logs
+from bigsap_server.jobs import worker
+worker.dask_setup(None)
+import numpy as np
+def run():
+    np.log(np.zeros(1))
+    logging.getLogger("bigsap_server.worker").error("two\\nlines")
+with logs.about(True, job="job_1", attempt=2):
+    run()
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+logging.getLogger("distributed.worker").error("an error")
+logging.getLogger("distributed.worker").warning("no error")
+logging.getLogger("uvicorn.error").warning("x", extra={"color_message": "\\x1b[36mx"})
+"""
+
+
+def test_lines_of_a_worker_are_json_with_the_job() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", _WORKER],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=True,
+    )
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["logger"] for line in lines] == [
+        "py.warnings",
+        "bigsap_server.worker",
+        "py.warnings",
+        "bigsap_server.worker",
+        "distributed.worker",
+        "uvicorn.error",
+    ]
+    assert "RuntimeWarning: divide by zero" in lines[0]["message"]
+    assert all((line["job"], line["attempt"]) == ("job_1", 2) for line in lines[:4])
+    assert "job" not in lines[4]
+    assert "color_message" not in lines[5]

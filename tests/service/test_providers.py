@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from apps import served, settings_in
 from bigsap_server.api.app import create_app
 from checks import problem
 
+from apps import served, settings_in
 from gate import HANG_S, until
 from remote_provider import Fault, Handler, Provider
 

@@ -1,8 +1,11 @@
-"""What is wrong with a request is said before anything is accepted, and where."""
+"""What is wrong with a request is said before anything is accepted, and where; codings."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import socket
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -11,31 +14,16 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from apps import settings_in
 from bigsap_server import serve
 from bigsap_server.settings import cores
 from checks import SQUARE, problem, solved, upload
 
+from apps import TestClient, settings_in
 from bigsap.client.http import IDLE_S
 from gate import HANG_S, until
 from live_server import free_port
 
 JSON = {"Content-Type": "application/json"}
-
-
-@pytest.mark.parametrize(
-    ("cost", "pointer"),
-    [
-        ({"type": "array", "array": [[1, 2], [3, 4]], "foo": 1}, "/cost/foo"),
-        ({"type": "table", "table": [[1]], "row_class": [0], "column_class": [0]}, "/cost/values"),
-        ({"type": "mask", "cost": {"type": "array", "values": [["x"]]}}, "/cost/cost/values"),
-        ({"type": "sum", "terms": [{"type": "sum", "terms": [], "sum": 1}]}, "/cost/terms/0/terms"),
-        ({"type": "array", "values": []}, "/cost/values"),
-        ({"type": "array", "values": [1, 2]}, "/cost/values"),
-    ],
-)
-def test_pointers_lead_to_the_field(api: Any, cost: dict[str, Any], pointer: str) -> None:
-    problem(api.post("/v1/jobs", json={"cost": cost}), 422, "invalid-spec", pointer)
 
 
 def test_a_page_of_arrays_has_no_more_than_the_operator_says(make_app: Callable[..., Any]) -> None:
@@ -59,30 +47,19 @@ def test_numbers_beyond_float64_are_refused(api: Any, number: str) -> None:
         assert api.post(dry, content=body % token, headers=JSON).status_code == 200
 
 
-def test_threads_are_limited(make_app: Callable[..., Any]) -> None:
-    api = make_app()
-    most = api.get("/v1/capabilities").json()["limits"]["threads"]
-    assert most == cores()
-    for threads, status in ((most, 200), (most + 1, 422)):
-        body = SQUARE | {"options": {"threads": threads}}
-        answer = api.post("/v1/jobs?dry_run=true", json=body)
-        if status == 200:
-            assert answer.status_code == 200
-        else:
-            problem(answer, status, "over-limit", "/options/threads")
-
-
-def test_threads_as_the_operator_says(make_app: Callable[..., Any]) -> None:
+def test_threads_are_limited(make_app: Callable[..., Any], shared: Any) -> None:
+    assert shared.get("/v1/capabilities").json()["limits"]["threads"] == cores()
     api = make_app(limits={"threads": 64})
     assert api.get("/v1/capabilities").json()["limits"]["threads"] == 64
-    for threads, status in ((64, 200), (65, 422)):
-        body = SQUARE | {"options": {"threads": threads}}
-        assert api.post("/v1/jobs?dry_run=true", json=body).status_code == status
+    dry, body = "/v1/jobs?dry_run=true", SQUARE | {"options": {"threads": 64}}
+    assert api.post(dry, json=body).status_code == 200
+    body = SQUARE | {"options": {"threads": 65}}
+    problem(api.post(dry, json=body), 422, "over-limit", "/options/threads")
 
 
 @pytest.mark.parametrize("json_body", [True, False])
 def test_bodies_that_do_not_come_are_given_up(serve_app: Callable[..., str], json_body: bool) -> None:
-    address = serve_app(limits={"idle_s": 2})
+    address = serve_app(limits={"idle_s": 0.3})
     host, port = address.removeprefix("http://").split(":")
     with httpx.Client(base_url=address, timeout=HANG_S) as client:
         array = upload(client, np.ones((4, 2)), seal=False)
@@ -253,3 +230,64 @@ def test_idle_connections_are_kept_longer_than_clients_keep_them(
     with pytest.raises(Told):
         serve.serve(settings_in(tmp_path / "data", port=free_port()))
     assert given["timeout_keep_alive"] > max(5 * IDLE_S, 6)
+
+
+def post(api: TestClient, body: bytes, coding: str, **more: str) -> Any:
+    headers = JSON | {"Content-Encoding": coding} | more
+    return api.post("/v1/jobs", params={"dry_run": "true"}, content=body, headers=headers)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "GZip", "x-gzip"])
+def test_gzip_is_taken(api: TestClient, coding: str) -> None:
+    answer = post(api, gzip.compress(json.dumps(SQUARE).encode()), coding)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["spec"]["shape"] == [3, 3]
+
+
+@pytest.mark.parametrize("coding", ["br", "deflate", "zstd", "gzip, gzip", "identity, gzip", "\x1b"])
+def test_other_codings_are_refused(api: TestClient, coding: str) -> None:
+    answer = post(api, json.dumps(SQUARE).encode(), coding)
+    problem(answer, 415, "unsupported-media-type")
+    assert answer.headers["Accept-Encoding"] == "gzip"
+
+
+_WHOLE = gzip.compress(b"{}", mtime=0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"no gzip at all",
+        _WHOLE[:-3],
+        _WHOLE[:5],
+        _WHOLE + b"more",
+        _WHOLE * 2,
+        zlib.compress(b"{}"),
+        _WHOLE[:-8] + b"\0" * 8,
+    ],
+    ids=["none", "cut", "head", "more", "twice", "zlib", "sum"],
+)
+def test_damaged_bodies_are_named(api: TestClient, body: bytes) -> None:
+    problem(post(api, body, "gzip"), 400, "malformed-request")
+
+
+def test_the_limit_is_that_of_the_unzipped_body(make_app: Callable[..., TestClient]) -> None:
+    api = make_app(limits={"body_bytes": 100_000})
+    within = json.dumps(SQUARE) + " " * 99_000
+    assert post(api, gzip.compress(within.encode()), "gzip").status_code == 200
+    bomb = gzip.compress(b" " * 50_000_000)
+    assert len(bomb) < 100_000
+    problem(post(api, bomb, "gzip"), 413, "body-too-large")
+    exactly = within + " " * (100_000 - len(within))
+    assert post(api, gzip.compress(exactly.encode()), "gzip").status_code == 200
+    problem(post(api, gzip.compress(exactly.encode() + b" "), "gzip"), 413, "body-too-large")
+
+
+def test_rows_are_octets_as_they_are(api: TestClient) -> None:
+    made = api.post("/v1/arrays", json={"dtype": "f8", "shape": [1]}).json()
+    headers = {"Content-Type": "application/octet-stream", "Content-Encoding": "gzip"}
+    place = f"/v1/arrays/{made['id']}/rows/0"
+    answer = api.put(place, content=gzip.compress(b"\0" * 8), headers=headers)
+    problem(answer, 415, "unsupported-media-type")
+    assert answer.headers["Accept-Encoding"] == "identity"
+    problem(api.put(place, content=b"\0" * 8, headers=JSON), 415, "unsupported-media-type")

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apps import TestClient, settings_in
 from bigsap_server.api.app import create_app, reload
 from bigsap_server.auth import Keys, hashed
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.settings import Limits
 from checks import SQUARE, problem
 
+from apps import TestClient, settings_in
 from gate import Gate, gated_job, until
 
 

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 from bigsap_server.api import routes_jobs
@@ -145,39 +144,6 @@ def test_a_deletion_under_way_holds_submissions_back(idle: Any) -> None:
     thread.join(HANG_S)
     assert codes == [202]
     problem(idle.delete(f"/v1/arrays/{array}"), 409, "array-in-use")
-
-
-def test_one_of_submission_and_deletion_is_refused(serve_app: Callable[..., str]) -> None:
-    """At once, again and again: what was accepted never misses its array."""
-    with httpx.Client(base_url=serve_app(), timeout=HANG_S) as client:
-        accepted = []
-        for _ in range(12):
-            array = upload(client, np.arange(9.0).reshape(3, 3))
-            barrier, answers = threading.Barrier(2), dict[str, httpx.Response]()
-
-            def submit(barrier: Any = barrier, array: Any = array, answers: Any = answers) -> None:
-                barrier.wait()
-                answers["submit"] = client.post("/v1/jobs", json=matrix(array))
-
-            def delete(barrier: Any = barrier, array: Any = array, answers: Any = answers) -> None:
-                barrier.wait()
-                answers["delete"] = client.delete(f"/v1/arrays/{array}")
-
-            threads = [threading.Thread(target=one) for one in (submit, delete)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(HANG_S)
-            assert answers["submit"].status_code in (202, 422)
-            assert answers["delete"].status_code in (204, 409)
-            if answers["submit"].status_code == 202:
-                accepted.append(answers["submit"].json()["links"]["self"])
-        for link in accepted:
-            job = client.get(link).json()
-            while job["finished"] is None:
-                found = client.get(link, params={"wait": 5}, headers={"If-None-Match": '"0"'})
-                job = found.json()
-            assert job["state"] == "succeeded", job
 
 
 def test_no_start_from_what_has_no_prices(api: Any) -> None:

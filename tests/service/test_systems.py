@@ -44,33 +44,12 @@ def windows(monkeypatch):
     return held
 
 
-def test_locks_of_two_holders(tmp_path):
-    """What filelock gives on every system: one holder, others are told so at once."""
-    first, second = FileLock(tmp_path / "run.lock"), FileLock(tmp_path / "run.lock")
-    assert not is_locked(first.path)
-    assert first.take()
-    assert not second.take()
-    assert is_locked(first.path)
-    first.release()
-    first.release()
-    assert second.take()
-    second.release()
-    assert not is_locked(first.path)
-
-
 def test_a_lock_without_room_for_its_holder(tmp_path, monkeypatch):
     lock = FileLock(tmp_path / "run.lock")
     (tmp_path / "run.pid").mkdir()
     assert lock.take()
     assert is_locked(lock.path)
     lock.release()
-
-
-def test_nothing_but_filelock_knows_how_to_lock():
-    """So that a system without fcntl has locks as well."""
-    from bigsap_server.jobs import files
-
-    assert not hasattr(files, "fcntl")
 
 
 def test_a_job_whose_result_is_being_read_is_kept(tmp_path, windows):

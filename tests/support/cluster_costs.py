@@ -11,6 +11,36 @@ from bigsap.sources.cluster import on_worker
 from gate import Gate
 
 
+def points(n, m=None, d=2, seed=0):
+    """Two sets of points at random."""
+    generator = np.random.default_rng(seed)
+    return generator.random((n, d)), generator.random((m or n, d))
+
+
+def same(one, other):
+    """Whether two results have the same bits."""
+    for name in ("col4row", "row4col", "u", "v"):
+        a, b = getattr(one, name), getattr(other, name)
+        assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes()), name
+    assert (one.fun, one.bound, one.gap, one.status) == (other.fun, other.bound, other.gap, other.status)
+    assert one.stats["method"] == other.stats["method"]
+    return True
+
+
+def local(workers):
+    """A cluster on this machine."""
+    import distributed
+
+    return distributed.LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=True,
+        memory_limit=0,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=50,
+    )
+
+
 def row(i, x, y):
     return ((x[i] - y) ** 2).sum(axis=1)
 

@@ -1,4 +1,4 @@
-"""A real server process on loopback, for tests. A plugin: ``live_server``, ``start_server``."""
+"""Servers for tests: a process on loopback, or this one. A plugin: ``live_server``, ``start_server``."""
 
 from __future__ import annotations
 
@@ -16,16 +16,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 
-from beside import shared_by
-from gate import PLUGINS
+from gate import HANG_S, PLUGINS, until
 
 if TYPE_CHECKING:
     import httpx
 
-STARTUP_S = 60.0
 STOP_S = 60.0
 DEFAULTS = {"PYTHONUNBUFFERED": "1", "BIGSAP_WORKERS": "1", "BIGSAP_PLUGINS": '["gated"]'}
 
@@ -42,38 +39,33 @@ def free_port() -> int:
     raise OSError("no port below the range of outgoing connections is free")
 
 
-class Patience:
-    """Seconds for a process and its children, less those in which they wait for a processor.
+class Reached:
+    """A service at ``url``."""
 
-    A start that takes 3 s takes minutes on a loaded machine, and by the clock cannot be told from
-    one that hangs. What hangs does not want a processor. By the clock where the system does
-    not tell.
-    """
+    url = ""
 
-    def __init__(self, pid: int, seconds: float) -> None:
-        self._pid, self._seconds = pid, seconds
-        self._began = time.monotonic()
-        self._waited: dict[str, int] = {}  # by thread, also of those that have ended
-        self._before = self._look()
+    def client(self, **options: Any) -> httpx.Client:
+        """An HTTP client for this server."""
+        import httpx
 
-    @property
-    def over(self) -> bool:
-        """Whether they have had their seconds."""
-        held_up = 1e-9 * (self._look() - self._before)
-        return time.monotonic() - self._began - held_up > self._seconds
+        return httpx.Client(**{"base_url": self.url, "timeout": HANG_S} | options)
 
-    def _look(self) -> int:
-        """Nanoseconds that all threads so far have waited for a processor."""
-        with suppress(psutil.NoSuchProcess):
-            root = psutil.Process(self._pid)
-            for process in (root, *root.children(recursive=True)):
-                for file in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
-                    with suppress(OSError):
-                        self._waited[str(file)] = int(file.read_text().split()[1])
-        return sum(self._waited.values())
+    def finished(self, job_id: str) -> dict[str, Any]:
+        """The job when it is over, by long polling."""
+        end, tag, job = time.monotonic() + HANG_S, "", {}
+        with self.client() as client:
+            while time.monotonic() < end:
+                answer = client.get(f"/v1/jobs/{job_id}", params={"wait": 5}, headers={"If-None-Match": tag})
+                if answer.status_code == 304:
+                    continue
+                answer.raise_for_status()
+                tag, job = answer.headers["ETag"], answer.json()
+                if job["state"] in ("succeeded", "failed", "cancelled"):
+                    return dict(job)
+        raise AssertionError(f"{job_id} is not over: {job}")
 
 
-class LiveServer:
+class LiveServer(Reached):
     """One server process over a data folder; ``start`` again after ``stop`` or ``kill``.
 
     env: further ``BIGSAP_*`` variables, without the prefix.
@@ -83,9 +75,7 @@ class LiveServer:
         self.data = data
         self.env = {name.upper(): str(value) for name, value in env.items()}
         self.process: subprocess.Popen[str] | None = None
-        self.url = ""
         self.port = free_port()  # kept over restarts, so that clients find it again
-        self.lines: list[str] = []
 
     def start(self, wait_ready: bool = True) -> LiveServer:
         """Start the process; wait until it answers (and, unless told not to, is ready)."""
@@ -106,23 +96,20 @@ class LiveServer:
                 text=True,
                 env=plain | DEFAULTS | given,
             )
-        patience = self.patience(STARTUP_S)
-        self.url = self._address(patience).replace("0.0.0.0", "127.0.0.1")
-        while wait_ready:
+        self.url = self._address().replace("0.0.0.0", "127.0.0.1")
+
+        def ready() -> bool:
+            assert self.process is not None
             assert self.process.poll() is None, log.read_text()[-3000:]
             with suppress(httpx.TimeoutException):
-                if httpx.get(self.url + "/readyz", timeout=10).status_code == 200:
-                    break
-            assert not patience.over, f"not ready: {log.read_text()[-3000:]}"
-            time.sleep(0.05)
+                return httpx.get(self.url + "/readyz", timeout=10).status_code == 200
+            return False
+
+        if wait_ready:
+            until(ready)
         return self
 
-    def patience(self, seconds: float) -> Patience:
-        """So many seconds for this server's processes, see ``Patience``."""
-        assert self.process is not None
-        return Patience(self.process.pid, seconds)
-
-    def _address(self, patience: Patience) -> str:
+    def _address(self) -> str:
         found: queue.SimpleQueue[str] = queue.SimpleQueue()
         process = self.process
         assert process is not None
@@ -130,17 +117,13 @@ class LiveServer:
         def read() -> None:
             assert process.stdout is not None
             for line in process.stdout:
-                self.lines.append(line)
                 if "http://" in line:
                     found.put("http://" + line.split("http://")[1].split()[0])
             found.put("")
 
         threading.Thread(target=read, daemon=True).start()
+        address = found.get(timeout=HANG_S)
         log = self.data.parent / f"{self.data.name}.log"
-        while found.empty():
-            assert not patience.over, f"the server does not listen: {log.read_text()[-3000:]}"
-            time.sleep(0.05)
-        address = found.get()
         assert address, f"the server has ended: {log.read_text()[-3000:]}"
         return address
 
@@ -168,59 +151,18 @@ class LiveServer:
         """As a crash would."""
         return self.signal(signal.SIGKILL)
 
-    def client(self, **options: Any) -> httpx.Client:
-        """An HTTP client for this server."""
-        import httpx
 
-        return httpx.Client(**{"base_url": self.url, "timeout": 30} | options)
+@pytest.fixture(scope="module")
+def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reached]:
+    """A service in this process, behind a real socket, for a module whose subject is its clients."""
+    from bigsap_server.api.app import create_app
 
-    def finished(self, job_id: str, seconds: float = 60.0) -> dict[str, Any]:
-        """The job when it is over, by long polling."""
-        patience, tag = self.patience(seconds), ""
-        with self.client() as client:
-            while not patience.over:
-                answer = client.get(f"/v1/jobs/{job_id}", params={"wait": 5}, headers={"If-None-Match": tag})
-                if answer.status_code == 304:
-                    continue
-                answer.raise_for_status()
-                tag, job = answer.headers["ETag"], answer.json()
-                if job["state"] in ("succeeded", "failed", "cancelled"):
-                    return dict(job)
-        raise AssertionError(f"{job_id} is not over after {seconds} s: {job}")
+    from apps import served, settings_in
 
-
-class Shared:
-    """The server that the tests of some files have in common, from the first that asks for it."""
-
-    server: LiveServer | None = None
-
-    def stop(self) -> None:
-        server, self.server = self.server, None
-        if server is not None:
-            server.stop()
-
-
-_SHARED = Shared()
-
-
-@pytest.fixture
-def live_server(tmp_path_factory: pytest.TempPathFactory) -> LiveServer:
-    """A server with one Dask worker, shared by those who share a process: leave it running."""
-    if _SHARED.server is None:
-        _SHARED.server = LiveServer(tmp_path_factory.mktemp("live") / "data").start()
-    return _SHARED.server
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """It ends with those who share it: the tests after them would pay for a service that waits."""
-    if nextitem is None or shared_by(nextitem.nodeid) != shared_by(item.nodeid):
-        _SHARED.stop()
-
-
-def pytest_sessionfinish() -> None:
-    """It also ends with a session that is interrupted."""
-    _SHARED.stop()
+    found = Reached()
+    app = create_app(settings_in(tmp_path_factory.mktemp("live") / "data", heartbeat_s=0.2))
+    with served(app) as found.url:
+        yield found
 
 
 @pytest.fixture

@@ -374,7 +374,7 @@ MUTATIONS = [
         "server/bigsap_server/uploads/blocks.py",
         "self._over = True",
         "self._over = False",
-        "tests/service/test_refused_blocks.py tests/service/test_arrays_api.py",
+        "tests/service/test_arrays_api.py tests/service/test_arrays_api.py",
     ),
     Mutation(
         "server/bigsap_server/api/negotiation.py",

@@ -27,8 +27,8 @@ __all__ = ["TestClient", "served", "settings_in"]
 
 def settings_in(folder: Path, limits: dict[str, Any] | None = None, **given: Any) -> Settings:
     """Settings of a service whose jobs run on a thread of this process."""
-    given = {"data": folder, "executor": "inline", "workers": 1, "plugins": ["gated"]} | given
-    return Settings(limits=Limits(**(limits or {})), **given)
+    own = {"data": folder, "executor": "inline", "workers": 1, "plugins": ["gated"], "heartbeat_s": 0.1}
+    return Settings(limits=Limits(**(limits or {})), **(own | given))
 
 
 @contextmanager
