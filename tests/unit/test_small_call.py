@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -184,6 +185,17 @@ def test_one_cost_changed(name, general):
         again = small(cost, warm_start=first)
         assert again.stats["rows_scanned"] == 0
         np.testing.assert_array_equal(again.col4row, first.col4row)
+
+
+def test_a_kept_pair_that_is_displaced_before_its_row_bids(monkeypatch):
+    """Its row had no height: what lay in memory decided whether the warm start was taken."""
+    cost = np.rint(1000 * CLASSES["int1000n"](90, seed=1))
+    first = small(cost)
+    other = changed(cost, first, cost.max() // 2)
+    poisoned = SimpleNamespace(**vars(np))
+    poisoned.empty = lambda shape, dtype=float: np.full(shape, np.nan if dtype is float else -7, dtype)
+    monkeypatch.setattr(small_arrays, "np", poisoned)
+    assert small(other, warm_start=first).stats["warm_started"]
 
 
 def test_pairs_that_rounding_has_left_loose_stay():

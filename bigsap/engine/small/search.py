@@ -237,6 +237,7 @@ def _given_prices(t: Task, exact: bool) -> int:
             slack = 0.0 if exact else 2.0**-52 * (abs(mine) + largest)
             if mine < np.inf and (mine - t.v[j]) - least(at, prices_at, m) <= slack:
                 t.row_of_column[j] = i
+                t.height[i] = mine - t.v[j]  # it may lose the column before it bids
                 continue
         t.column_of_row[i] = -1
         t.free[n_free] = i
