@@ -13,6 +13,7 @@ from bigsap import policy
 from bigsap.checkpoint import Saved
 from bigsap.engine.core.compilation import compilation_told
 from bigsap.engine.core.team import Team, check_threads, useful_threads
+from bigsap.errors import OverflowRiskError
 from bigsap.memory import peak_bytes
 from bigsap.options import Options
 from bigsap.problem import Problem
@@ -24,7 +25,7 @@ from bigsap.proof.unassigned import certify_gated
 from bigsap.result import Result, Status, pairs_of
 from bigsap.run.conclude import explain
 from bigsap.run.few_columns_file import identity_on_columns, open_checkpoint
-from bigsap.run.few_columns_problem import Wanted, at_hand, transposed
+from bigsap.run.few_columns_problem import Wanted, at_hand, transposed, with_open_places
 from bigsap.run.few_columns_stopped import NOTHING, Closing, Known, cost_of
 from bigsap.run.interrupted import Deadline
 from bigsap.run.small_arrays import WITHOUT_LISTS
@@ -129,6 +130,15 @@ class _Contracted:
     def _problem(self) -> tuple[Problem, Array, Array | None]:
         """Return costs that kernels can read, capacities, and the price of a further column."""
         wanted = self.wanted
+        owner = wanted.open_places
+        if wanted.demand is not None and owner is not None:
+            try:
+                source = with_open_places(wanted, self.monitor.tick)
+            except OverflowRiskError:
+                raise TooLarge from None
+            rows = source.shape[0]
+            problem = Problem(source, self.options.maximize, transposed=True)
+            return problem, np.append(wanted.demand, rows - int(wanted.demand.sum())), np.zeros(rows)
         if wanted.demand is not None:
             free = wanted.shape[1] - int(wanted.demand.sum())
             source = at_hand(transposed(wanted.source), self.monitor.tick)
@@ -171,20 +181,23 @@ class _Contracted:
         ways: dict[str, Any] = {"threads": self.threads, "pairs": self.options.certify == "pairs"}
         ways["tick"] = lambda _: tick()
         try:
-            if wanted.gated is not None:
+            if wanted.gated is not None and wanted.demand is None:
                 return certify_gated(wanted.gated, chosen, v, low, capacity=wanted.capacity, **ways)
             ways["maximize"] = self.options.maximize
             if wanted.demand is not None:
                 pairs = None if chosen is None else pairs_of(chosen, wanted.shape[1], None, wanted.demand)
                 rows, columns = (None, None) if pairs is None else (pairs["row_ind"], pairs["col_ind"])
-                return certify_demand(wanted.source, wanted.demand, rows, columns, v, low, **ways)
+                return certify_demand(
+                    wanted.source, wanted.demand, rows, columns, v, low, gated=wanted.gated, **ways
+                )
             assert wanted.capacity is not None
             return certify_capacities(wanted.source, wanted.capacity, chosen, v, low, **ways)
         finally:
             self.seconds["certificate"] += time.perf_counter() - clock
 
     def _chosen(self, column: Array) -> Array:
-        """Return the column of each row, -1 for the further column."""
+        """Return the column of each row, -1 for the further column; with demands the row of each column."""
+        column = column[: self.wanted.n_many]
         return np.where(column < self.wanted.n_few, column, -1).astype(np.intp)
 
     def _column_prices(self, v: Array, low: Array | None = None) -> tuple[Array, Array | None]:
@@ -203,6 +216,7 @@ class _Contracted:
         high, part = two_sum(high, part - rest[column[taken]])
         above = high + part > 0
         prices[taken], parts[taken] = np.where(above, 0.0, high), np.where(above, 0.0, part)
+        prices, parts = prices[: self.wanted.n_many], parts[: self.wanted.n_many]
         return prices, parts if parts.any() and not self.balance.problem.integer else None
 
     # -- results --------------------------------------------------------------------------------
@@ -236,10 +250,14 @@ class _Contracted:
         return self._result(None, None, violator=violator)
 
     def _rows_short(self) -> Array:
-        """Return the rows that lack columns: those that the search has not reached."""
+        """Return the rows that lack columns: those that the search has not reached.
+
+        Of rows whose places may stay open, all are open then: they have no part in it.
+        """
         assert self.balance is not None
-        seen = self.balance.c.seen[: self.wanted.shape[0]]
-        return np.flatnonzero(seen == 0)
+        short = self.balance.c.seen[: self.wanted.shape[0]] == 0
+        gated = self.wanted.gated
+        return np.flatnonzero(short if gated is None else short & np.isinf(gated.prices))
 
     def _stopped(self, found: Balanced | None) -> Result:
         """Return the best assignment known, and a bound."""
@@ -260,7 +278,7 @@ class _Contracted:
         if self.wanted.demand is None or balance.searching_all:
             v, low = self._column_prices(balance.prices())
         elif balance.n_passed == balance.n_rows and balance.c.least.size:
-            v = balance.c.least
+            v = balance.c.least[: self.wanted.n_many]
         return self._certificate(None if column is None else self._chosen(column), v, low, tick)
 
     def _result(
@@ -306,7 +324,10 @@ class _Contracted:
             unassigned_cost=gate,
         )
         if gate is not None and result.fun is not None:
-            result.stats["unassigned_rows"] = n - len(result.row_ind)
+            if wanted.demand is None:
+                result.stats["unassigned_rows"] = n - len(result.row_ind)
+            else:
+                result.stats["open_places"] = int(wanted.demand.sum()) - len(result.row_ind)
         last_report(self.monitor, result)
         return result
 
@@ -314,11 +335,12 @@ class _Contracted:
         """Return cost and duals of the search, where there is no certificate."""
         assert self.balance is not None
         column, own = self.balance.column_costs()
-        fun, costs = cost_of(self.balance, own)
-        many, few = own - found.v[column], found.v[: self.wanted.n_few]
+        fun, costs = cost_of(self.wanted, self.sign, own)
+        many, few = (own - found.v[column])[: self.wanted.n_many], found.v[: self.wanted.n_few]
         if self.wanted.demand is None:
             return Known(fun, costs, u=many, v=few)
-        return Known(fun, costs, u=few - found.v[-1], v=many + found.v[-1])
+        u = self.wanted.at_most_prices(few - found.v[-1])
+        return Known(fun, costs, u=u, v=np.minimum(many + found.v[-1], 0.0))
 
     def _stats(self) -> dict[str, Any]:
         """Return the same fields as ``stats.solve_stats``."""

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigsap import policy
+from bigsap.errors import OverflowRiskError
 from bigsap.proof.row_pass import stream
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import CostSource, Resident, Transposable
+from bigsap.sources.base import CostSource, Resident, Transposable, integral
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.filling import fill_of
 from bigsap.types import Array
+
+#: Whole numbers below this have exact sums in float64, of few columns.
+_EXACT = 2**38
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,32 @@ class Wanted:
         """The number of columns, or of rows with demands, that take several."""
         return self.shape[1] if self.demand is None else self.shape[0]
 
+    @property
+    def n_many(self) -> int:
+        """The number of rows, or of columns with demands, that take at most one."""
+        return self.shape[0] if self.demand is None else self.shape[1]
+
+    @property
+    def integer(self) -> bool:
+        """Whether all costs and prices are whole numbers."""
+        return integral(self.source if self.gated is None else self.gated)
+
+    def at_most_prices(self, u: Array) -> Array:
+        """Return row duals, minimising sense, that are not above the prices of open places."""
+        if self.gated is None:
+            return u
+        prices = self.gated.prices.astype(np.float64)
+        found: Array = np.minimum(u, -prices if self.gated.maximize else prices)
+        return found
+
+    @property
+    def open_places(self) -> Array | None:
+        """The row of each place that may stay open, with demands; None if none may."""
+        if self.demand is None or self.gated is None:
+            return None
+        free = np.isfinite(self.gated.prices)
+        return np.repeat(np.arange(free.size), np.where(free, self.demand, 0))
+
 
 def fits(wanted: Wanted, room: float) -> bool:
     """Return whether so few columns take so many rows that this way is the faster one."""
@@ -52,6 +82,9 @@ def fits(wanted: Wanted, room: float) -> bool:
     least = max(policy.LEAST_ROWS_A_COLUMN, policy.ROWS_A_COLUMN_SHARE * few)
     if rows_a_column < least or n * m < policy.LEAST_CONTRACTED_COSTS:
         return False
+    if wanted.open_places is not None:  # rows of their own, in a copy
+        n_many = many + wanted.open_places.size
+        return n_many * few * 8 + (few + 1) ** 2 * policy.CONTRACTED_PAIR_BYTES <= room
     lists = (few + 1) ** 2 * policy.CONTRACTED_PAIR_BYTES
     if lists > room:
         return False
@@ -79,6 +112,30 @@ def at_hand(source: CostSource, tick: Callable[[], None]) -> CostSource:
         costs[start : start + len(block), first : first + block.shape[1]] = block
 
     stream(source, lambda: work, threads=1, tick=lambda _: tick())
+    return ArraySource(costs)
+
+
+def with_open_places(wanted: Wanted, tick: Callable[[], None]) -> CostSource:
+    """Return the costs with rows and columns exchanged, and a row for each place that may stay open.
+
+    Such a row takes the column that its place belongs to, at its price, or the further column, which
+    costs it nothing. Raises OverflowRiskError for integers that float64 does not hold.
+    """
+    owner, gated = wanted.open_places, wanted.gated
+    assert owner is not None
+    assert gated is not None
+    n, m = wanted.shape
+    forbidden = -np.inf if gated.maximize else np.inf
+    costs = np.empty((m + owner.size, n))
+
+    def work(start: int, first: int, block: Array) -> None:
+        if block.dtype.kind in "iu" and block.size and not -_EXACT < block.min() <= block.max() < _EXACT:
+            raise OverflowRiskError("integers beyond float64")
+        costs[first : first + block.shape[1], start : start + len(block)] = block.T
+
+    stream(gated.source, lambda: work, threads=1, tick=lambda _: tick())
+    costs[m:] = forbidden
+    costs[m + np.arange(owner.size), owner] = gated.prices[owner]
     return ArraySource(costs)
 
 

@@ -42,12 +42,12 @@ class Known:
 NOTHING = Known()
 
 
-def cost_of(balance: Balance, own: Array) -> tuple[Any, Array]:
+def cost_of(wanted: Wanted, sign: int, own: Array) -> tuple[Any, Array]:
     """Return the sum and the costs, in the user's sense, of signed costs."""
-    costs = balance.problem.sign * own
-    if balance.problem.integer:
+    costs = sign * own
+    if wanted.integer:
         costs = costs.astype(np.int64)
-    return exact_sum(costs) + (0 if balance.problem.integer else 0.0), costs
+    return exact_sum(costs) + (0 if wanted.integer else 0.0), costs
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,13 @@ class Closing:
         known = NOTHING
         if balance is not None:
             with suppress(BigsapError):
-                place = placed(balance, self.late) if found is None else Placed(*balance.column_costs())
+                place = (
+                    placed(balance, self.late, self.wanted.open_places)
+                    if found is None
+                    else Placed(*balance.column_costs())
+                )
             if place is not None:
-                known = Known(*cost_of(balance, place.costs))
+                known = Known(*cost_of(self.wanted, balance.problem.sign, place.costs))
         column = None if place is None else place.column
         if not self.options.certify:
             return column, None, known
@@ -110,11 +114,14 @@ class Closing:
             return NOTHING
         most = self.wanted.capacity
         beyond = most is not None and ((most > self.wanted.shape[0]) & (floor.v[:few] != 0)).any()
+        bound = math.ceil(floor.bound) if self.wanted.integer else floor.bound
+        bound = sign * bound + (0 if self.wanted.integer else 0.0)
         if floor.v[few:].any() or beyond:  # the bound is true, but not the sum of the user's duals
-            return Known(bound=sign * floor.bound + (0 if isinstance(floor.bound, int) else 0.0))
-        duals = floor.least, floor.v[:few]
-        u, v = duals if self.wanted.demand is None else duals[::-1]
-        return Known(bound=sign * floor.bound + (0 if isinstance(floor.bound, int) else 0.0), u=u, v=v)
+            return Known(bound=bound)
+        many = floor.least[: self.wanted.n_many]
+        if self.wanted.demand is None:
+            return Known(bound=bound, u=many, v=floor.v[:few])
+        return Known(bound=bound, u=self.wanted.at_most_prices(floor.v[:few]), v=many)
 
     def _floor_of_range(self, sign: int) -> Known:
         wanted, (n, m) = self.wanted, self.wanted.shape

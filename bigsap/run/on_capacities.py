@@ -146,8 +146,6 @@ class _OneSolve:
             if saved.facts.get("method") != ON_COLUMNS:
                 return None
             room = math.inf  # the way is chosen already
-        if demand is not None and price is not None:
-            return None
         gated = None if price is None else ClippedCosts(self.source, price, maximize=options.maximize)
         start = None if demand is not None else self._start()
         given = None if start is None else self.sign * start.astype(np.float64)

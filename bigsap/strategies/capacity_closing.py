@@ -45,11 +45,12 @@ def keep_minima(balance: Balance) -> None:
     read_own(none, np.empty(0), balance.c, balance.reader)
 
 
-def placed(balance: Balance, late: Callable[[], bool]) -> Placed | None:
+def placed(balance: Balance, late: Callable[[], bool], owner: Array | None = None) -> Placed | None:
     """Return an assignment near the one that the search has; None if forbidden pairs stand in the way.
 
     Rows too many in a column, and those that no level had yet, take the cheapest column with room; once
-    it is late, any room.
+    it is late, any room. owner: the columns that the last rows, open places, belong to; these rows fill
+    what the others leave.
     """
     c, m = balance.c, balance.n_columns
     if not (c.column >= 0).all():
@@ -57,9 +58,14 @@ def placed(balance: Balance, late: Callable[[], bool]) -> Placed | None:
     if balance.wrong:
         return None
     column = np.where(c.column < m, c.column, -1).astype(np.int32)
-    rows = _without_place(column, balance.capacity)
+    capacity = balance.capacity
+    n_own = column.size if owner is None else column.size - owner.size
+    if owner is not None:
+        capacity = np.append(capacity[:-1], column.size)
+    rows = _without_place(column[:n_own], capacity)
     column[rows] = -1
-    room = balance.capacity - np.bincount(column[column >= 0], minlength=m)
+    own = column[:n_own]
+    room = capacity - np.bincount(own[own >= 0], minlength=m)
     step = max(1, _READ_AT_ONCE // m)
     done = 0
     while done < rows.size and not late():
@@ -70,11 +76,23 @@ def placed(balance: Balance, late: Callable[[], bool]) -> Placed | None:
             return None
     rest = rows[done:]
     column[rest] = np.repeat(np.arange(m), np.minimum(room, rest.size))[::-1][: rest.size]
+    if owner is not None and not _opened(column, capacity, owner):
+        return None
     costs = np.empty(column.size)
     read_own(column, costs, balance.c, balance.reader)
     if not np.isfinite(costs).all() or (balance.problem.integer and np.abs(costs).max(initial=0) > EXACT):
         return None
     return Placed(column, costs)
+
+
+def _opened(column: Array, capacity: Array, owner: Array) -> bool:
+    """Give open places what the columns lack, the further column to others; return whether they suffice."""
+    n_own, m = column.size - owner.size, capacity.size
+    room = capacity - np.bincount(column[:n_own], minlength=m)
+    count = np.bincount(owner, minlength=m)
+    is_open = np.arange(owner.size) - (np.cumsum(count) - count)[owner] < room[owner]
+    column[n_own:] = np.where(is_open, owner, m - 1)
+    return bool((np.bincount(owner[is_open], minlength=m)[:-1] == room[:-1]).all())
 
 
 def _without_place(column: Array, capacity: Array) -> Array:

@@ -41,6 +41,7 @@ PROBLEMS = {
     "whole": lambda: (_whole_numbers(), {"capacity": [40, 160] * 6, "maximize": True}),
     "left out": lambda: (_points(), {"capacity": 70, "unassigned_cost": 1.5}),
     "demand": lambda: (_points(10, 900), {"demand": 80}),
+    "open places": lambda: (_points(10, 900), {"demand": 80, "unassigned_cost": 0.9}),
     "warm": lambda: (_points(), {"capacity": 100, "warm_start": np.random.default_rng(3).random(12)}),
 }
 

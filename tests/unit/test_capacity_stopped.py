@@ -30,6 +30,8 @@ PROBLEMS = {
     "demand": ({}, (3, 110), {"demand": [40, 20, 30]}),
     "demand all": ({}, (3, 110), {"demand": [40, 40, 30], "maximize": True}),
     "demand, whole": ({"whole": 1000}, (3, 110), {"demand": [40, 20, 30]}),
+    "open": ({}, (3, 110), {"demand": [60, 50, 30], "unassigned_cost": 4.0}),
+    "open, whole": ({"whole": 99}, (3, 110), {"demand": [60, 50, 30], "unassigned_cost": 40}),
     "points": ({"points": True}, (110, 3), {"capacity": [50, 40, 20]}),
 }
 
@@ -59,7 +61,7 @@ def exact(cost, options):
     else:
         copies = np.repeat(cost, demand, axis=0)
     price = options.get("unassigned_cost")
-    prices = None if price is None else [price] * len(cost)
+    prices = None if price is None else [price] * len(copies)
     found = optimum(copies, options.get("maximize", False), prices)
     assert found is not None
     return value(found[0])
@@ -84,7 +86,8 @@ def judged(found, source, cost, options, best):
     pairs = found.pairs()
     total = sum((Fraction(cost[i, j].item()) for i, j in pairs), Fraction(0))
     if "unassigned_cost" in options:
-        total += (len(cost) - len(pairs)) * Fraction(options["unassigned_cost"])
+        places = sum(options["demand"]) if "demand" in options else len(cost)
+        total += (places - len(pairs)) * Fraction(options["unassigned_cost"])
     assert found.fun == (int(total) if isinstance(found.fun, int) else float(total))
     assert sign * total >= sign * best
     rows, columns = (
@@ -92,7 +95,8 @@ def judged(found, source, cost, options, best):
         np.bincount(pairs[:, 1], minlength=cost.shape[1]),
     )
     if "demand" in options:
-        assert rows.tolist() == list(options["demand"])
+        assert (rows <= options["demand"]).all()
+        assert rows.tolist() == options["demand"] or "unassigned_cost" in options
         assert columns.max() <= 1
     else:
         assert (columns <= options["capacity"]).all()

@@ -101,7 +101,7 @@ def prices_of(rng, cost, maximize):
     return prices
 
 
-@pytest.fixture(params=["repeated"])
+@pytest.fixture(params=["repeated", "contracted"])
 def way(request, monkeypatch):
     """Both ways to an answer: copies of the rows, and searches from row to row."""
     if request.param == "contracted":
