@@ -134,7 +134,10 @@ def test_killed_at_random_moments(name, tmp_path):
     path, out = tmp_path / "solve.ckpt", tmp_path / "out.npz"
     script = tmp_path / "victim.py"
     script.write_text(textwrap.dedent(VICTIM))
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{SUPPORT}"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, SUPPORT, Path(__file__).parent))),
+    }
     moment = random.Random(f"kill {name}")
     kills = in_search = tries = 0
     while not out.exists():
