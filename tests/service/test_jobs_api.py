@@ -388,7 +388,7 @@ def test_catalogue_and_capabilities(api: Any) -> None:
     found = api.get("/v1/cost-types").json()
     assert found == api.get("/v1/kernels").json()
     kernels = {entry["type"]: entry for entry in found["kernels"]}
-    assert len(kernels) == 13
+    assert len(kernels) == 14
     for entry in kernels.values():
         assert entry["schema"]["properties"]["type"]["const"] == entry["type"]
         assert entry["example"]["type"] == entry["type"]
