@@ -122,7 +122,7 @@ OPTIONS = (
     SolveOption(
         name="dtype",
         label="Type of the costs",
-        help="read the costs as float64, float32, int64, ...",
+        help="type to read the costs as: float64, float32, int64 and others",
         kind="text",
         example="DTYPE",
         remote="dtype",
@@ -130,7 +130,7 @@ OPTIONS = (
     SolveOption(
         name="device",
         label="Device",
-        help="cpu, cuda, cuda:1, auto, or several, as cuda:0,cuda:1",
+        help="where the work is done: cpu, cuda, cuda:1, auto, or several, as cuda:0,cuda:1",
         kind="text",
         default="cpu",
         example="NAME",

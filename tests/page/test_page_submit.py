@@ -16,6 +16,7 @@ from page_steps import choose, give, paste, points, submit, wait_text
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
+from bigsap.option_table import OPTIONS
 from gate import until
 
 
@@ -143,6 +144,25 @@ def test_a_pasted_matrix_with_forbidden_pairs_maximised(opened: Callable[..., An
     submit(page)
     assert cost_shown(page) == best(np.array([[4, 1, -9e9], [2, 0, 5], [3, 2, 2]]), True)
     assert "largest cost possible" in page.locator("#verdict").inner_text()
+
+
+def test_every_option_of_the_table_is_there_and_is_sent(opened: Callable[..., Any], service: Service) -> None:
+    page = opened(service.url)
+    choose(page, "A matrix")
+    paste(page, "Cost matrix", "4 1 3\n2 0 5\n3 2 2\n")
+    page.get_by_text("Options", exact=True).click()
+    page.get_by_text("More options", exact=True).click()
+    for option in OPTIONS:
+        if option.remote is not None:
+            assert page.get_by_label(option.label, exact=True).is_visible(), option.name
+    page.get_by_label("Method", exact=True).select_option("compressed")
+    page.get_by_label("Seed", exact=True).fill("7")
+    page.get_by_role("checkbox", name="Epsilon phases").uncheck()
+    wait_text(page, "#estimate", "3 rows . 3 columns")
+    with page.expect_request(lambda request: request.method == "POST") as asked:
+        submit(page)
+    assert asked.value.post_data_json["options"] == {"method": "compressed", "seed": 7, "epsilon": False}
+    assert cost_shown(page) == 5
 
 
 def test_an_expression_fills_in_its_size(

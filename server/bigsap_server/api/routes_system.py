@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import shutil
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from bigsap.option_table import OPTIONS
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, TheService
@@ -56,6 +58,7 @@ async def capabilities(service: TheService, caller: Reader) -> Response:
             threads_per_job=settings.default_threads,
             spread=settings.has_cluster and caller.quotas["spread_workers"] not in (0, 1),
             methods=list(Options.model_json_schema()["properties"]["method"]["enum"]),
+            options=_options(settings.devices),
             costs=members,
             dtypes=list(DTYPES),
             stores=sorted(settings.stores),
@@ -71,6 +74,28 @@ async def capabilities(service: TheService, caller: Reader) -> Response:
             attempts=settings.attempts,
         )
     )
+
+
+def _options(devices: Sequence[str]) -> list[schemas.OptionWords]:
+    """Return the options that a request may have, from the table that all of BigSAP shares."""
+    found = []
+    for option in OPTIONS:
+        if option.remote is None:
+            continue
+        choices = list(option.remote_choices or option.choices)
+        if option.name == "device":
+            choices = ["auto", *devices]
+        found.append(
+            schemas.OptionWords(
+                name=option.remote,
+                label=option.label,
+                help=option.help.partition(": a number, or a .npy file")[0],
+                kind="choice" if choices else option.kind,
+                choices=choices,
+                default=option.default if option.remote_default is None else option.remote_default,
+            )
+        )
+    return found
 
 
 def _versions() -> dict[str, str | None]:

@@ -318,6 +318,17 @@ class Check(Answer):
     compile_s: Number | None = None
 
 
+class OptionWords(Answer):
+    """An option of a job: how a form asks for it."""
+
+    name: str
+    label: str
+    help: str
+    kind: str
+    choices: list[str]
+    default: Any = None
+
+
 class Capabilities(Answer):
     """Abilities of this service and limits of the caller."""
 
@@ -330,6 +341,7 @@ class Capabilities(Answer):
     threads_per_job: int
     spread: bool
     methods: list[str]
+    options: list[OptionWords]
     costs: list[str]
     dtypes: list[str]
     stores: list[str]

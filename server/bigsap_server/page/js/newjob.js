@@ -18,19 +18,11 @@ const KINDS = [
   { name: "document", text: "A JSON document", make: (changed) => new DocumentEditor(changed) },
 ];
 
-/** Names that a capability lists, which may be strings or objects with a name. */
-function names(listed, otherwise) {
-  if (!Array.isArray(listed) || listed.length === 0) return otherwise;
-  const found = listed.map((one) => one.name ?? one).filter((one) => typeof one === "string");
-  return found.includes("auto") ? found : ["auto", ...found];
-}
-
 async function knownOptions() {
   const known = await capabilities().catch(() => ({}));
   limits.inline = known.limits?.inline_numbers ?? limits.inline;
   return {
-    methods: names(known.methods, ["auto", "ssp", "compressed"]),
-    devices: names(known.devices, ["auto", "cpu"]),
+    options: known.options ?? [],
     spread: known.spread === true,
   };
 }

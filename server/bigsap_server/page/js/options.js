@@ -3,59 +3,35 @@
 import { el } from "./dom.js";
 import { Field } from "./fields.js";
 
-const METHODS = {
-  auto: "automatic",
-  ssp: "ssp: dense rows (Algorithm 1015)",
-  compressed: "compressed rows",
-};
-const DEVICES = { auto: "automatic", cpu: "CPU", cuda: "GPU (CUDA)" };
+/** Options that most people set; the others are behind a heading of their own. */
+const USUAL = new Set(["maximize", "method", "gap", "time_limit_s", "unassigned_cost", "threads", "memory_limit"]);
+const NUMBERS = new Set(["count", "number", "seconds", "costs", "counts"]);
 
-/** The option fields; methods and devices as the service's capabilities name them. */
+/** "a phrase" of the service's table as a sentence. */
+function sentence(text) {
+  return text && `${text[0].toUpperCase()}${text.slice(1)}.`;
+}
+
+/** A field for an option as the service's capabilities describe it. */
+function optionField({ label, help, kind, choices, default: usual }, onChange) {
+  const shared = { label, help: sentence(help), onChange };
+  if (kind === "choice") {
+    return new Field({ ...shared, kind: "select", value: usual, choices: choices.map((name) => [name, name]) });
+  }
+  if (kind === "flag") return new Field({ ...shared, kind: "checkbox", checked: usual === true });
+  const placeholder = usual === null || usual === undefined ? "default" : String(usual);
+  return new Field({ ...shared, kind: NUMBERS.has(kind) ? "number" : "text", placeholder });
+}
+
+/** The option fields, as the service's capabilities name them. */
 export class Options {
   constructor(known, onChange) {
     const field = (settings) => new Field({ ...settings, onChange });
-    const select = (label, names, words, help) => field({
-      label, help, kind: "select", value: "auto", choices: names.map((name) => [name, words[name] ?? name]),
-    });
     this.label = field({
       label: "Label", maxlength: 200, help: "A name to find this job by; anything, or nothing.",
     });
-    this.fields = {
-      maximize: field({
-        label: "Maximise", kind: "checkbox",
-        help: "Find the assignment with the largest total instead of the smallest.",
-      }),
-      method: select("Method", known.methods, METHODS, "Automatic fits nearly always; the result is the same."),
-      gap: field({
-        label: "Gap", kind: "number", placeholder: "0",
-        help: "Stop when the cost is proved to be within this much of the best, in cost units. 0: exact.",
-      }),
-      time_limit_s: field({
-        label: "Time limit (s)", kind: "number", placeholder: "none",
-        help: "Stop after this many seconds with the best bound so far.",
-      }),
-      cache: field({
-        label: "Row cache", placeholder: "automatic",
-        help: "Memory for rows that are used again, such as 4GiB. More saves evaluations.",
-      }),
-      memory_limit: field({
-        label: "Memory limit", placeholder: "none",
-        help: "Most memory beside the costs themselves, such as 8GiB.",
-      }),
-      unassigned_cost: field({
-        label: "Price of leaving a row out", kind: "number", placeholder: "every row is matched",
-        help: "A row may stay unmatched at this price, where that makes the total better.",
-      }),
-      threads: field({
-        label: "Threads", kind: "number", placeholder: "automatic",
-        help: "The result does not depend on it.",
-      }),
-      device: select("Device", known.devices, DEVICES, "Where the work is done."),
-      checkpoint_s: field({
-        label: "Checkpoint every (s)", kind: "number", placeholder: "60",
-        help: "How often the state is saved; an interrupted job continues from there.",
-      }),
-    };
+    this.usual = Object.fromEntries(known.options.map((one) => [one.name, one.default]));
+    this.fields = Object.fromEntries(known.options.map((one) => [one.name, optionField(one, onChange)]));
     this.spread = field({
       label: "Spread over workers", kind: "checkbox",
       help: "Rows of costs are evaluated by the idle workers of the cluster too. The result is the same.",
@@ -65,11 +41,17 @@ export class Options {
       label: "Start from job", placeholder: "none", class: "code",
       help: "The id of a job of the same size: similar costs are then solved sooner.",
     });
-    const { maximize, ...others } = this.fields;
+    const nodes = (chosen) => Object.entries(this.fields)
+      .filter(([name, one]) => chosen(name, one.kind === "checkbox"))
+      .map(([, one]) => one.node);
     this.node = el("details", { class: "card" },
       el("summary", {}, el("h2", {}, "Options")),
-      maximize.node, this.spread.node,
-      el("div", { class: "fields" }, Object.values(others).map((one) => one.node), this.warmStart.node));
+      nodes((name, tick) => tick && USUAL.has(name)), this.spread.node,
+      el("div", { class: "fields" }, nodes((name, tick) => !tick && USUAL.has(name)), this.warmStart.node),
+      el("details", {},
+        el("summary", {}, "More options"),
+        nodes((name, tick) => tick && !USUAL.has(name)),
+        el("div", { class: "fields" }, nodes((name, tick) => !tick && !USUAL.has(name)))));
   }
 
   parts() {
@@ -86,7 +68,7 @@ export class Options {
     const options = {};
     for (const [name, one] of Object.entries(this.fields)) {
       const value = one.value();
-      if (value !== undefined && value !== false && !(one.kind === "select" && value === "auto")) {
+      if (value !== undefined && value !== this.usual[name]) {
         options[name] = value;
       }
     }
