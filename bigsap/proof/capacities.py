@@ -21,20 +21,17 @@ from bigsap.proof.certificate import Certificate, certificate_of, certify_infeas
 from bigsap.proof.claim import Claim
 from bigsap.proof.conclusion import conclude
 from bigsap.proof.minima import Looked, minima
+from bigsap.proof.pair_costs import read_pair_costs
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.unassigned import at_most_prices, certify_gated, check_prices, partial_matching
 from bigsap.proof.verify import check_duals, check_values, unknown
 from bigsap.proof.weights import shifted_weighted
-from bigsap.sources.base import CostSource, Resident, integral
+from bigsap.sources.base import CostSource, integral
 from bigsap.sources.clipped import ClippedCosts
-from bigsap.sources.compiled import read_pairs
-from bigsap.sources.filling import fill_of
 from bigsap.types import Array
 
 Tick = Callable[[int], None]
-#: Pairs read at a time.
-_PAIRS_AT_ONCE = 1 << 14
 
 
 def certify_capacities(
@@ -216,22 +213,7 @@ def _read_pairs(source: CostSource, rows: Array, columns: Array, costs: Array) -
     """Read the costs of pairs of the source's columns. Raises CertificateError for a forbidden one."""
     at = np.flatnonzero(columns < source.shape[1])
     rows, columns = rows[at], columns[at]
-    found = np.empty(at.size, source.dtype)
-    matrix = source.resident() if isinstance(source, Resident) else None
-    fill = None if matrix is not None else fill_of(source)
-    if matrix is not None:
-        found[:] = matrix[rows, columns]
-    elif fill is not None and fill.in_parts:
-        for start in range(0, at.size, _PAIRS_AT_ONCE):
-            some = slice(start, start + _PAIRS_AT_ONCE)
-            read_pairs(fill, rows[some], columns[some], found[some])
-    else:
-        one, last = np.empty((1, source.shape[1]), source.dtype), -1
-        for k, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
-            if row != last:
-                source.read(np.array([row]), slice(0, source.shape[1]), one)
-                last = row
-            found[k] = one[0, column]
+    found = read_pair_costs(source, rows, columns)
     wrong = np.flatnonzero(~np.isfinite(found))
     if wrong.size:
         pair = int(rows[wrong[0]]), int(columns[wrong[0]])

@@ -31,20 +31,17 @@ from bigsap.proof.conclusion import conclude
 from bigsap.proof.exact import down, expansion, up
 from bigsap.proof.listed import take_pairs
 from bigsap.proof.minima import Looked, minima
+from bigsap.proof.pair_costs import read_pair_costs
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.verify import check_consistency, check_duals, check_values, unknown
 from bigsap.sources.base import CostSource, Resident, Sparse
 from bigsap.sources.clipped import ClippedCosts
-from bigsap.sources.compiled import read_pairs
-from bigsap.sources.filling import fill_of
 from bigsap.types import Array
 
 _Claim = TypeVar("_Claim", bound=Claim)
 #: A thousand times the possible change by rounding, relative to the largest numbers.
 _MARGIN = 1e-9
-#: Pairs read at a time.
-_AT_ONCE = 4096
 
 
 def extend_warm_start(warm_start: Any, gated: ClippedCosts) -> Any:
@@ -144,20 +141,7 @@ def _worth_it(gated: ClippedCosts, rows: Array, columns: Array) -> Array:
     """Check that these pairs are allowed and cost no more than their row's price."""
     if isinstance(gated.source, Sparse):
         return _listed_and_worth_it(gated, gated.source, rows, columns)
-    costs = np.empty(rows.size, gated.dtype)
-    matrix = gated.source.resident() if isinstance(gated.source, Resident) else None
-    fill = fill_of(gated.source)
-    if matrix is not None:
-        costs[:] = matrix[rows, columns]
-    elif fill is not None and fill.in_parts:
-        for start in range(0, rows.size, _AT_ONCE):
-            some = slice(start, start + _AT_ONCE)
-            read_pairs(fill, rows[some], columns[some], costs[some])
-    else:
-        one = np.empty((1, 1), gated.dtype)
-        for k, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
-            gated.source.read(np.array([row]), slice(column, column + 1), one)
-            costs[k] = one[0, 0]
+    costs = read_pair_costs(gated.source, rows, columns)
     cap = gated.cap[rows]
     worth: Array = np.isfinite(costs) & (costs >= cap if gated.maximize else costs <= cap)
     return worth

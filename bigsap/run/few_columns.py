@@ -76,7 +76,7 @@ class _Contracted:
         self.status = Status.OPTIMAL
         self.pairs_read = self.refined = self.resumed = 0
         self.snapshot: Snapshot = {}
-        self.told: Array | None = None  # prices whose bound the listeners know
+        self.reported: Array | None = None  # prices whose bound the listeners know
         self.first: tuple[Array, Certificate] | None = None  # proved before it is refined
 
     def result(self) -> Result | None:
@@ -119,9 +119,9 @@ class _Contracted:
     def _tell(self) -> None:
         """Tell listeners the bound of a pass over all rows."""
         assert self.balance is not None
-        if self.balance.passed is self.told or self.balance.n_passed < self.balance.n_rows:
+        if self.balance.passed is self.reported or self.balance.n_passed < self.balance.n_rows:
             return
-        self.told = self.balance.passed
+        self.reported = self.balance.passed
         floor = floor_of(self.balance) if self.options.certify else None
         if floor is not None:
             low, high = (None, -floor.bound) if self.options.maximize else (floor.bound, None)

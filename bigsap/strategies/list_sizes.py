@@ -13,8 +13,8 @@ from bigsap.types import Array
 
 #: Metrics for which affine majorants give close bounds, with few coordinates.
 _CLOSE = ("square", "product")
-#: Of an inner product that is kept.
-_PRODUCT_BYTES = 4
+#: Bytes of an inner product that is kept, see ``engine.lists.products``.
+_PRODUCT_BYTES = np.dtype(np.float32).itemsize
 
 
 def list_size(problem: Problem, memory: int | None = None, products: int = 0) -> int:

@@ -242,21 +242,21 @@ def test_rows_are_evaluated_by_the_workers_alone(client, tmp_path):
         file.unlink()
     result = bigsap.solve(cost, cluster=client, method="compressed", cache=few_rows(200))
     processes = {file.name.partition("-")[2] for file in tmp_path.iterdir()}
-    told = result.stats["cluster"]
+    counts = result.stats["cluster"]
     assert len(processes) == 2
     assert str(threading.get_native_id()) not in processes
     assert processes == {str(pid) for pid in client.run(os.getpid).values()}
-    assert sum(told["by_worker"].values()) == told["rows"] >= 200
+    assert sum(counts["by_worker"].values()) == counts["rows"] >= 200
     # Rows stay where they were evaluated: hardly any is asked of the function twice.
-    assert told["rows_asked"] < 1.5 * 200 < told["rows"]
+    assert counts["rows_asked"] < 1.5 * 200 < counts["rows"]
 
 
 def test_few_whole_rows_come_with_lists(client):
     n = 400
     options = {"method": "compressed", "cache": few_rows(n), "start": "none"}
-    told = bigsap.solve(called("row", n), cluster=client, **options).stats["cluster"]
-    assert told["row_bytes"] <= 17 * 8 * n  # those of the certificate's margins
-    assert told["list_bytes"] <= 1.2 * 128 * 12 * told["rows"]
+    counts = bigsap.solve(called("row", n), cluster=client, **options).stats["cluster"]
+    assert counts["row_bytes"] <= 17 * 8 * n  # those of the certificate's margins
+    assert counts["list_bytes"] <= 1.2 * 128 * 12 * counts["rows"]
 
 
 @pytest.fixture
@@ -279,10 +279,10 @@ def test_what_goes_both_ways_is_little_more_than_the_lists(client, monkeypatch):
     monkeypatch.setattr(on_workers, "_put", count)
     cost = called("row", n, seed=1)
     options = {"method": "compressed", "cache": few_rows(n)}
-    told = bigsap.solve(cost, cluster=client, **options).stats["cluster"]
-    assert told["waves"] > 30
-    assert told["sent_bytes"] < 0.15 * told["list_bytes"]
-    assert told["sent_bytes"] + told["list_bytes"] < 1.02 * 12 * entries[0]
+    counts = bigsap.solve(cost, cluster=client, **options).stats["cluster"]
+    assert counts["waves"] > 30
+    assert counts["sent_bytes"] < 0.15 * counts["list_bytes"]
+    assert counts["sent_bytes"] + counts["list_bytes"] < 1.02 * 12 * entries[0]
 
 
 @pytest.mark.usefixtures("patient")
@@ -308,12 +308,12 @@ def test_workers_that_lose_their_prices(client, monkeypatch):
 
 def test_it_is_judged_whether_workers_paid(client):
     options = {"method": "compressed", "cache": few_rows(400)}
-    told = bigsap.solve(called("slow_row", 400), cluster=client, **options).stats["cluster"]
-    assert told["faster"] == told["busy"] / (told["waited"] + told["started"])
-    assert told["paid"] == (told["faster"] > 1)
+    counts = bigsap.solve(called("slow_row", 400), cluster=client, **options).stats["cluster"]
+    assert counts["faster"] == counts["busy"] / (counts["waited"] + counts["started"])
+    assert counts["paid"] == (counts["faster"] > 1)
     # Of two threads at most twice the work of one is done meanwhile.
-    assert 0 < told["busy"] <= 2.05 * told["waited"]
-    assert told["idle"] == pytest.approx(2 * told["waited"] - told["busy"], abs=0.05)
+    assert 0 < counts["busy"] <= 2.05 * counts["waited"]
+    assert counts["idle"] == pytest.approx(2 * counts["waited"] - counts["busy"], abs=0.05)
     x, y = points(300)
     stays = bigsap.solve(bigsap.points(x, y), cluster=client, method="compressed")
     assert stays.stats["cluster"]["paid"] is False
@@ -554,8 +554,8 @@ def test_nothing_of_it_is_imported_without_a_cluster():
         "bigsap.solve(lambda i: np.arange(40.0) * (i % 7), shape=(40, 40), method='compressed')\n"
         "print({'distributed', 'dask', 'cloudpickle', 'tornado'} & set(sys.modules))"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout == "set()\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 class Sharing:
@@ -570,7 +570,7 @@ class Sharing:
         return Line(self.serials).version(values)
 
 
-def told(width, reference, fresh):
+def message(width, reference, fresh):
     return _told(np.asarray(width, np.int32), reference, fresh)
 
 
@@ -596,7 +596,7 @@ def test_changed_prices_make_the_same_lists_as_prices_sent_anew():
     assert anew.line is not now.line
     rows = np.arange(0, n, 3)
     making = Making("<f8", 50, 0, False, False)
-    rest = told(np.full(rows.size, 50), np.zeros(rows.size), np.ones(rows.size, bool))
+    rest = message(np.full(rows.size, 50), np.zeros(rows.size), np.ones(rows.size, bool))
 
     def lists(values):
         return [a.tobytes() for a in lists_of(built, values, rows, making, (), rest)]
@@ -668,9 +668,9 @@ def test_rows_are_asked_for_once_while_workers_keep_them(client):
     options = {"method": "compressed", "cache": few_rows(600), "start": "levels"}
     one, spread = bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options)
     assert same(one, spread)
-    told = spread.stats["cluster"]
-    assert told["rows"] > 1.5 * 600
-    assert told["rows_asked"] <= 1.02 * 600 + told["again"] * 100
+    counts = spread.stats["cluster"]
+    assert counts["rows"] > 1.5 * 600
+    assert counts["rows_asked"] <= 1.02 * 600 + counts["again"] * 100
 
 
 @pytest.mark.parametrize("why", ["nothing built", "rows gone", "other prices"])

@@ -173,7 +173,7 @@ MEANT = {"type": "expression", "code": "where(i < j, inf, exp(800 + i))"}
 PLAIN = {"type": "expression", "code": "abs(i - j)"}
 
 
-def told(api: Any, cost: dict[str, Any], n: int = 100, **more: Any) -> dict[str, Any]:
+def estimated(api: Any, cost: dict[str, Any], n: int = 100, **more: Any) -> dict[str, Any]:
     body = {"shape": [n, n], "cost": cost, **more}
     answer = api.post("/v1/jobs?dry_run=true", json=body)
     assert answer.status_code == 200, answer.text
@@ -185,34 +185,34 @@ def told(api: Any, cost: dict[str, Any], n: int = 100, **more: Any) -> dict[str,
 
 
 def test_a_dry_run_tells_of_overflow(api: Any) -> None:
-    found = told(api, OVERFLOW)
+    found = estimated(api, OVERFLOW)
     assert found["infinite"]["found"] == found["infinite"]["sampled"] == 256
     assert "exceed float64" in found["infinite"]["why"]
     assert any("256 are infinite: the expression says inf nowhere" in n for n in found["notes"])
-    found = told(api, {"type": "scale", "factor": 2.0, "cost": OVERFLOW})
+    found = estimated(api, {"type": "scale", "factor": 2.0, "cost": OVERFLOW})
     assert found["infinite"]["found"] == 256
 
 
 def test_a_dry_run_of_inf_that_is_meant(api: Any) -> None:
-    found = told(api, MEANT)["infinite"]
+    found = estimated(api, MEANT)["infinite"]
     assert found["found"] > 0
     assert found["why"] is None
-    found = told(api, PLAIN)
+    found = estimated(api, PLAIN)
     assert found["infinite"] == {"sampled": 256, "found": 0, "why": None}
     assert not any("infinite" in note for note in found["notes"])
 
 
 def test_a_dry_run_samples_no_long_formula(api: Any) -> None:
     code = "sum(sum(k + l for l in range(200)) for k in range(200))"
-    assert told(api, {"type": "expression", "code": code})["infinite"] is None
+    assert estimated(api, {"type": "expression", "code": code})["infinite"] is None
     matrix = {"type": "array", "values": [[1, 2], [3, 4]]}
-    assert told(api, matrix, 2)["infinite"] is None
+    assert estimated(api, matrix, 2)["infinite"] is None
 
 
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
 def test_disk_bytes_are_those_of_a_checkpoint(api: Any, tmp_path: Path, method: str) -> None:
     n = 1500
-    found = told(api, PLAIN, n, options={"method": method})
+    found = estimated(api, PLAIN, n, options={"method": method})
     assert found["disk_bytes"] == sum(found["disk"].values())
     path, sizes = tmp_path / "checkpoint", []
 

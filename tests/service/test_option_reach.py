@@ -45,16 +45,16 @@ def test_an_option_reaches_the_solve(api: Any, monkeypatch: pytest.MonkeyPatch, 
     add_request_options(parser)
     sent = given_request_options(parser.parse_args([option.flag, *([text] if text else [])]))
     assert sent == {option.remote: value}
-    heard: dict[str, Any] = {}
+    received: dict[str, Any] = {}
 
     def solve(source: Any, **given: Any) -> Any:
-        heard.update(given)
-        raise bigsap.OptionError("heard")
+        received.update(given)
+        raise bigsap.OptionError("received")
 
     monkeypatch.setattr(bigsap, "solve", solve)
     job = solved(api, SQUARE | {"options": sent | NEEDS.get(option.name, {})})
-    assert job["problem"]["detail"] == "heard"
-    assert heard[option.name] == value
+    assert job["problem"]["detail"] == "received"
+    assert received[option.name] == value
 
 
 def test_costs_are_read_as_another_type(api: Any) -> None:
