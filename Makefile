@@ -59,7 +59,7 @@ else
 	$(BIN)/python -m pytest -q $(SHARED) -m "not slow"
 endif
 
-test-deep: $(VENV)/.installed-dev browser ## the slow tests: more cases, kills, loads; CI runs test and this
+test-deep: $(VENV)/.installed-dev browser ## the slow tests: more cases, kills, loads
 	@echo "==> slow tests, side by side"
 	$(BIN)/bigsap warmup
 	$(BIN)/python -m pytest -q $(SHARED) -m slow

@@ -64,8 +64,8 @@ def certify(
     pairs: read every pair. Otherwise pairs that bounds of the costs exclude are not read (``points``
         and ``lowrank``); the numbers are the same.
     options: of ``solve``, for the solve without ``v``: ``time_limit``, ``cache``, ``device``, ...
-        A solve that is stopped leaves a weaker bound. With ``v`` two of them count: ``callback``, and
-        ``cancel``, which ends the pass by a CertificateError.
+        A solve that is stopped leaves a weaker bound. With ``v`` three of them count: ``callback``,
+        ``callback_every`` and ``cancel``, which ends the pass by a CertificateError.
 
     Raises CertificateError if ``col4row`` is not an assignment of allowed pairs, InvalidCostError
     for NaN and the infinity that does not mean *forbidden*, OverflowRiskError if numbers leave int64

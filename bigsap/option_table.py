@@ -81,7 +81,7 @@ OPTIONS = (
     SolveOption(
         name="epsilon",
         label="Epsilon phases",
-        help="plain successive shortest paths, one phase",
+        help="phases with falling epsilon; without: plain successive shortest paths, one phase",
         kind="flag",
         default=True,
         remote="epsilon",

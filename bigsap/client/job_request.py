@@ -86,11 +86,17 @@ def assignment_of(col4row: Any, v: Any = None, shape: Any = None) -> Record:
         v, low = prices_of(v)
     if isinstance(col4row, Result):
         col4row = col4row.col4row
+        if col4row is None:
+            raise InputError(
+                "rows that take several columns cannot be proved here: exchange rows and columns"
+            )
     if isinstance(col4row, tuple) and shape is None:
         raise InputError(
             "pairs (row_ind, col_ind) are not enough: give shape=(n, m), or the column of each row"
         )
-    n, m = np.shape(col4row) if shape is None and np.ndim(col4row) == 2 else shape or (0, 0)
+    if shape is None:
+        shape = np.shape(col4row) if np.ndim(col4row) == 2 else (0, 0)
+    n, m = shape
     found: Record = {"col4row": np.asarray(columns_of(col4row, n, m, several=True))}
     given = {"v": v, "v_low": low}
     return found | {name: np.asarray(values) for name, values in given.items() if values is not None}

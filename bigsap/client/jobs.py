@@ -147,7 +147,7 @@ class Client:
 
         The job's result is this assignment, with its cost, bound and gap: ``optimal`` if it is
         proved to be so, else ``imprecise``. With prices the service reads the costs once; without
-        them it solves the problem. The job fails (``certificate-failed``) if it is not an
+        them it solves the problem. The job fails (``invalid-assignment``) if it is not an
         assignment of allowed pairs.
         """
         request = request_of(spec, given.pop("options", None), given.get("shape"))

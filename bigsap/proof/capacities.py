@@ -244,11 +244,12 @@ def verify_weighted(
     if gated is not None:
         check_prices(result, gated)
     if result.status == "infeasible":
-        if gated is not None and np.isfinite(gated.prices[result.violator]).any():
-            raise CertificateError("the violating set holds a row that need not be assigned")
-        return certify_infeasible(
+        found = certify_infeasible(
             source, result.violator, capacity=result.capacity, demand=result.demand, **ways
         )
+        if gated is not None and np.isfinite(gated.prices[result.violator]).any():
+            raise CertificateError("the violating set holds a row that need not be assigned")
+        return found
     sign = -1 if result.maximize else 1
     known = not unknown(result.v)
     v = sign * result.v if known else np.zeros(result.shape[1])

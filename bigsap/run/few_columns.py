@@ -130,7 +130,7 @@ class _Contracted:
     def _problem(self) -> tuple[Problem, Array, Array | None]:
         """Return costs that kernels can read, capacities, and the price of a further column."""
         wanted = self.wanted
-        owner = wanted.open_places
+        owner = wanted.owners()
         if wanted.demand is not None and owner is not None:
             try:
                 source = with_open_places(wanted, self.monitor.tick)

@@ -62,13 +62,16 @@ class Wanted:
         found: Array = np.minimum(u, -prices if self.gated.maximize else prices)
         return found
 
-    @property
     def open_places(self) -> Array | None:
-        """The row of each place that may stay open, with demands; None if none may."""
+        """Return how many places of each row may stay open, with demands; None if none may."""
         if self.demand is None or self.gated is None:
             return None
-        free = np.isfinite(self.gated.prices)
-        return np.repeat(np.arange(free.size), np.where(free, self.demand, 0))
+        return np.where(np.isfinite(self.gated.prices), self.demand, 0)
+
+    def owners(self) -> Array | None:
+        """Return the row of each place that may stay open; None if none may."""
+        count = self.open_places()
+        return None if count is None else np.repeat(np.arange(count.size), count)
 
 
 def fits(wanted: Wanted, room: float) -> bool:
@@ -82,8 +85,9 @@ def fits(wanted: Wanted, room: float) -> bool:
     least = max(policy.LEAST_ROWS_A_COLUMN, policy.ROWS_A_COLUMN_SHARE * few)
     if rows_a_column < least or n * m < policy.LEAST_CONTRACTED_COSTS:
         return False
-    if wanted.open_places is not None:  # rows of their own, in a copy
-        n_many = many + wanted.open_places.size
+    open_places = wanted.open_places()
+    if open_places is not None:  # rows of their own, in a copy
+        n_many = many + int(open_places.sum())
         return n_many * few * 8 + (few + 1) ** 2 * policy.CONTRACTED_PAIR_BYTES <= room
     lists = (few + 1) ** 2 * policy.CONTRACTED_PAIR_BYTES
     if lists > room:
@@ -121,11 +125,13 @@ def with_open_places(wanted: Wanted, tick: Callable[[], None]) -> CostSource:
     Such a row takes the column that its place belongs to, at its price, or the further column, which
     costs it nothing. Raises OverflowRiskError for integers that float64 does not hold.
     """
-    owner, gated = wanted.open_places, wanted.gated
+    owner, gated = wanted.owners(), wanted.gated
     assert owner is not None
     assert gated is not None
     n, m = wanted.shape
     forbidden = -np.inf if gated.maximize else np.inf
+    if gated.source.dtype.kind in "iu" and (np.abs(gated.prices[owner]) >= _EXACT).any():
+        raise OverflowRiskError("prices beyond float64")
     costs = np.empty((m + owner.size, n))
 
     def work(start: int, first: int, block: Array) -> None:

@@ -82,7 +82,7 @@ class Closing:
         if balance is not None:
             with suppress(BigsapError):
                 place = (
-                    placed(balance, self.late, self.wanted.open_places)
+                    placed(balance, self.late, self.wanted.owners())
                     if found is None
                     else Placed(*balance.column_costs())
                 )

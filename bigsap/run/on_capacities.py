@@ -32,7 +32,7 @@ from bigsap.types import Array
 
 SolveSum = Callable[[Any, dict[str, Any], Saved | None], Result]
 
-#: Places that no column can fill; more are refused.
+#: Places that no column can fill, summed over all rows; more are refused.
 _MOST_OPEN = 1 << 24
 #: Options that have no meaning here, and the reason.
 _REFUSED = {"cluster": "the search runs in this process; leave it out"}

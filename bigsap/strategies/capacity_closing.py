@@ -75,7 +75,8 @@ def placed(balance: Balance, late: Callable[[], bool], owner: Array | None = Non
         if done < last:
             return None
     rest = rows[done:]
-    column[rest] = np.repeat(np.arange(m), np.minimum(room, rest.size))[::-1][: rest.size]
+    ends = np.minimum(np.cumsum(room[::-1]), rest.size)  # from the last column on
+    column[rest] = np.repeat(np.arange(m)[::-1], np.diff(ends, prepend=0))
     if owner is not None and not _opened(column, capacity, owner):
         return None
     costs = np.empty(column.size)

@@ -179,6 +179,7 @@ class Keys:
             raise HttpProblem(
                 "too-many-requests",
                 "too many requests with this key",
+                quota="requests_per_s",
                 headers={"Retry-After": str(max(1, round(wait + 0.5)))},
             )
         if known is None:

@@ -57,6 +57,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "worker-lost": (503, "The worker was lost"),
     "server-stopped": (503, "The server was stopped"),
     "certificate-failed": (500, "The result is not what it claims"),
+    "invalid-assignment": (422, "The assignment is not one of allowed pairs"),
 }
 
 # Absolute paths of at least two names: in quotes, where they may contain any character, or bare. Not URLs,

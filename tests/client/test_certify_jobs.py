@@ -73,7 +73,7 @@ def test_no_assignment(client: Client) -> None:
     costs[7, BEST.col4row[7]] = np.inf
     with pytest.raises(JobFailedError) as failed:
         client.certify(costs, BEST, wait=True).result()
-    assert failed.value.problem["type"].endswith("certificate-failed")
+    assert failed.value.problem["type"].endswith("invalid-assignment")
 
 
 def test_the_command(

@@ -101,7 +101,7 @@ def test_a_forbidden_pair_fails_the_job_and_is_named(api: Any) -> None:
         body["cost"]["values"] = costs
         job = solved(api, body)
         assert job["state"] == "failed"
-        assert job["problem"]["type"] == "urn:bigsap:problem:certificate-failed"
+        assert job["problem"]["type"] == "urn:bigsap:problem:invalid-assignment"
         assert job["problem"]["pointer"] == "/assignment/col4row"
         assert "3" in job["problem"]["detail"]
 

@@ -62,6 +62,8 @@ def test_costs_of_a_file_at_an_address(make_app: Make, bucket: Any, order: Any) 
         (npy(np.arange(3.0)), "invalid-store"),
         (npy(np.array([["a"]])), "invalid-store"),
         (npy(np.zeros((40, 40))), "over-limit"),
+        (npy(COST).replace(b"(3, 3)", b"(-1,3)"), "invalid-store"),
+        (npy(COST).replace(b"NUMPY\x01", b"NUMPY\x02"), "invalid-store"),
         (None, "source-failed"),
     ],
 )

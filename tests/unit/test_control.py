@@ -416,6 +416,14 @@ def test_row_floors_lie_below_every_cost(kind, maximize):
     signed = -cost if maximize else cost
     floors = _row_floors(Separation(x, y, w, kind), maximize)
     assert (floors <= signed.min(axis=1)).all()
+    # Sums over thousands of coordinates, of equal terms whose rounding goes one way.
+    if kind == "absolute":
+        term, total = 1 + 0.9 * 2.0**-40, 0.0
+        for _ in range(12_000):
+            total += term  # from 8,192 on each sum is rounded down
+        far = np.full((1, 12_000), term)
+        ends = _row_floors(Separation(far, np.zeros((12_000, 1)), np.ones(12_000), kind), maximize)
+        assert ends[0] <= (-total if maximize else total)
     # The box of all columns bounds a single column exactly.
     one = _row_floors(Separation(x, y[:, :1].copy(), w, kind), maximize)
     np.testing.assert_allclose(one, signed[:, 0], rtol=1e-9, atol=1e-9)

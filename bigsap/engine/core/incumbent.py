@@ -217,4 +217,5 @@ def _row_floors(terms: Separation, maximize: bool) -> Array:
             floors, size = np.sqrt(floors), np.sqrt(size)
     if maximize and terms.kind != "product":
         floors = -floors
-    return floors - 128 * np.finfo(np.float64).eps * size
+    # Of sums in any order, over all coordinates.
+    return floors - (128 + 2 * x.shape[1]) * np.finfo(np.float64).eps * size

@@ -57,7 +57,7 @@ def proved(
     except bigsap.CertificateError as error:
         if options["cancel"].is_set():
             raise
-        raise HttpProblem("certificate-failed", str(error), pointer=_PLACE) from error
+        raise HttpProblem("invalid-assignment", str(error), pointer=_PLACE) from error
     status = bigsap.Status.IMPRECISE
     if certificate.gap is not None and certificate.gap <= options["gap"]:
         status = bigsap.Status.GAP_REACHED
