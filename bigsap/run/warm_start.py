@@ -18,8 +18,8 @@ from bigsap.strategies.orientation import inverse
 from bigsap.strategies.start.warm import Warm
 from bigsap.types import Array
 
-# Differences of prices beyond this overflow float64 when costs are added.
-_FARTHEST = 1e300
+# Differences of prices must not overflow float64.
+_FARTHEST = float(np.finfo(np.float64).max) / 16
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _prices(value: Any, m: int) -> Array:
     whole = prices.dtype.kind == "i"
     prices = prices.astype(np.int64 if whole else np.float64)
     if not whole and not np.abs(prices).max(initial=0) <= _FARTHEST:  # NaN fails, too
-        raise OptionError("warm_start needs finite prices")
+        raise OptionError(f"warm_start needs finite prices between -{_FARTHEST:.3g} and {_FARTHEST:.3g}")
     if whole and m and max(-int(prices.min()), int(prices.max())) > 2**61:
         raise OptionError("warm_start has prices beyond the range of exact integers")
     return prices

@@ -33,6 +33,8 @@ from adversarial_ways import Outcome, place_named, tried
 SHARES = {"host": 7, "device": 1, "cluster": 1, "service": 1}
 #: A problem that takes longer has hung.
 HUNG_SECONDS = 900.0
+#: What is still at work so long after the end is named and given up.
+_GRACE_SECONDS = 45.0
 _START = 1.0
 
 
@@ -133,13 +135,18 @@ def run(given: argparse.Namespace) -> int:
         for worker, (process, at) in list(started.items()):
             place, since, *numbers = at[:]
             hung = place >= 0 and time.time() - since > HUNG_SECONDS
-            if process.is_alive() and not hung:
+            late = time.monotonic() > end + _GRACE_SECONDS
+            if process.is_alive() and not hung and not late:
                 continue
-            if hung:
+            if process.is_alive():
                 process.kill()
             process.join()
             del started[worker]
-            if process.exitcode:
+            if late and place >= 0:
+                number = numbers[place] - given.processes
+                taken = time.time() - since
+                print(f"given up after {taken:.0f} s: {given.seed}:{number}:{PLACES[place]}", flush=True)
+            elif process.exitcode:
                 what = "hangs" if hung else f"the process ended with {process.exitcode}"
                 name = "before its first problem"
                 if place >= 0:

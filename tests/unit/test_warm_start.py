@@ -148,6 +148,17 @@ def test_from_a_stopped_result():
     assert res.fun == pytest.approx(float(optimum(cost)[0]))
 
 
+@each(method=["auto", "ssp", "compressed"], certify=[True, False], size=[1.0, 4e306])
+def test_prices_near_the_largest_float(size, certify, method):
+    """Also those that a solve of such costs returns."""
+    rng = np.random.default_rng(6)
+    cost = rng.uniform(-size, size, (40, 40))
+    cold = bigsap.solve(cost, method=method)
+    for start in (cold, cold.v, rng.uniform(-1e307, 1e307, 40)):
+        found = bigsap.solve(cost, method=method, certify=certify, warm_start=start)
+        assert found.success and found.fun == cold.fun
+
+
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
 def test_everything_changed(method):
     cost, other = (CLASSES["disjoint"](300, seed=s) for s in (1, 2))

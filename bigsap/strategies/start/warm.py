@@ -79,11 +79,14 @@ def first_epsilon(engine: Engine) -> float:
     """Return the mean gap per row that the warm prices leave to the sweep's own picks.
 
     Averaged over the rows that have a pick, since forbidden pairs may leave some without; 0 if unknown.
+    Limited, since a price may fall by epsilon once a row and must not overflow.
     """
-    known = engine.known
-    if known.cost is None or known.bound is None:
-        return engine.picks_gap
-    return max(0.0, float(known.cost - known.bound) / max(1, engine.problem.shape[0]))
+    known, n = engine.known, max(1, engine.problem.shape[0])
+    gap = engine.picks_gap
+    if known.cost is not None and known.bound is not None:
+        between = float(known.cost - known.bound) / n
+        gap = between if np.isfinite(between) else gap  # sums of costs near 1e308 overflow
+    return min(max(0.0, gap), float(np.finfo(np.float64).max) / (16 * n))
 
 
 def mean_gap(engine: Engine, pick: Array, pick_cost: Array, low: Array) -> float:
@@ -92,7 +95,10 @@ def mean_gap(engine: Engine, pick: Array, pick_cost: Array, low: Array) -> float
     if not rows.size:
         return 0.0
     v = engine.state.v
-    gap = float((pick_cost[rows] - v[pick[rows]] - low[rows]).mean(dtype=np.float64))
+    excess = pick_cost[rows] - v[pick[rows]] - low[rows]
+    gap = float(excess.mean(dtype=np.float64))
+    if not np.isfinite(gap):  # the sum may overflow where the mean does not
+        gap = float((excess / rows.size).sum())
     return max(0.0, gap) if np.isfinite(gap) else 0.0
 
 
@@ -113,7 +119,11 @@ def fitting(engine: Engine | ListEngine, v: Array, grid: float) -> Array:
     """
     top = v.max() if v.size else v.dtype.type(0)
     if not grid:
-        return np.asarray(v, np.float64)
+        prices = np.asarray(v, np.float64)
+        span = float(np.finfo(np.float64).max) / (64 * max(1, sum(engine.problem.shape)))
+        if np.abs(prices).max(initial=0) <= span:
+            return prices
+        return np.maximum(prices - top, -span)  # sums of all prices stay finite
     # In int64 where the prices already are: float64 would lose their last digits.
     whole = v.dtype.kind == "i" and grid == 1
     lowered: Array = v - top if whole else np.floor((v - top) / grid) * grid
