@@ -123,7 +123,8 @@ def fitting(engine: Engine | ListEngine, v: Array, grid: float) -> Array:
         span = float(np.finfo(np.float64).max) / (64 * max(1, sum(engine.problem.shape)))
         if np.abs(prices).max(initial=0) <= span:
             return prices
-        return np.maximum(prices - top, -span)  # sums of all prices stay finite
+        raised: Array = np.maximum(prices - top, -span)  # sums of all prices stay finite
+        return raised
     # In int64 where the prices already are: float64 would lose their last digits.
     whole = v.dtype.kind == "i" and grid == 1
     lowered: Array = v - top if whole else np.floor((v - top) / grid) * grid
