@@ -323,7 +323,8 @@ UNEVEN = 1.45
 TREE_PATIENCE = 24
 #: The same for levels on a device, a few microseconds each.
 TREE_LEVELS_ON_DEVICE = 1 << 15
-#: Evaluations per row after which searches take over where memory is short: lists end at nearly each step.
+#: Evaluations per row after which searches take over. Lists end at nearly each step where memory is short,
+#: and where one cost is far larger than the others: prices then fall by a list's reach at a time.
 TREE_EVALUATIONS = 16
 #: Whole rows: a last phase that has scanned this many rows per row, and more than all phases before it, is
 #: replaced by finer phases: with heavy-tailed costs the phases end too soon.

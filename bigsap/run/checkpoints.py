@@ -46,7 +46,7 @@ def open_checkpoint(run: Run, *, large: bool) -> None:
             saved.refuse_unless(facts)
         run.resumed = int(saved.facts.get("resumed", 0)) + 1
         run.earlier = _earlier(run, facts)
-    facts["resumed"] = run.resumed
+    facts |= {"resumed": run.resumed, "reach": run.reach}
     if path is None:
         return
     if saved is None:

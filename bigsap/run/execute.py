@@ -86,7 +86,7 @@ def _uncertified(run: Run, outcome: Outcome) -> Conclusion:
         return Conclusion(None)
     held = [holder for holder in (run.resting, run.lists) if holder is not None]
     costs = pair_costs(run.problem, run.rows, held, found, run.monitor.tick)
-    unchecked = unproved(run.problem, found, costs, outcome.v)
+    unchecked = unproved(run.problem, found, costs, outcome.v, run.reach)
     if unchecked.doubtful:
         # The prices are so large that rounding may have decided the assignment.
         proved = certified(run, outcome, partial(_residual, run))

@@ -83,6 +83,9 @@ class Run:
         # may be abandoned.
         facts = {} if saved is None else saved.facts
         self.asked = facts.get("asked_method", options.method)
+        #: Largest price of the warm start. Prices of the search may be small again, and yet be rounded as
+        #: numbers of this size.
+        self.reach = float(facts.get("reach", 0.0 if warm_start is None else warm_start.reach))
         self.method, self.why = options.method, "asked for"
         listed = self.method == "auto" and sparse_part(problem.source) is not None
         # Sparse costs are searched as they are: one row has room, for the answer of a stopped solve.

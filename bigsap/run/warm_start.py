@@ -34,6 +34,12 @@ class GivenStart:
     u: Array | None
     col4row: Array | None
 
+    @property
+    def reach(self) -> float:
+        """The largest size of a price."""
+        given = [x for x in (self.v, self.u) if x is not None and x.size]
+        return max((max(float(x.max()), -float(x.min())) for x in given), default=0.0)
+
     def oriented(self, given: Problem, problem: Problem, tick: Callable[[], None], threads: int) -> Warm:
         """Return the start of ``problem``, which is ``given`` or its transpose, signed.
 

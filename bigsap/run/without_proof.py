@@ -73,10 +73,13 @@ class Unproved:
     doubtful: bool
 
 
-def unproved(problem: Problem, column_of_row: Array, costs: Array, prices: Array) -> Unproved:
+def unproved(
+    problem: Problem, column_of_row: Array, costs: Array, prices: Array, reach: float = 0.0
+) -> Unproved:
     """Return fun and duals from the ``costs`` of the assigned pairs and the search's signed prices.
 
-    O(n + m). Pairs of the optimum are tight, which determines u of every row that has one.
+    reach: the largest size of a price that the search began from. O(n + m). Pairs of the optimum are
+    tight, which determines u of every row that has one.
     """
     n, m = problem.shape
     wanted = column_of_row >= 0
@@ -88,7 +91,7 @@ def unproved(problem: Problem, column_of_row: Array, costs: Array, prices: Array
         fun = exact_sum(here.astype(np.int64 if integer else np.float64, copy=False))
         number = np.int64 if integer and prices.dtype.kind == "i" else np.float64
         v = prices.astype(number)
-        largest = max(float(v.max()), -float(v.min())) if v.size else 0.0
+        largest = max(reach, float(v.max()), -float(v.min())) if v.size else reach
         # In place, to use no more vectors than the search itself (see tests/unit/test_memory.py).
         v -= np.partition(v, n - 1)[n - 1] if n < m else v.max(initial=v[0])
         if n < m:

@@ -178,10 +178,10 @@ def _adopt(p: PrivatePairs, warm: Warm, whole: bool, look: Callable[[], None]) -
         p.column_of_row[rows], p.row_of_column[columns] = columns, rows
         p.match_cost[rows] = p.costs[given]
     rounding = 0.0 if whole else 0.75 * float(allowance(max(n, m), UNIT))
-    span = take_best(p)
+    take_best(p)
     for _ in range(policy.OPTIONAL_WARM_ROUNDS):
         look()
-        if free_loose(p, rounding, span) == 0:
+        if free_loose(p, rounding) == 0:
             return
     p.v[:] = 0
     p.column_of_row[:] = S.FREE

@@ -311,9 +311,7 @@ def _grow(engine: ListEngine, growth: Growth, solved: ListSolve) -> int:
         clock = time.perf_counter()
         if f.at.step == T.EVALUATE:
             _evaluate_ended(engine, f)
-            counts = engine.lists.counts
-            short = counts.pool_limit < policy.TREE_LIST_SIZE * n or counts.refused
-            if short and counts.evaluations > policy.TREE_EVALUATIONS * n:
+            if engine.lists.counts.evaluations > policy.TREE_EVALUATIONS * n:
                 return int(S.LIMIT)
         status = grow.run_forest(
             engine.lists,

@@ -254,6 +254,17 @@ def test_trees_with_short_lists_are_left_to_searches(variant, limit):
     assert result.stats["rows_evaluated"] < 250 * 130
 
 
+def test_two_columns_that_hardly_any_row_can_pay_for():
+    """Prices of all other columns fall by 1e12, a list's reach at a time."""
+    cost = np.random.default_rng(0).random((80, 80))
+    cost[1:, :2] = 1e12
+    result = bigsap.solve(
+        lambda row: cost[row], shape=(80, 80), dtype=float, method="hungarian", variant="tree"
+    )
+    assert result.fun == float(optimum(cost)[0])
+    assert result.stats["rows_evaluated"] < 32 * 80
+
+
 def test_hard_trees_are_left_to_searches(monkeypatch):
     monkeypatch.setattr(policy, "TREE_PATIENCE", 0)
     for n, m in ((80, 80), (50, 90)):

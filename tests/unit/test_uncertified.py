@@ -179,3 +179,30 @@ def test_entries_of_two_costs_are_noted(sign):
         assert known[0]
         assert cost[0] == row[j]
     assert n_doubtful > 0
+
+
+@pytest.mark.parametrize("method", ["compressed", "hungarian"])
+def test_prices_that_were_huge(method):
+    """Prices of rows that may stay unassigned rise to 0 again, but keep the rounding of a far start."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n, m = rng.integers(4, 24, 2)
+        cost = rng.integers(0, 8, (n, m)) + rng.choice([0.0, rng.random()])
+        start = rng.normal(size=m) * 10.0 ** rng.integers(12, 16)
+        pairs = np.full(n, -1)
+        some = min(n, m)
+        pairs[rng.permutation(n)[:some]] = rng.permutation(m)[:some]
+        options: dict[str, Any] = {"unassigned_cost": rng.integers(1, 6), "maximize": bool(seed % 2)}
+        expected = bigsap.solve(cost, **options).fun
+        for warm in (start, (start, pairs)):
+            found = bigsap.solve(cost, method=method, certify=False, warm_start=warm, **options)
+            assert found.fun == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", [10, 16, 19])
+def test_a_start_that_rounded_what_the_answer_does_not_show(seed):
+    rng = np.random.default_rng(seed)
+    cost, start = rng.random((7, 3)), -1e14 * rng.random(3)
+    options: dict[str, Any] = {"unassigned_cost": 0.3, "maximize": True}
+    found = bigsap.solve(cost, method="hungarian", certify=False, warm_start=start, **options)
+    assert found.fun == pytest.approx(bigsap.solve(cost, **options).fun, rel=1e-12)

@@ -190,8 +190,8 @@ def run_private(
 
 
 @kernel
-def take_best(p: PrivatePairs) -> float:
-    """Match rows to their best columns, set free columns' prices to 0, and return the prices' span.
+def take_best(p: PrivatePairs) -> None:
+    """Match rows to their best columns, and set free columns' prices to 0.
 
     Under prices <= 0; only rows without a pair whose best column is free. O(entries).
     """
@@ -205,23 +205,23 @@ def take_best(p: PrivatePairs) -> float:
             if at >= 0 and p.row_of_column[p.ids[at]] < 0:
                 p.column_of_row[row], p.row_of_column[p.ids[at]] = p.ids[at], row
                 p.match_cost[row] = p.costs[at]
-    span = 0.0
     for j in range(v.size):
         if p.row_of_column[j] < 0:
             v[j] = 0
-        span = max(span, -v[j])
-    return span
 
 
 @kernel
-def free_loose(p: PrivatePairs, rounding: float, span: float) -> int:
+def free_loose(p: PrivatePairs, rounding: float) -> int:
     """Remove the pairs that are not tight; return how many. O(entries).
 
     The price of a freed column rises to 0, which may make other rows' pairs loose: all are tight
     if none was removed. rounding: allowed distance from tightness, relative to the pair's numbers
-    and the span of prices.
+    and the span of the prices now: those of a warm start may have been far larger.
     """
     v, freed = p.v, 0
+    span = 0.0
+    for j in range(v.size):
+        span = max(span, -v[j])
     for row in range(p.own.size):
         column = p.column_of_row[row]
         if column < 0:
