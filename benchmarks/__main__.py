@@ -109,6 +109,7 @@ def settings_of(args: argparse.Namespace) -> BenchSettings:
         given |= dict.fromkeys(_SIZES, sizes)
         given |= {"paths_size": sizes[0], "memory_size": sizes[-1], "threads_size": sizes[-1]}
         given |= {"bandwidth_sizes": sizes[-1:], "outofcore_instances": (("rank1", sizes[0]),)}
+        given |= {"sparse_sizes": sizes, "sparse_infeasible": sizes, "sparse_large": ()}
         rounds = (Round(sizes=sizes, seeds=max(part.seeds for part in rounds)),)
     if args.seeds:
         given |= {f"{kind}_seeds": args.seeds for kind in _SEEDS}

@@ -90,6 +90,14 @@ class BenchSettings:
     demo_pixels: int = 20_000
     # Heuristics whose gap is proved.
     gaps_sizes: tuple[int, ...] = (10_000, 100_000)
+    # Most seconds of a solver for a problem, and how long others get in multiples of the best.
+    contest_limit: float = 30.0
+    contest_patience: float = 10.0
+    contest_floor: float = 8.0
+    own_limit: float = 120.0
+    sparse_sizes: tuple[int, ...] = (100_000,)
+    sparse_large: tuple[int, ...] = (1_000_000,)
+    sparse_infeasible: tuple[int, ...] = (10_000, 100_000)
 
     def limit_of(self, best: float | None) -> float:
         """Seconds a solver gets when the best of this instance took ``best``.
@@ -100,6 +108,12 @@ class BenchSettings:
         if best is None:
             return self.limit
         return min(self.limit, max(self.floor, self.patience * best))
+
+    def contest_limit_of(self, best: float | None, *, own: bool) -> float:
+        """The same for the problems of the other experiments; ``own``: BigSAP gets all the time."""
+        if own or best is None:
+            return self.own_limit if own else self.contest_limit
+        return min(self.contest_limit, max(self.contest_floor, self.contest_patience * best))
 
     def paper_classes(self) -> list[str]:
         """Those of the chosen classes that the paper has."""
@@ -141,6 +155,11 @@ QUICK: dict[str, Any] = {
     "gated_sizes": (30, 60),
     "gated_points": (300,),
     "gaps_sizes": (300,),
+    "contest_limit": 5.0,
+    "contest_floor": 5.0,
+    "sparse_sizes": (300,),
+    "sparse_large": (400,),
+    "sparse_infeasible": (300,),
     "curve_sizes": (200, 400),
     "lazy_sizes": (200, 400),
     "demo_pixels": 200,
