@@ -98,6 +98,13 @@ class BenchSettings:
     sparse_sizes: tuple[int, ...] = (100_000,)
     sparse_large: tuple[int, ...] = (1_000_000,)
     sparse_infeasible: tuple[int, ...] = (10_000, 100_000)
+    # Rows: of problems that all solve, of one with more columns, of BigSAP's alone.
+    capacity_sizes: tuple[int, int, int] = (20_000, 100_000, 1_000_000)
+    # Rows, and how many assignments.
+    best_matrices: tuple[tuple[int, int], ...] = ((20, 1000), (100, 1000), (500, 1000), (2000, 100))
+    best_points: tuple[tuple[int, int], ...] = ((10_000, 10),)
+    bottleneck_matrices: tuple[int, ...] = (1000, 4000)
+    bottleneck_points: tuple[int, ...] = (20_000, 100_000)
 
     def limit_of(self, best: float | None) -> float:
         """Seconds a solver gets when the best of this instance took ``best``.
@@ -160,6 +167,11 @@ QUICK: dict[str, Any] = {
     "sparse_sizes": (300,),
     "sparse_large": (400,),
     "sparse_infeasible": (300,),
+    "capacity_sizes": (1000, 2000, 3000),
+    "best_matrices": ((20, 10),),
+    "best_points": ((200, 10),),
+    "bottleneck_matrices": (100,),
+    "bottleneck_points": (200,),
     "curve_sizes": (200, 400),
     "lazy_sizes": (200, 400),
     "demo_pixels": 200,

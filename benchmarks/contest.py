@@ -244,7 +244,7 @@ def contest(
     rows = []
     for cls, n in problems:
         of = {r["solver"]: r for r in here if (r["cls"], r["n"]) == (cls, n)}
-        own = of.get(OURS)
+        own = next((r for s, r in of.items() if s.startswith(OURS)), None)
         seconds = own.get("seconds") if own else None
         right = [r["seconds"] for s, r in of.items() if not s.startswith(OURS) and exact(log, r)]
         lead = min(right) / seconds if right and seconds else None

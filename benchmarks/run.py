@@ -19,8 +19,8 @@ from benchmarks.records import Log
 from bigsap.errors import InputError
 
 _ORDER = (
-    "table1 versus small gated sparse curve threads cached outofcore bandwidth startup peak_memory paths"
-    " decay trees gaps demo"
+    "table1 versus small gated sparse capacities ranked curve threads"
+    " cached outofcore bandwidth startup peak_memory paths decay trees gaps demo"
 )
 _MODULES = [importlib.import_module(f"benchmarks.experiments.{name}") for name in _ORDER.split()]
 EXPERIMENTS = {module.NAME: module for module in _MODULES}
