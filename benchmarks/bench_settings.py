@@ -100,6 +100,15 @@ class BenchSettings:
     sparse_infeasible: tuple[int, ...] = (10_000, 100_000)
     # Rows: of problems that all solve, of one with more columns, of BigSAP's alone.
     capacity_sizes: tuple[int, int, int] = (20_000, 100_000, 1_000_000)
+    high_sizes: tuple[int, ...] = (5_000, 10_000)
+    high_dimensions: tuple[int, ...] = (50, 256)
+    high_large: tuple[tuple[str, int], ...] = (
+        ("mixture, 50-D, 1 GiB", 30_000),
+        ("cosine, 768-D, float32", 20_000),
+        ("great circles", 30_000),
+    )
+    # Of the matrices of a full run.
+    batches_share: float = 1.0
     # Rows, and how many assignments.
     best_matrices: tuple[tuple[int, int], ...] = ((20, 1000), (100, 1000), (500, 1000), (2000, 100))
     best_points: tuple[tuple[int, int], ...] = ((10_000, 10),)
@@ -168,6 +177,9 @@ QUICK: dict[str, Any] = {
     "sparse_large": (400,),
     "sparse_infeasible": (300,),
     "capacity_sizes": (1000, 2000, 3000),
+    "high_sizes": (400,),
+    "high_large": (("mixture, 50-D, 1 GiB", 400), ("great circles", 400)),
+    "batches_share": 0.01,
     "best_matrices": ((20, 10),),
     "best_points": ((200, 10),),
     "bottleneck_matrices": (100,),

@@ -19,7 +19,7 @@ from benchmarks.records import Log
 from bigsap.errors import InputError
 
 _ORDER = (
-    "table1 versus small gated sparse capacities ranked curve threads"
+    "table1 versus small batches gated sparse capacities ranked high_dimensions curve threads"
     " cached outofcore bandwidth startup peak_memory paths decay trees gaps demo"
 )
 _MODULES = [importlib.import_module(f"benchmarks.experiments.{name}") for name in _ORDER.split()]
