@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     shares = "of the rows that the cache holds: 1/1, 1/4, ..., row"
     patience = "stop a peer at X times the best of its matrix (and at least 4 s); inf: never"
     peers = "other solvers; default: all that are installed; none named: none"
-    add("--quick", action="store_true", help="small sizes, under a minute: checks the harness")
+    add("--quick", action="store_true", help="small sizes, some two minutes: checks the harness")
     add("--only", nargs="+", metavar="NAME", choices=names, help="experiments; default: all")
     add("--sizes", nargs="+", metavar="N", type=_size, help=sizes)
     add("--classes", nargs="+", metavar="CLASS", choices=ALL_CLASSES, help="of costs")

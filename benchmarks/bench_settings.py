@@ -141,7 +141,7 @@ def share_text(share: int) -> str:
     return {0: "one row", 1: "all rows"}.get(share, f"1/{share} of the rows")
 
 
-# Small enough to check the harness in less than a minute.
+# Small enough to check the harness in some two minutes.
 QUICK: dict[str, Any] = {
     "scale": "quick",
     "classes": ("sanity", "random", "disjoint", "rank2", "int1n"),

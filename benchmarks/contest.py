@@ -24,12 +24,15 @@ import numpy as np
 
 import bigsap
 from benchmarks.bench_settings import BenchSettings
+from benchmarks.peers import PEERS, find
 from benchmarks.processes import ERRORS, Child, own_peak
 from benchmarks.records import Key, Log
 from benchmarks.tables import DASH, Table, line, ratio_text, seconds_text, table, verdict
 
 Problem = dict[str, Any]
 OURS = "bigsap"
+#: Distributions of other solvers that no solver of ``peers`` is of.
+LIBRARIES = ("laprust", "k-means-constrained")
 _COUNTS = ("rows_scanned", "rows_evaluated", "pairs_evaluated", "certificate_pairs", "method")
 # Loading, making and warming up do not count as solving.
 _LOADING = 300.0
@@ -103,7 +106,7 @@ def _case(
     keys = log.missing(
         (module.NAME, case.cls, case.n, 0, name, it.threads)
         for name, it in entrants.items()
-        if it.installed()
+        if it.installed() and _chosen(settings, it.module)
     )
     if not keys:
         return
@@ -120,6 +123,13 @@ def _case(
         if "failed" in answer or "timeout" in answer:
             children.pop(place).kill()
         log.add(key, **answer)
+
+
+def _chosen(settings: BenchSettings, module: str) -> bool:
+    """Whether a library takes part: BigSAP always, others as the settings name their solvers."""
+    known = {peer.module for peer in PEERS.values()}
+    chosen = {find(name).module for name in settings.peers}
+    return module == OURS or module in chosen or (bool(chosen) and module not in known)
 
 
 def _answer(child: Child, key: Key, path: Path, limit: float) -> dict[str, Any]:

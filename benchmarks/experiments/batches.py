@@ -155,8 +155,8 @@ def render(log: Log) -> list[Block]:
     found = contest.contest(log, NAME, SOLVERS, SHAPES, BARS)
     note = (
         "n is that of matrices; independent uniform costs. lapx and laprust by their batch functions where"
-        f" all have one shape, else by a call for each matrix. A price each: a row may stay out at it;"
-        f" {SCIPY} is given clipped costs then, lapx and laprust `cost_limit=`. The answers are compared by the sum"
-        " over all matrices."
+        " all have one shape, else by a call for each matrix. A price each: a row may stay out at it;"
+        f" {SCIPY} is given clipped costs then, lapx and laprust `cost_limit=`. The answers are compared by"
+        " the sum over all matrices."
     )
     return [*([found] if found else []), note, contest.LEGEND]

@@ -24,7 +24,7 @@ UNITS, TEAMS = "2-D, capacities 1 to 3", "2-D, two columns a row"
 KINDS = (PLANE, HIGH, SLACK, MANY, LARGE, UNITS, TEAMS)
 FLOW, POT, STEP = "OR-tools flow", "POT emd", "k-means-constrained"
 HIGHS, SCIPY = "scipy HiGHS", "scipy, repeated"
-WARM = 800
+WARM = 200
 # Floats become integers of so many bits for solvers that take no others.
 _BITS = 32
 BARS = {
