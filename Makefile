@@ -114,12 +114,12 @@ format: $(VENV)/.installed-dev ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed-dev ## benchmarks (about an hour; not part of test)
+bench: $(VENV)/.installed-dev ## benchmarks (an hour and a half; not part of test)
 	@echo "==> benchmarks"
 	$(PIP) install -r tests/bench/peers.txt
 	$(BIN)/python -m benchmarks --out .build/bench $(BENCH_ARGS)
 
-results: $(VENV)/.installed-dev ## all tables of tests/bench/RESULTS.md (about an hour, a quiet machine)
+results: $(VENV)/.installed-dev ## all tables of tests/bench/RESULTS.md (an hour and a half, a quiet machine)
 	$(PIP) install -r tests/bench/peers.txt
 	$(BIN)/bigsap warmup
 	$(BIN)/python -m benchmarks --out .build/results --to tests/bench --stamp $(BENCH_ARGS)

@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     shares = "of the rows that the cache holds: 1/1, 1/4, ..., row"
     patience = "stop a peer at X times the best of its matrix (and at least 4 s); inf: never"
     peers = "other solvers; default: all that are installed; none named: none"
-    add("--quick", action="store_true", help="small sizes, under a minute: checks the harness")
+    add("--quick", action="store_true", help="small sizes, some two minutes: checks the harness")
     add("--only", nargs="+", metavar="NAME", choices=names, help="experiments; default: all")
     add("--sizes", nargs="+", metavar="N", type=_size, help=sizes)
     add("--classes", nargs="+", metavar="CLASS", choices=ALL_CLASSES, help="of costs")
@@ -109,6 +109,7 @@ def settings_of(args: argparse.Namespace) -> BenchSettings:
         given |= dict.fromkeys(_SIZES, sizes)
         given |= {"paths_size": sizes[0], "memory_size": sizes[-1], "threads_size": sizes[-1]}
         given |= {"bandwidth_sizes": sizes[-1:], "outofcore_instances": (("rank1", sizes[0]),)}
+        given |= {"sparse_sizes": sizes, "sparse_infeasible": sizes, "sparse_large": ()}
         rounds = (Round(sizes=sizes, seeds=max(part.seeds for part in rounds)),)
     if args.seeds:
         given |= {f"{kind}_seeds": args.seeds for kind in _SEEDS}

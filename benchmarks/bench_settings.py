@@ -90,6 +90,30 @@ class BenchSettings:
     demo_pixels: int = 20_000
     # Heuristics whose gap is proved.
     gaps_sizes: tuple[int, ...] = (10_000, 100_000)
+    # Most seconds of a solver for a problem, and how long others get in multiples of the best.
+    contest_limit: float = 30.0
+    contest_patience: float = 10.0
+    contest_floor: float = 8.0
+    own_limit: float = 120.0
+    sparse_sizes: tuple[int, ...] = (100_000,)
+    sparse_large: tuple[int, ...] = (1_000_000,)
+    sparse_infeasible: tuple[int, ...] = (10_000, 100_000)
+    # Rows: of problems that all solve, of one with more columns, of BigSAP's alone.
+    capacity_sizes: tuple[int, int, int] = (20_000, 100_000, 1_000_000)
+    high_sizes: tuple[int, ...] = (5_000, 10_000)
+    high_dimensions: tuple[int, ...] = (50, 256)
+    high_large: tuple[tuple[str, int], ...] = (
+        ("mixture, 50-D, 1 GiB", 30_000),
+        ("cosine, 768-D, float32", 20_000),
+        ("great circles", 30_000),
+    )
+    # Of the matrices of a full run.
+    batches_share: float = 1.0
+    # Rows, and how many assignments.
+    best_matrices: tuple[tuple[int, int], ...] = ((20, 1000), (100, 1000), (500, 1000), (2000, 100))
+    best_points: tuple[tuple[int, int], ...] = ((10_000, 10),)
+    bottleneck_matrices: tuple[int, ...] = (1000, 4000)
+    bottleneck_points: tuple[int, ...] = (20_000, 100_000)
 
     def limit_of(self, best: float | None) -> float:
         """Seconds a solver gets when the best of this instance took ``best``.
@@ -101,6 +125,12 @@ class BenchSettings:
             return self.limit
         return min(self.limit, max(self.floor, self.patience * best))
 
+    def contest_limit_of(self, best: float | None, *, own: bool) -> float:
+        """The same for the problems of the other experiments; ``own``: BigSAP gets all the time."""
+        if own or best is None:
+            return self.own_limit if own else self.contest_limit
+        return min(self.contest_limit, max(self.contest_floor, self.contest_patience * best))
+
     def paper_classes(self) -> list[str]:
         """Those of the chosen classes that the paper has."""
         return [name for name in self.classes if name in PAPER_CLASSES]
@@ -111,7 +141,7 @@ def share_text(share: int) -> str:
     return {0: "one row", 1: "all rows"}.get(share, f"1/{share} of the rows")
 
 
-# Small enough to check the harness in less than a minute.
+# Small enough to check the harness in some two minutes.
 QUICK: dict[str, Any] = {
     "scale": "quick",
     "classes": ("sanity", "random", "disjoint", "rank2", "int1n"),
@@ -141,6 +171,19 @@ QUICK: dict[str, Any] = {
     "gated_sizes": (30, 60),
     "gated_points": (300,),
     "gaps_sizes": (300,),
+    "contest_limit": 5.0,
+    "contest_floor": 5.0,
+    "sparse_sizes": (300,),
+    "sparse_large": (400,),
+    "sparse_infeasible": (300,),
+    "capacity_sizes": (1000, 2000, 3000),
+    "high_sizes": (400,),
+    "high_large": (("mixture, 50-D, 1 GiB", 400), ("great circles", 400)),
+    "batches_share": 0.01,
+    "best_matrices": ((20, 10),),
+    "best_points": ((200, 10),),
+    "bottleneck_matrices": (100,),
+    "bottleneck_points": (200,),
     "curve_sizes": (200, 400),
     "lazy_sizes": (200, 400),
     "demo_pixels": 200,

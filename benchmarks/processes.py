@@ -25,7 +25,7 @@ _LOADING = 300.0
 _LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMBA")
 _SPAWN = multiprocessing.get_context("spawn")
 # What solvers raise; anything else ends the process, with its traceback.
-_ERRORS = (*(ValueError, RuntimeError, TypeError, ArithmeticError, MemoryError, ImportError), KeyError)
+ERRORS = (*(ValueError, RuntimeError, TypeError, ArithmeticError, MemoryError, ImportError), KeyError)
 
 
 class Child:
@@ -166,6 +166,6 @@ def _serve(pipe: Connection, name: str, threads: int) -> None:
             prepared = solver.prepared(cost)
             pipe.send({"ready": True})
             pipe.send(answer(solver, solve, cost, prepared))
-        except _ERRORS as error:
+        except ERRORS as error:
             pipe.send({"failed": f"{type(error).__name__}: {error}"})
         cost = prepared = None

@@ -12,15 +12,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import machine, page
+from benchmarks import contest, machine, page
 from benchmarks.bench_settings import BenchSettings
 from benchmarks.peers import find
 from benchmarks.records import Log
 from bigsap.errors import InputError
 
 _ORDER = (
-    "table1 versus small gated curve threads cached outofcore bandwidth startup peak_memory paths"
-    " decay trees gaps demo"
+    "table1 versus work small batches gated sparse capacities ranked high_dimensions curve threads"
+    " cached outofcore bandwidth startup peak_memory paths decay trees gaps demo"
 )
 _MODULES = [importlib.import_module(f"benchmarks.experiments.{name}") for name in _ORDER.split()]
 EXPERIMENTS = {module.NAME: module for module in _MODULES}
@@ -40,6 +40,7 @@ def measured(settings: BenchSettings, only: Sequence[str] | None = None, *, fres
     if fresh:
         path.unlink(missing_ok=True)
     peers = {name: find(name).distribution for name in settings.peers}
+    peers |= dict(zip(contest.LIBRARIES, contest.LIBRARIES, strict=True)) if peers else {}
     log = Log(path, machine.header(peers, settings.scale))
     machine.probe(log)
     for name in only or EXPERIMENTS:
@@ -63,7 +64,8 @@ def sections(log: Log, *, brief: bool = False) -> page.Sections:
     """Title and blocks of each experiment that has a record, by its name."""
     found: page.Sections = {}
     for name, module in EXPERIMENTS.items():
-        if any(log.of(experiment=name)) and not (brief and name in _PAGE_ONLY):
+        reads = getattr(module, "READS", name)
+        if any(log.of(experiment=reads)) and not (brief and name in _PAGE_ONLY):
             render = getattr(module, "brief", module.render) if brief else module.render
             found[name] = (module.TITLE, render(log))
     return found

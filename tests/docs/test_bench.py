@@ -8,9 +8,19 @@ import numpy as np
 import pytest
 
 import bigsap
-from benchmarks import machine, processes, run, standings, timing
+from benchmarks import contest, machine, processes, run, standings, timing
 from benchmarks.bench_settings import ALL_CLASSES, QUICK, BenchSettings, Round
-from benchmarks.experiments import peak_memory, table1, versus
+from benchmarks.experiments import (
+    batches,
+    capacities,
+    high_dimensions,
+    peak_memory,
+    ranked,
+    sparse,
+    table1,
+    versus,
+    work,
+)
 from benchmarks.instances import matrix, total
 from benchmarks.peers import find
 from benchmarks.records import Log
@@ -126,7 +136,140 @@ def test_contest(settings, log):
     assert not list(settings.out.glob("*/*.npy"))  # matrices are gone
 
 
-# -- gaps of heuristics -----------------------------------------------------------------
+# -- other kinds of problems ------------------------------------------------------------
+
+
+def test_cells_say_how_an_answer_misses_the_optimum(log):
+    """None is no answer, inf the claim that there is none; rounding is forgiven as far as declared."""
+    said = {"right": 20.0, "dearer": 21.0, "none": None, "infeasible": float("inf"), "rounded": 20.001}
+    for name, cost in said.items():
+        bound = {"error_bound": 0.002} if name == "rounded" else {}
+        log.add(("x", "cls", 5, 0, name, 1), seconds=1.5, cost=cost, **bound)
+    log.add(("x", "cls", 5, 0, "slow", 1), timeout=8.0)
+    log.add(("x", "cls", 5, 0, "broken", 1), failed="ValueError: no")
+    assert {r["solver"]: contest.cell(log, r) for r in log.records} == {
+        "right": "1.50",
+        "dearer": "1.50 (+5 %)",
+        "none": "WRONG",
+        "infeasible": "WRONG",
+        "rounded": "1.50",
+        "slow": ">8",
+        "broken": "failed",
+    }
+    assert contest.cell(log, None) == "-"
+
+
+def test_a_cheaper_answer_of_another_shows_that_ours_is_wrong(log):
+    log.add(("x", "cls", 5, 0, contest.OURS, 1), seconds=1.0, cost=3.0)
+    log.add(("x", "cls", 5, 0, "other", 1), seconds=2.0, cost=2.0)
+    (row,) = contest.contest(log, "x", [contest.OURS, "other"], ["cls"], {("cls", 5): 1.5}).rows
+    assert row[2:5] == ["1.00 (+50 %)", "2.00", "2.00"]
+
+
+def test_that_nothing_is_possible_is_an_answer(log):
+    for name in (contest.OURS, "other"):
+        log.add(("x", "cls", 5, 0, name, 1), seconds=1.0, cost=float("inf"))
+    assert [contest.cell(log, record) for record in log.records] == ["1.00", "1.00"]
+
+
+def test_sparse_answers_are_judged_by_the_listed_pairs():
+    graph = {
+        "indptr": np.array([0, 2, 3]),
+        "indices": np.array([0, 1, 0]),
+        "data": np.array([5, 1, 2]),
+        "price": 0,
+    }
+    assert sparse.judge(graph, np.array([1, 0]))["cost"] == 3
+    assert sparse.judge(graph, np.array([0, 1]))["cost"] is None  # (1, 1) is not listed
+    assert sparse.judge(graph, np.array([0, 0]))["cost"] is None
+    assert sparse.judge(graph, np.array([1, -1]))["cost"] is None
+    assert sparse.judge(graph | {"price": 7}, np.array([1, -1]))["cost"] == 8
+    assert sparse.judge(graph, None)["cost"] == float("inf")
+
+
+@pytest.mark.parametrize("kind", [*sparse.KINDS, sparse.GATED, sparse.INFEASIBLE])
+def test_graphs_are_what_they_are_called(kind):
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    made = sparse.make(f"{kind}, {sparse.WHOLE}", 300)
+    assert made["data"].dtype.kind == "i"
+    assert 0 <= made["data"].min() < made["data"].max() <= 1_000_000
+    graph = csr_array((made["data"] + 1, made["indices"], made["indptr"]), shape=(300, 300))
+    matched = (maximum_bipartite_matching(graph, perm_type="column") >= 0).sum()
+    assert matched == (299 if kind == sparse.INFEASIBLE else 300)
+
+
+def test_answers_with_capacities_are_judged():
+    x, y = np.array([[0.0], [1.0], [2.0]]), np.array([[0.0], [2.0]])
+    problem = {"x": x, "y": y, "places": np.array([2, 2]), "demand": 1}
+    rows = np.arange(3)
+    assert capacities.judge(problem, (rows, np.array([0, 0, 1])))["cost"] == 1
+    assert capacities.judge(problem, (rows, np.array([0, 0, 0])))["cost"] is None  # one too many
+    assert capacities.judge(problem, (rows[:2], np.array([0, 1])))["cost"] is None
+    assert capacities.judge(problem | {"demand": 2}, (np.repeat(0, 6), np.repeat(0, 6)))["cost"] is None
+    result = bigsap.solve(bigsap.points(x, y), capacity=2)
+    assert capacities.judge(problem, result)["cost"] == 1
+
+
+def test_k_best_must_differ_and_bottlenecks_are_the_largest_cost():
+    matrix = np.array([[1.0, 2.0], [3.0, 10.0]])
+    assert ranked.judge({"matrix": matrix, "k": 2}, [[0, 1], [1, 0]])["cost"] == 16
+    assert ranked.judge({"matrix": matrix, "k": 2}, [[1, 0], [1, 0]])["cost"] is None
+    assert ranked.judge({"matrix": matrix, "k": 2}, [[1, 0]])["cost"] is None
+    assert ranked.judge({"matrix": matrix, "k": 0}, np.array([1, 0]))["cost"] == 3
+
+
+def test_batches_are_judged_matrix_by_matrix():
+    costs = np.array([[[1.0, 2.0], [3.0, 10.0]], [[5.0, 9.0], [9.0, 9.0]]])
+    problem = {"costs": costs, "sizes": np.array([[2, 1], [2, 1]]), "price": np.zeros(2)}
+    pair, single = (np.array([0, 1]), np.array([1, 0])), (np.array([0]), np.array([0]))
+    assert batches.judge(problem, [pair, single])["cost"] == 10
+    assert batches.judge(problem, [(np.array([0, 1]), np.array([0, 0])), single])["cost"] is None
+    assert batches.judge(problem, [(np.array([0]), np.array([0])), single])["cost"] is None
+    # At a price of 3 the pair of 5 stays out, and so does that of 3.
+    assert batches.judge(problem | {"price": np.array([3.0, 3.0])}, [pair, single])["cost"] == 2 + 3 + 3
+
+
+@pytest.mark.parametrize("module", [batches, capacities, high_dimensions, ranked, sparse])
+def test_every_case_has_its_solvers_and_its_problem(module):
+    settings = BenchSettings(**{**QUICK, "out": "."})
+    for case in module.cases(settings):
+        assert set(case.names) <= set(module.SOLVERS)
+        assert case.names[0].startswith(contest.OURS)
+        assert module.make(case.cls, min(case.n, 60))
+    assert len({(case.cls, case.n) for case in module.cases(BenchSettings(out="."))}) == len(
+        module.cases(BenchSettings(out="."))
+    )
+
+
+def test_work_is_that_of_the_classes_measured(log):
+    for n, scans in ((100, 1000), (200, 4000)):
+        key = ("peers", "random", n, 0, work.SOLVER, 1)
+        counts = {"pairs_evaluated": 2 * n * n, "rows_scanned": scans, "method": "compressed"}
+        log.add(key, seconds=1.0, cost=1.0, **counts)
+    assert [row[3:] for row in work.render(log)[0].rows] == [
+        ["2.00", "10.0", "0", "-", "-"],
+        ["2.00", "20.0", "1", "n^2.00", "n^2.00"],
+    ]
+    (reason,) = work.render(log)[-1]
+    assert reason.startswith("random, up to 20.0 times: independent costs")
+    assert work.NAME in run.sections(log)
+
+
+@pytest.mark.slow
+def test_a_contest_survives_solvers_that_do_not(settings, log):
+    """One raises, one hangs, one ends its process; the others are judged, and nothing runs twice."""
+    names = ["bigsap", "raises", "hangs", "ends", "dearer"]
+    settings = replace(settings, peers=("scipy",), contest_limit=1.0, contest_floor=1.0)
+    for _ in range(2):
+        contest.run(settings, log, "bench_fakes", [contest.Case("cls", 4, names)])
+    cells = {r["solver"]: contest.cell(log, r) for r in log.of(experiment="fakes")}
+    assert list(cells) == names
+    assert "%" not in cells["bigsap"]
+    assert [cells[name] for name in names[1:4]] == ["failed", ">1", "failed"]
+    assert cells["dearer"].endswith(" (+50 %)")
+    assert len(log.records) == len(names)
 
 
 # -- the whole --------------------------------------------------------------------------
