@@ -173,10 +173,10 @@ def certify(
         prices = capped_at_zero(prices)
     tighten = normalise and matching is not None and not prices.integer and n <= m
     width = _WIDTH * spread(prices.high) if tighten else None
-    # Passes made by others, and bounds, record near pairs only on demand.
-    at_once = (pairs or not may_bound(source)) and not isinstance(source, (Minimised, Sparse))
+    # Passes made by others record near pairs only on demand, bounds if they are few.
+    on_demand, if_few = isinstance(source, (Minimised, Sparse)), not pairs and may_bound(source)
     given = (source, matching, prices, maximize, threads, block_bytes, tick)
-    found, looked = minima(*given, every_pair=pairs, width=width if at_once else None)
+    found, looked = minima(*given, every_pair=pairs, width=None if on_demand else width, if_few=if_few)
 
     def concluded(prices: Prices, found: Any) -> Certificate:
         return certificate_of(conclude(n, m, matching, found, prices, maximize, integer, normalise), looked)
@@ -186,7 +186,7 @@ def certify(
         return certificate
     if certificate.gap is None or certificate.gap > n * width:
         return certificate  # not caused by rounding
-    if not at_once:
+    if on_demand or (if_few and found.near is None):
         found, again = minima(*given, every_pair=pairs, width=width)
         looked = replace(looked, pairs=looked.pairs + again.pairs, bounds=looked.bounds + again.bounds)
     signed = np.asarray((-1 if maximize else 1) * found.matched, np.float64)

@@ -50,10 +50,13 @@ def descended(
     threads: int,
     tick: Callable[[int], None] | None,
     width: float | None,
+    *,
+    if_few: bool = False,
 ) -> Descended | None:
     """Compute each row's least ``c - v`` by bounds; None if the source has no filler for it.
 
-    best: (n,) of the rows, values of ``c - v`` or inf.
+    best: (n,) of the rows, values of ``c - v`` or inf. if_few: record near pairs only if the probed rows
+    have few: of many equal points, all pairs are near, and each would be read.
     """
     from bigsap.proof.descent import BOUND_PAIRS, PointCosts, descend
     from bigsap.proof.tree import grown, planted
@@ -107,7 +110,7 @@ def descended(
 
     def some(rows: Array, start: int, stop: int, budget: int, pause: Callable[[], None]) -> bool:
         """Process these rows; return False if the budget was exceeded."""
-        near = near_pairs()
+        near = near_pairs() if sample is None else sample
         while start < stop:
             counts = np.zeros(2, np.int64)
             start = descend(
@@ -133,7 +136,14 @@ def descended(
         return True
 
     probed = np.unique(np.linspace(0, n - 1, min(n, policy.PROOF_BOUNDS_PROBED)).astype(np.int64))
+    sample = scan.no_near(_NEAR_A_ROW * probed.size) if if_few and width is not None else None
     finished = some(probed, 0, probed.size, probed.size * m // policy.PROOF_BOUNDS_SHARE, look)
+    if sample is not None:
+        if sample.counts[1]:
+            width = None
+        else:
+            rooms[-1] = sample
+        sample = None
     if finished:
         rest = np.delete(np.arange(n), probed)
         finished = share_out(

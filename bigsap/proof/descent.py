@@ -302,9 +302,9 @@ def descend(
 
     v (m,), below (m,) or (0,): prices and their low parts, in the tree's order. width: record pairs
     within this distance of the least (``scan.Near``), with their column in ``columns`` (m,); none if
-    below 0. found: of all rows, any of their differences, or inf, in/out. counts: int64 (2,),
-    pairs read and bounds computed, in/out. Returns the position of the first row not begun,
-    because the work of ``limit`` pairs was done.
+    below 0, and no more once one has not fitted. found: of all rows, any of their differences, or
+    inf, in/out. counts: int64 (2,), pairs read and bounds computed, in/out. Returns the position of
+    the first row not begun, because the work of ``limit`` pairs was done.
     """
     stack = np.empty(_STACK, np.int64)
     floor = np.empty(_STACK)
@@ -320,6 +320,8 @@ def descend(
     for position in range(start, stop):
         if work > limit:
             return position
+        if near.counts[1] > 0:
+            width = -1.0
         row = rows[position]
         best, mid, low = found.high[row], found.mid[row], found.low[row]
         least = best

@@ -62,10 +62,12 @@ def minima(
     *,
     every_pair: bool = False,
     width: float | None = None,
+    if_few: bool = False,
 ) -> tuple[RowMinima, Looked]:
     """Compute ``row_minima`` of (n, m) costs, the same bits, with fewer pairs if bounds allow it.
 
-    every_pair: always make the pass. Other arguments and errors as for ``row_minima``, n and m at
+    every_pair: always make the pass. if_few: near pairs are welcome, but bounds record them only if a
+    sample of rows has few. Other arguments and errors as for ``row_minima``, n and m at
     least 1. Time O(n m) at worst; O((n + m) log m) if prices follow the points. Memory
     O((n + m) d) besides the pass's.
     """
@@ -77,7 +79,7 @@ def minima(
         return listed_minima(listed, source.shape, matching, prices, maximize, tick, width=width), every
     pairs = bounds = 0
     if not every_pair and not isinstance(source, Minimised):
-        found = by_bounds(source, matching, prices, maximize, threads, tick, width=width)
+        found = by_bounds(source, matching, prices, maximize, threads, tick, width=width, if_few=if_few)
         if isinstance(found, Looked):
             pairs, bounds = found.pairs, found.bounds
         elif found is not None:
@@ -180,6 +182,7 @@ def by_bounds(
     *,
     at_any_size: bool = False,
     width: float | None = None,
+    if_few: bool = False,
 ) -> tuple[RowMinima, Looked] | Looked | None:
     """Compute ``minima`` by bounds alone; None if the source or its size does not suit them.
 
@@ -215,11 +218,13 @@ def by_bounds(
     done, bounds = None, 0
     with np.errstate(over="ignore"):
         if points is not None:
-            done = descended(inner, points, whole(found), matching, prices, maximize, threads, tick, width)
+            given = (inner, points, whole(found), matching, prices, maximize, threads, tick, width)
+            done = descended(*given, if_few=if_few)
         if products and (done is None or not done.finished):
             if done is not None:
                 looked, bounds = looked + done.pairs, done.bounds
-            again = multiplied(inner, whole(found), prices, maximize, threads, tick, width)
+            near = None if if_few else width
+            again = multiplied(inner, whole(found), prices, maximize, threads, tick, near)
             done = done if again is None else again
     if done is None:
         return None
