@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 
 import bigsap
-from benchmarks.peers import PEERS
 from bigsap.cli import commands as cli
 from bigsap.cli.costspec import open_costs
 
@@ -301,66 +300,6 @@ def test_named_files_exist(page):
         assert (ROOT / name).exists(), f"{page.name}: {name}"
 
 
-# What the README calls the solvers and classes of tests/bench/RESULTS.md.
-SOLVERS = {
-    "BigSAP `auto`": "bigsap auto",
-    "Algorithm 1015, C++": "A1015 C++",
-    "POT `emd`": "POT emd",
-    "lapx `lapjvr`": "lapx lapjvr",
-    "scipy": "scipy",
-}
-CLASSES = {
-    "random": "random",
-    "points, one square": "geometric",
-    "points, two regions": "disjoint",
-    "rank 1": "rank1",
-    "rank 2": "rank2",
-    "integers to 10 n": "int10n",
-    "integers to n / 10": "int0.1n",
-    "identity is optimal": "sanity",
-    "12 tight clusters, 5-D": "clusters",
-    "heavy tails": "lognormal",
-    "64-D cosine": "cosine 64-D",
-    "half forbidden": "half forbidden",
-}
-
-
-def table_of(text: str, first: str) -> dict[str, dict[str, str]]:
-    """Cells by row and column of the first table whose first column is ``first``."""
-    lines = text[text.index(f"| {first} |") :].split("\n\n")[0].splitlines()
-    cells = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
-    head, _, *rows = cells
-    return {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
-
-
-def test_compared_figures_are_measured_ones():
-    """Each number of the README's comparison stands in its row and column of the measured table."""
-    text = (ROOT / "README.md").read_text()
-    shown = table_of(text[text.index("## Compared") :], "costs")
-    measured = (ROOT / "tests" / "bench" / "RESULTS.md").read_text()
-    measured = table_of(measured[measured.index("### n = 4,000, 1 thread") :], "class")
-    assert set(shown) == set(CLASSES)
-    for name, cells in shown.items():
-        there = measured[CLASSES[name]]
-        others = {
-            solver: float(cell.rstrip("*"))
-            for solver, cell in there.items()
-            if solver in PEERS and re.fullmatch(r"[\d.]+\*?", cell)
-        }
-        best = min(others, key=others.__getitem__) if others else None
-        assert set(cells) == {*SOLVERS, "best other"}
-        for column, cell in cells.items():
-            if column != "best other":
-                assert cell == there[SOLVERS[column]], f"{name}, {column}"
-                continue
-            if best is None:
-                assert cell == "none in time", name
-                continue
-            value, _, solver = cell.partition(", ")
-            assert value == there[best], f"{name}, {column}"
-            assert {"Algorithm 1015": "A1015 C++"}.get(solver, solver.replace("`", "")) == best
-
-
 def script(name: str):
     """A script of docs/ as a module."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
@@ -369,6 +308,17 @@ def script(name: str):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_compared_figures_are_measured_ones():
+    """The README's comparison and losses, and those of the site, are what the log says."""
+    pytest.importorskip("jinja2", reason="extra bench")
+    module = script("figures")
+    log = module.Log.read(module.LOG)
+    for page in module.PAGES:
+        text = page.read_text()
+        assert module.written(text, log) == text, "run python docs/figures.py"
+        assert "<!-- figures: los" in text, "losses are as plain as wins"
 
 
 def test_settings_table_is_that_of_the_server():
