@@ -16,7 +16,7 @@ import numpy.typing as npt
 from bigsap import checkpoint as checkpoints
 from bigsap import policy
 from bigsap.display.progress_bar import Bar
-from bigsap.engine.core.compilation import compilation_told
+from bigsap.engine.core.compilation import report_compilation
 from bigsap.engine.core.precision import LargeCosts
 from bigsap.engine.core.team import check_threads, useful_threads
 from bigsap.errors import OptionError, quiet
@@ -330,10 +330,10 @@ def _general(
         monitor.guards.append(problem.source.intact)
     monitor.progress.n_rows, monitor.progress.n_columns = problem.shape
     bar = Bar() if asked["progress"] else None
-    compiling = compilation_told()
+    compiling = report_compilation()
     if bar is not None:
         monitor.listeners.append(bar.update)
-        compiling = compilation_told(bar.say, bar.compiling)
+        compiling = report_compilation(bar.say, bar.compiling)
     try:
         with compiling, intact_throughout(problem.source), naming_bytes(), connect(cluster, duals_of) as crew:
             if crew is not None:

@@ -235,8 +235,10 @@ def refusal(answer: httpx.Response) -> ServiceError:
     except ValueError:
         problem = None
     if not isinstance(problem, dict) or answer.status_code < 400:
-        said = f"{answer.status_code} {answer.reason_phrase}".strip()
-        detail = f"{answer.url}: {said}; this answer is not BigSAP's, but a proxy's or another service's"
+        status_line = f"{answer.status_code} {answer.reason_phrase}".strip()
+        detail = (
+            f"{answer.url}: {status_line}; this answer is not BigSAP's, but a proxy's or another service's"
+        )
         if answer.status_code == 413:
             detail += "; have the proxy take larger bodies (nginx: client_max_body_size 64m)"
         return UnreachableError({"type": "about:blank", "detail": detail}, answer.status_code)

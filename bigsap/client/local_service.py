@@ -95,12 +95,12 @@ class LocalService:
                 address = re.search(r"http://\S+", line)
                 if address and not found:
                     found.append(address.group())
-                    said.set()
-            said.set()  # the process has ended
+                    answered.set()
+            answered.set()  # the process has ended
 
-        said = threading.Event()
+        answered = threading.Event()
         threading.Thread(target=listen, daemon=True).start()
-        said.wait(_START_S)
+        answered.wait(_START_S)
         if not found:
             raise BigsapError(f"the service did not start: {self._words()}")
         return found[0]

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsap import policy
 from bigsap.checkpoint import Saved
-from bigsap.engine.core.compilation import compilation_told
+from bigsap.engine.core.compilation import report_compilation
 from bigsap.engine.core.team import Team, check_threads, useful_threads
 from bigsap.errors import OverflowRiskError
 from bigsap.memory import peak_bytes
@@ -55,7 +55,7 @@ def solve_few_columns(
         solve.resumed = open_checkpoint(facts, options.checkpoint, monitor, saved)
         solve.snapshot = {} if saved is None else saved.snapshot
     try:
-        with compilation_told():
+        with report_compilation():
             return solve.result()
     finally:
         monitor.save = None

@@ -83,7 +83,7 @@ def setting_of(run: Run) -> ListSettings:
         hold=not pairs_are_cheap(run.reading),
         products=options.cache_budget(run.problem),
         on_trial=run.lists_are_on_trial,
-        beside=run.beside,
+        offload=run.offload,
     )
 
 

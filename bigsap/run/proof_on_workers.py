@@ -34,7 +34,7 @@ def seconds_of_pass(source: CostSource, n_threads: int) -> float:
 
 def proof_elsewhere(run: Run, source: CostSource) -> CostSource:
     """Return ``source``, or its copy on the workers if these should make the certificate pass."""
-    if run.beside is None or isinstance(source, Crewed) or in_memory(source):
+    if run.offload is None or isinstance(source, Crewed) or in_memory(source):
         return source
     if math.prod(source.shape) < policy.QUICK_PAIRS or seconds_by_bounds(source) < math.inf:
         return source
@@ -43,7 +43,7 @@ def proof_elsewhere(run: Run, source: CostSource) -> CostSource:
 
 def rows_elsewhere(run: Run, source: CostSource) -> CostSource:
     """Return ``source``, or its copy on the workers if these should evaluate all rows."""
-    if run.beside is None or isinstance(source, Crewed):
+    if run.offload is None or isinstance(source, Crewed):
         return source
     return _where_faster(run, source, source.shape[1] * source.dtype.itemsize)
 
@@ -54,9 +54,9 @@ def in_memory(source: CostSource) -> bool:
 
 
 def _where_faster(run: Run, source: CostSource, answer_bytes: int) -> CostSource:
-    assert run.beside is not None
+    assert run.offload is not None
     seconds = seconds_of_pass(source, run.n_threads)
-    if not run.beside.pays(source.shape[0], seconds, run.n_threads, answer_bytes):
+    if not run.offload.pays(source.shape[0], seconds, run.n_threads, answer_bytes):
         return source
-    found = run.beside.of(source)
+    found = run.offload.of(source)
     return source if found is None else found

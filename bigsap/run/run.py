@@ -50,7 +50,7 @@ class Run:
     given: the user's problem. problem: the problem as it is solved. saved: the checkpoint to continue.
     gated: the source of ``given`` before it was placed on a device, where rows may stay unassigned.
     large: integer costs exceeded the usual range, see ``precision``. crew: the workers of a cluster,
-    if one was given. beside: the same, for costs that stay in this process. hints: prices from an
+    if one was given. offload: the same, for costs that stay in this process. hints: prices from an
     earlier strategy for the start of whole rows. keeps: whether ``reading`` caches the rows it reads,
     where that pays. stands_for: facts of the user's problem for a checkpoint, where ``given`` is not that
     problem, but one with copies of its columns or rows.
@@ -78,7 +78,7 @@ class Run:
         self.warm_start, self.gated, self.crew = warm_start, gated, crew
         self.stands_for = stands_for or {}
         stays = crew is not None and not isinstance(problem.source, Crewed)
-        self.beside = Offload(crew) if crew is not None and stays else None
+        self.offload = Offload(crew) if crew is not None and stays else None
         # The method of the original request, if a checkpoint is continued: it determines which strategies
         # may be abandoned.
         facts = {} if saved is None else saved.facts

@@ -85,7 +85,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "refined": run.refined,
         **({} if listed is None else {"entries": listed.entries().columns.size}),
         "first_prices": first.first_prices if first is not None else None,
-        "cluster": None if run.crew is None else run.crew.told(),
+        "cluster": None if run.crew is None else run.crew.stats(),
         "phases": run.phases,
         "gaps": run.monitor.gaps,
         "seconds": {**run.seconds, "total": run.monitor.seconds},

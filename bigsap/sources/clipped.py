@@ -186,8 +186,8 @@ class ClippedCosts:
     @property
     def evaluated_by(self) -> str | None:
         """The source's ``evaluated_by``, see ``FunctionSource``."""
-        told: str | None = getattr(self.given, "evaluated_by", None)
-        return told
+        way: str | None = getattr(self.given, "evaluated_by", None)
+        return way
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
         if isinstance(self.source, Interruptible):

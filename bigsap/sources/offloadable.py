@@ -11,7 +11,7 @@ from bigsap.sources.base import CostSource, Crewed, Resident
 from bigsap.sources.filling import fill_of
 
 
-class Beside(Protocol):
+class Offloading(Protocol):
     """Workers beside costs that kernels read here; used if they are faster."""
 
     def pays(self, n_rows: int, seconds: float, n_threads: int, answer_bytes: int) -> bool:

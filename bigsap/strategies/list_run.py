@@ -14,7 +14,7 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.proved_bounds import pair_costs, row_bounds
 from bigsap.progress import Monitor
-from bigsap.sources.offloadable import Beside
+from bigsap.sources.offloadable import Offloading
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.phase_run import PhaseRun
 from bigsap.strategies.start.samples import Counts
@@ -150,7 +150,7 @@ class ListSettings:
     whole rows are estimated to be faster, but already after the first evaluation if lists are too
     narrow. on_trial: they are abandoned if, and only if, some lists end much sooner than others.
     hold: lists keep the pairs' exact costs, for sources whose single costs take as long as rows.
-    products: bytes that the inner products of all rows may take, see ``engine.lists.products``. beside:
+    products: bytes that the inner products of all rows may take, see ``engine.lists.products``. offload:
     cluster workers that may evaluate rows which local kernels can read.
     """
 
@@ -168,7 +168,7 @@ class ListSettings:
     start: str = "auto"
     hold: bool = False
     products: int = 0
-    beside: Beside | None = None
+    offload: Offloading | None = None
 
 
 @dataclass

@@ -320,7 +320,7 @@ def _engine(problem: Problem, setting: ListSettings, solved: ListSolve) -> ListE
         engine.weighed = setting.impatient
     if setting.hold and (engine.from_fill or not engine.immediate):
         engine.listed = Listed(problem.source.dtype, problem.sign)
-    engine.beside = setting.beside
+    engine.offload = setting.offload
     if engine.products is not None:
         engine.products.keep(setting.products)
     solved.engine = engine

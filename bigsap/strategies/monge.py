@@ -219,8 +219,8 @@ def _judge(costs: Array, noise: float, distinct: int, generator: np.random.Gener
     if (excess > slack).any():
         raise _NoOrder
     for key in (row_key, column_key):
-        apart = np.count_nonzero(np.diff(np.sort(key)) > slack)
-        if apart + 1 < distinct:
+        changes = np.count_nonzero(np.diff(np.sort(key)) > slack)
+        if changes + 1 < distinct:
             raise _NoOrder
     return order[[0, -1]]
 

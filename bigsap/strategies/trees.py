@@ -64,7 +64,7 @@ class Growth:
     first_prices: str = "none"
     pairs: Array = field(default_factory=lambda: np.empty(0, S.ID))
 
-    def told(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """Return counts for ``Result.stats``."""
         return {name: int(getattr(self.forest.at, name)) for name in COUNTS}
 
@@ -283,13 +283,13 @@ def _run(
     progress = monitor.progress
     progress.stage, progress.phase, progress.epsilon = "search", 1, 0.0
     monitor.save_phase()
-    solved.trees = growth.told()
+    solved.trees = growth.counts()
     if growth.hopeless or (warm and engine.n_virtual):
         # Free columns may lie below the others' price: trees do not raise prices.
         status = S.LIMIT
     else:
         status = _grow(engine, growth, solved)
-    phases.append({"epsilon": 0.0, **growth.told(), "seconds": time.perf_counter() - clock})
+    phases.append({"epsilon": 0.0, **growth.counts(), "seconds": time.perf_counter() - clock})
     seconds["search"] = time.perf_counter() - clock
     if status == S.INFEASIBLE:
         rows = np.sort(f.rows[: f.at.n_rows]).astype(np.intp)
@@ -325,7 +325,7 @@ def _grow(engine: ListEngine, growth: Growth, solved: ListSolve) -> int:
             budget,
         )
         engine.monitor.progress.assigned = int(n - f.at.left)
-        solved.trees = growth.told()
+        solved.trees = growth.counts()
         if status in (S.YIELD, S.EVENT):
             if status == S.YIELD:
                 ratio = _SLICE_SECONDS / max(time.perf_counter() - clock, 1e-6)

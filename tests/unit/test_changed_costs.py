@@ -25,9 +25,9 @@ def test_a_minimum_that_is_no_longer_there_has_no_column():
     v, dist, free = np.zeros(N), np.ones(N), np.full(N, -1, np.int32)
     block_min, barrier = np.full(1, 0.5), np.zeros(16, np.int64)
     assert locate(0.5, dist, v, free, np.inf, 0, N, block_min) == (NOWHERE, False)
-    told, own = records(S.Told, v.dtype, 2), record(S.Walk, v.dtype)
+    reports, own = records(S.Report, v.dtype, 2), record(S.Walk, v.dtype)
     part = Part(own, v, dist, v.astype(S.ID), free, v, block_min, 0, N, 0, 1, np.inf)
-    assert told[_reduce(part, 0, 0.5, np.inf, told, barrier)].column == NOWHERE
+    assert reports[_reduce(part, 0, 0.5, np.inf, reports, barrier)].column == NOWHERE
     assert _find(0.5, dist, 1.0, v, 0, N, block_min) == NOWHERE
     dist[70] = 0.5
     assert locate(0.5, dist, v, free, np.inf, 0, N, block_min) == (70, True)

@@ -18,7 +18,7 @@ from numba.core import event
 import bigsap
 from bigsap.display import progress_bar as progress
 from bigsap.engine.core import compilation
-from bigsap.engine.core.compilation import TEXT, compilation_told
+from bigsap.engine.core.compilation import TEXT, report_compilation
 from bigsap.progress import Progress
 from clock import Clock
 from gate import until
@@ -75,7 +75,7 @@ def test_one_line_on_a_terminal(compiling, monkeypatch, terminal, quiet):
         monkeypatch.delenv("BIGSAP_QUIET", raising=False)
     else:
         monkeypatch.setenv("BIGSAP_QUIET", quiet)
-    with compilation_told():
+    with report_compilation():
         for _ in range(3):
             compiling(0.7, nested=2)
     expected = TEXT + "\n" if terminal and quiet != "1" else ""
@@ -84,7 +84,7 @@ def test_one_line_on_a_terminal(compiling, monkeypatch, terminal, quiet):
 
 def test_quick_compilations_are_not_told_until_they_add_up(compiling):
     said: list[str] = []
-    with compilation_told(said.append):
+    with report_compilation(said.append):
         compiling(0.5, nested=5)
         compiling.clock.sleep(9)  # which is no compiling
         compiling.wait_for_a_look()
@@ -106,7 +106,7 @@ def test_without_a_stderr(compiling, monkeypatch, stream):
         made.close()
     monkeypatch.setattr(sys, "stderr", made)
     monkeypatch.delenv("BIGSAP_QUIET", raising=False)
-    with compilation_told():
+    with report_compilation():
         compiling(3)
 
 
@@ -114,7 +114,7 @@ def test_nothing_is_left_behind(compiling):
     before = threading.active_count()
 
     def fail() -> None:
-        with compilation_told(lambda text: None):
+        with report_compilation(lambda text: None):
             compiling(1)
             raise KeyError
 
@@ -122,7 +122,7 @@ def test_nothing_is_left_behind(compiling):
         fail()
     assert threading.active_count() == before
     said: list[str] = []
-    with compilation_told(said.append):
+    with report_compilation(said.append):
         pass
     compiling(3)
     assert said == []
@@ -133,7 +133,7 @@ def test_the_bar_says_compiling(compiling, plain, monkeypatch):
     monkeypatch.setattr(progress, "INTERVAL", 0.0)
     stream = io.StringIO()
     bar = progress.Bar(stream, plain=plain)
-    with compilation_told(bar.say, bar.compiling):
+    with report_compilation(bar.say, bar.compiling):
         compiling(3)
         assert TEXT in stream.getvalue()
         assert "compiling, 0:03" in stream.getvalue()
@@ -169,7 +169,7 @@ from numba import njit
 from bigsap.engine.core import compilation
 compilation.PATIENCE = 0.0
 said = []
-with compilation.compilation_told(said.append):
+with compilation.report_compilation(said.append):
     @njit
     def f(x):
         s = 0.0

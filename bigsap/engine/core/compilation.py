@@ -79,14 +79,14 @@ class _Ticker(threading.Thread):
         self._over = threading.Event()
 
     def run(self) -> None:
-        told = False
+        reported = False
         while not self._over.wait(_LOOK):
             if self._say is not None and self._listener.seconds > PATIENCE:
                 self._say(TEXT)
                 self._say = None
-            if self._tell is not None and (told or self._listener.busy):
-                told = self._listener.busy
-                self._tell(self._listener.seconds if told else None)
+            if self._tell is not None and (reported or self._listener.busy):
+                reported = self._listener.busy
+                self._tell(self._listener.seconds if reported else None)
 
     def end(self) -> None:
         self._over.set()
@@ -94,7 +94,7 @@ class _Ticker(threading.Thread):
 
 
 @contextmanager
-def compilation_told(say: Callable[[str], None] | None = None, tell: Tell | None = None) -> Iterator[None]:
+def report_compilation(say: Callable[[str], None] | None = None, tell: Tell | None = None) -> Iterator[None]:
     """Call ``say`` with one line when compiling takes longer than two seconds in total.
 
     say: None writes to stderr if it is a terminal, unless ``BIGSAP_QUIET=1``. tell: receives the

@@ -83,8 +83,8 @@ class Waits:
         if not hasattr(os, "pread"):  # Windows, which has no such files
             return []
         try:
-            told = [os.pread(file, 96, 0).split() for file in self._files[:width]]
-            return [1e-9 * int(waited) for _, waited, _ in told]
+            figures = [os.pread(file, 96, 0).split() for file in self._files[:width]]
+            return [1e-9 * int(waited) for _, waited, _ in figures]
         except (OSError, ValueError):
             self.close()
             return []

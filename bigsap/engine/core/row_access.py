@@ -108,10 +108,10 @@ def load_row(
         return slot
     start, stop = st.bounds[thread], st.bounds[thread + 1]
     fill(row, start, stop, t.slots[slot], terms)
-    st.told[thread].n_bad = n_invalid(t.slots[slot], terms.sign, terms.lowest, terms.highest, start, stop)
+    st.reports[thread].n_bad = n_invalid(t.slots[slot], terms.sign, terms.lowest, terms.highest, start, stop)
     cross(st.barrier, n_threads)
     for k in range(n_threads):
-        if st.told[k].n_bad != 0:
+        if st.reports[k].n_bad != 0:
             if thread == 0:
                 st.at.wanted = row
             return BAD_COSTS
@@ -129,19 +129,19 @@ def fill_own(
     the cost. column: -1 if none is wanted. beat: must differ between consecutive rows.
     """
     start, stop = st.bounds[thread], st.bounds[thread + 1]
-    told = terms.sign - terms.sign
+    pair_cost = terms.sign - terms.sign
     if n_threads == 1:
         fill(row, start, stop, cost, terms)
         if column >= 0:
-            told = terms.sign * cost[column]
+            pair_cost = terms.sign * cost[column]
     elif start <= column and column < stop:
         first, end = start, stop
         if terms.fill_in_parts:
             first = start + (column - start) // BLOCK * BLOCK
             end = min(first + BLOCK, stop)
         fill(row, first, end, cost, terms)
-        told = terms.sign * cost[column]
-        st.hints[thread].cost = told
+        pair_cost = terms.sign * cost[column]
+        st.hints[thread].cost = pair_cost
         tell(st.hints[thread], beat)
         fill(row, start, first, cost, terms)
         fill(row, end, stop, cost, terms)
@@ -153,5 +153,5 @@ def fill_own(
         while column >= st.bounds[other + 1]:
             other += 1
         hear(st.hints[other], beat)
-        told = st.hints[other].cost
-    return valid, told
+        pair_cost = st.hints[other].cost
+    return valid, pair_cost

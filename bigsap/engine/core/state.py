@@ -105,8 +105,8 @@ class Walk(Standing):
 AT_ROOT, BY_GROUP = -1, -2
 
 
-class Told:
-    """Data published by a thread, in unbalanced problems and sweeps: ``State.told``.
+class Report:
+    """Data published by a thread, in unbalanced problems and sweeps: ``State.reports``.
 
     The fields that decide the next step are on the first cache line.
     """
@@ -256,7 +256,7 @@ class State(NamedTuple):
     # Per thread: lanes (3 * LANES) and block minima; data published to other threads.
     lanes: Array  # P (n_threads, 3 * LANES)
     block_min: Array  # P (n_threads, groups of LANES columns of a slab, or fewer blocks)
-    told: Array  # Told (2 * n_threads,), two sets used in turn
+    reports: Array  # Report (2 * n_threads,), two sets used in turn
     walks: Array  # Walk (n_threads,)
     # Thread 0's prediction of the next miss, two sets used in turn: see ``row_access``.
     foreseen: Array  # Foreseen (2,)
@@ -331,7 +331,7 @@ def shares(n_columns: int, n_threads: int, price: np.dtype[Any]) -> dict[str, An
     return {
         "lanes": np.empty((n_threads, 3 * LANES), price),
         "block_min": np.empty((n_threads, int(np.diff(bounds).max()) // LANES + 1), price),
-        "told": records(Told, price, 2 * n_threads),
+        "reports": records(Report, price, 2 * n_threads),
         "walks": records(Walk, price, n_threads),
         "notes": records(Note, price, 2 * n_threads),
         "hints": records(Hint, price, n_threads),

@@ -75,12 +75,12 @@ class Team:
     that did not start; it is raised when the kernel has returned. They start with the first
     kernel: a solve on a device may run none.
 
-    crowd: measures contention for cores, and decides how many members a search uses.
+    contention: measures contention for cores, and decides how many members a search uses.
     """
 
     def __init__(self, n_threads: int) -> None:
         self.n_threads = n_threads
-        self.crowd = Contention(n_threads)
+        self.contention = Contention(n_threads)
         self._condition = threading.Condition()
         # The number of the current call; members that have not seen it yet take part in it.
         self._generation = 0
@@ -212,7 +212,7 @@ class Team:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
-        self.crowd.width = 1
+        self.contention.width = 1
         if self._waits is not None:
             self._waits.close()
 

@@ -150,14 +150,14 @@ class DeviceForest:
                 row_of_column,
                 np.int32(min(enough, np.iinfo(np.int32).max)),
             )
-            told: Array = np.zeros(_WORDS, np.int32)
+            words: Array = np.zeros(_WORDS, np.int32)
 
             def over() -> bool:
-                nonlocal told
-                told = state.get()
-                assigned(n - int(told[_LEFT]) if told[_PLANTED] else 0)
+                nonlocal words
+                words = state.get()
+                assigned(n - int(words[_LEFT]) if words[_PLANTED] else 0)
                 state[_BARRIER] = 0
-                return bool(told[_WHY] != YIELD)
+                return bool(words[_WHY] != YIELD)
 
             run_in_launches(device, kernel, _TEAM, args, tick, over)
-        return int(told[_WHY]), column_of_row, {name: int(told[k]) for name, k in _COUNTS.items()}
+        return int(words[_WHY]), column_of_row, {name: int(words[k]) for name, k in _COUNTS.items()}

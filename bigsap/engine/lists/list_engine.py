@@ -29,7 +29,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.proof.tightness import UNIT
 from bigsap.sources.base import Crewed
-from bigsap.sources.offloadable import Beside
+from bigsap.sources.offloadable import Offloading
 from bigsap.types import Array
 
 _SLICE_SECONDS = 0.1
@@ -82,12 +82,12 @@ class ListEngine(ListStore):
     #: The prices that workers have, if these evaluate rows.
     _sent: SentPrices | None = None
     #: Workers for rows that kernels here can also read.
-    beside: Beside | None = None
+    offload: Offloading | None = None
 
     def go_through(self, wave: Wave) -> None:
         source = self.problem.source
-        if self.immediate and self.beside is not None:
-            self._share(wave, self.beside)
+        if self.immediate and self.offload is not None:
+            self._share(wave, self.offload)
         elif self.immediate or not isinstance(source, Crewed):
             super().go_through(wave)
         else:
@@ -95,23 +95,23 @@ class ListEngine(ListStore):
             evaluate_afar(self, wave, self._sent, self._tick)
             self._tick()
 
-    def _share(self, wave: Wave, beside: Beside) -> None:
+    def _share(self, wave: Wave, offload: Offloading) -> None:
         """Start here; hand over the remaining rows as soon as that pays."""
         clock = time.perf_counter()
 
         def pays() -> bool:
             left = wave.rows.size - wave.done[0]
-            told = time.perf_counter() - clock > self.slice_seconds / 2
+            late = time.perf_counter() - clock > self.slice_seconds / 2
             seconds = left * self.seconds_per_row
             size = ENTRY_BYTES * self.k
-            return told and beside.pays(left, seconds, self.team.n_threads, size)
+            return late and offload.pays(left, seconds, self.team.n_threads, size)
 
         self.evaluate_here(wave, wave.rows.size, pays)
         if wave.done[0] == wave.rows.size:
             return
-        source = beside.of(self.problem.source)
+        source = offload.of(self.problem.source)
         if source is None:
-            self.beside = None
+            self.offload = None
             super().go_through(wave)
             return
         if self._sent is None or self._sent.source is not source:

@@ -77,7 +77,7 @@ def evaluate_afar(store: ListStore, wave: Wave, sent: SentPrices, tick: Callable
     def args(positions: Array) -> tuple[Any, ...]:
         some = rows[first + positions]
         never = lists.theta[some] == fresh
-        return making, opening, _told(lists.width[some], lists.reference[some], never)
+        return making, opening, _packed(lists.width[some], lists.reference[some], never)
 
     def done_first() -> None:
         """Reorder for a checkpoint: finished rows come first."""
@@ -181,7 +181,7 @@ def _id_type(store: ListStore) -> Any:
     return np.uint16 if store.v.size <= _SHORT_IDS else np.int32
 
 
-def _told(width: Array, reference: Array, fresh: Array) -> Array:
+def _packed(width: Array, reference: Array, fresh: Array) -> Array:
     """Encode each row's reference, whether it was never evaluated, and its list width, as uint8.
 
     Widths are int32; a single one if all are equal.
@@ -192,13 +192,13 @@ def _told(width: Array, reference: Array, fresh: Array) -> Array:
     return np.concatenate(parts)
 
 
-def _heard(told: Array, n_rows: int, price: Any) -> tuple[Array, Array, Array]:
-    """Decode ``_told``: width, reference and fresh, (n_rows,) each."""
+def _unpacked(packed: Array, n_rows: int, price: Any) -> tuple[Array, Array, Array]:
+    """Decode ``_packed``: width, reference and fresh, (n_rows,) each."""
     first = n_rows * price.itemsize
     second = first + -(-n_rows // 8)
-    fresh = np.unpackbits(told[first:second], count=n_rows).astype(bool)
-    width = told[second:].view(np.int32)
-    return np.broadcast_to(width, n_rows), told[:first].view(price), fresh
+    fresh = np.unpackbits(packed[first:second], count=n_rows).astype(bool)
+    width = packed[second:].view(np.int32)
+    return np.broadcast_to(width, n_rows), packed[:first].view(price), fresh
 
 
 # -- on a worker ----------------------------------------------------------------------
@@ -222,11 +222,11 @@ class _Bench(NamedTuple):
 
 
 def lists_of(
-    built: Any, shared: Array, rows: Array, making: Making, opening: tuple[Array, ...], told: Array
+    built: Any, shared: Array, rows: Array, making: Making, opening: tuple[Array, ...], packed: Array
 ) -> list[Array]:
     """Evaluate, as a task on a worker, the lists of ``rows`` under the shared prices, see ``SentPrices``.
 
-    opening: see ``_opening``. told: see ``_told``.
+    opening: see ``_opening``. packed: see ``_packed``.
     """
     bench: _Bench = built.kept(("lists", *making), lambda: _bench(built, making))
     store = bench.store
@@ -234,7 +234,7 @@ def lists_of(
         built.rows.made(rows.size)
         _set_opening(store, opening)
     _set_prices(store, shared)
-    width, reference, fresh = _heard(told, rows.size, store.price)
+    width, reference, fresh = _unpacked(packed, rows.size, store.price)
     lists = store.lists
     order = rows.astype(S.ID)
     start = np.cumsum(width, dtype=np.int64) - width

@@ -29,8 +29,8 @@ from bigsap.engine.core.state import (
     INVALID,
     NEED_ROW,
     YIELD,
+    Report,
     State,
-    Told,
 )
 from bigsap.engine.rows.augment import TO_GROUP, augment, lower_cap, lower_prices
 from bigsap.row_cache import HITS, N_USED, POLICY, RESIDENT, RowTable
@@ -80,7 +80,7 @@ def _open(part: Part, order: Array, backward: bool) -> None:
 
 
 @kernel(forceinline=True)
-def _scan(part: Part, st: State, cost: Array, sign: float, told: Told) -> float:
+def _scan(part: Part, st: State, cost: Array, sign: float, report: Report) -> float:
     """Relax a row's labels; return the slab's minimum. Thread 0 publishes that of the virtual columns."""
     own, zero = part.own, sign - sign
     if own.entered_by == AT_ROOT:
@@ -96,19 +96,19 @@ def _scan(part: Part, st: State, cost: Array, sign: float, told: Told) -> float:
         best = relax_row(part, cost, sign, entry_cost)
         to_group = (zero - entry_cost) - (own.group_price - own.entry_price) + own.label
     if part.thread == 0:
-        told.to_group = to_group
+        report.to_group = to_group
         st.at.rows_scanned += 1
     return best
 
 
 @kernel
-def _reduce(part: Part, turn: int, best: float, price_limit: float, told: Array, barrier: Array) -> int:
+def _reduce(part: Part, turn: int, best: float, price_limit: float, reports: Array, barrier: Array) -> int:
     """Agree on the smallest label, free columns first, then the lowest column.
 
     Returns the index of the chosen thread's record. Two sets of records are used in turn, so one
     barrier per reduction is enough.
     """
-    own, n_threads = told[turn * part.n_threads + part.thread], part.n_threads
+    own, n_threads = reports[turn * part.n_threads + part.thread], part.n_threads
     own.label = best
     if best < part.infinity:
         column, free = locate(
@@ -121,24 +121,26 @@ def _reduce(part: Part, turn: int, best: float, price_limit: float, told: Array,
     cross(barrier, n_threads)
     winner = turn * n_threads
     for k in range(winner + 1, (turn + 1) * n_threads):
-        x, y = told[winner].label, told[k].label
-        if y < x or (y == x and y < part.infinity and told[k].free > told[winner].free):
+        x, y = reports[winner].label, reports[k].label
+        if y < x or (y == x and y < part.infinity and reports[k].free > reports[winner].free):
             winner = k
     return winner
 
 
 @kernel(forceinline=True)
-def _next_column(part: Part, st: State, told: Told, to_group: float, blocked: float, n_virtual: int) -> int:
+def _next_column(
+    part: Part, st: State, report: Report, to_group: float, blocked: float, n_virtual: int
+) -> int:
     """Settle the smallest label: virtual rows, virtual columns, or a column.
 
-    told: from the thread with a column of the smallest label. to_group: label of the virtual
+    report: from the thread with a column of the smallest label. to_group: label of the virtual
     columns from the row just scanned. All threads use thread 0's value, since it depends on a cost
     that may have changed by the time another thread reads it.
     """
     own, infinity, n_group = part.own, part.infinity, st.group.size
     if n_group > 0 and own.group_settled == 0 and to_group < own.group_label:
         own.group_label, own.group_pred = to_group, own.row
-    best, column, free = told.label, told.column, told.free != 0
+    best, column, free = report.label, report.column, report.free != 0
     if (
         n_group > 0
         and own.group_settled == 0
@@ -169,12 +171,12 @@ def _next_column(part: Part, st: State, told: Told, to_group: float, blocked: fl
     if part.thread == 0:
         st.settled[own.n_settled] = column
         st.settled_dist[own.n_settled] = best
-        st.settled_price[own.n_settled] = told.price
+        st.settled_price[own.n_settled] = report.price
     if part.start <= column and column < part.stop:
         part.v[column] = blocked
         part.dist[column] = infinity
     own.n_settled += 1
-    own.entry_price = told.price
+    own.entry_price = report.price
     if free:
         own.sink = column
         return _SINK
@@ -190,7 +192,7 @@ def _commit(part: Part, st: State, epsilon: float, blocked: float, n_virtual: in
     if thread == 0:
         at.virtual_by, at.virtual_took, at.group_pred = own.virtual_by, -1, own.group_pred
         sound = augment(st, own.root, sink, st.column_of_row.size, n_settled + _DETOURS)
-        st.told[0].sound = 1 if sound else 0
+        st.reports[0].sound = 1 if sound else 0
         at.n_drops += n_settled
         for k in range(n_settled):
             at.drops += label - st.settled_dist[k]
@@ -200,7 +202,7 @@ def _commit(part: Part, st: State, epsilon: float, blocked: float, n_virtual: in
         if own.group_settled != 0:
             at.group_price -= (label - own.group_label) + epsilon
     cross(st.barrier, n_threads)
-    if st.told[0].sound == 0:
+    if st.reports[0].sound == 0:
         return False
     lower_prices(
         n_settled,
@@ -216,11 +218,11 @@ def _commit(part: Part, st: State, epsilon: float, blocked: float, n_virtual: in
     own.group_price = at.group_price
     if own.virtual_by >= 0:
         own.cap -= (label - own.virtual_label) + epsilon
-        st.told[thread].at_cap = lower_cap(thread, own.cap, blocked, st)
+        st.reports[thread].at_cap = lower_cap(thread, own.cap, blocked, st)
         cross(st.barrier, n_threads)
         own.surplus = -n_virtual
         for k in range(n_threads):
-            own.surplus += st.told[k].at_cap
+            own.surplus += st.reports[k].at_cap
     elif n_virtual > 0 and sink >= 0 and own.entry_price == own.cap:
         own.surplus -= 1
     own.position += 1
@@ -264,7 +266,7 @@ def run_phase(
         n_threads,
         terms.infinity,
     )
-    own, told, barrier = part.own, st.told, st.barrier
+    own, reports, barrier = part.own, st.reports, st.barrier
     slots, slot_of_row, head = t.slots, t.slot_of_row, t.head
     _take_up(part, st)
     stage = st.at.stage
@@ -304,7 +306,7 @@ def run_phase(
             if slot < 0:
                 status = INVALID if slot == BAD_COSTS else NEED_ROW
                 break
-            best = _scan(part, st, slots[slot], terms.sign, told[turn * n_threads])
+            best = _scan(part, st, slots[slot], terms.sign, reports[turn * n_threads])
         spent += terms.n_columns
         if own.group_settled != 0 and own.group_cursor < own.group_size:
             own.row, own.entered_by = st.group[own.group_cursor], BY_GROUP
@@ -313,10 +315,10 @@ def run_phase(
                 cross(barrier, n_threads)  # between two calls of ``load_row``
             continue
         price_limit = own.cap if n_virtual > 0 and own.surplus == 0 else terms.infinity
-        winner = _reduce(part, turn, best, price_limit, told, barrier)
-        to_group = told[turn * n_threads].to_group
+        winner = _reduce(part, turn, best, price_limit, reports, barrier)
+        to_group = reports[turn * n_threads].to_group
         turn = 1 - turn
-        status = _next_column(part, st, told[winner], to_group, terms.blocked, n_virtual)
+        status = _next_column(part, st, reports[winner], to_group, terms.blocked, n_virtual)
         if status == _ROW:
             continue
         if status != _SINK:

@@ -59,8 +59,8 @@ class Engine:
         self.monitor = monitor
         self.price = price
         n, m = problem.shape
-        self.crowd = team.crowd
-        self.state = S.allocate(n, m, price, self.crowd.width, problem.n_virtual_columns)
+        self.contention = team.contention
+        self.state = S.allocate(n, m, price, self.contention.width, problem.n_virtual_columns)
         fill = None
         if rows.policy != "in place" and isinstance(problem.source, Fillable):
             fill = problem.source.fill()
@@ -203,7 +203,7 @@ class Engine:
 
     def _open_front(self) -> None:
         st = self.state
-        front = S.front(st.settled_price, st.settled_dist, self.crowd.width, self.price)
+        front = S.front(st.settled_price, st.settled_dist, self.contention.width, self.price)
         self.state = st._replace(**front)
         clear_front(self.state, self.infinity)
 
@@ -228,7 +228,7 @@ class Engine:
         """Allocate a new workspace for another search, prices 0; counts stay."""
         n, m = self.problem.shape
         at = self.state.at
-        self.state = S.allocate(n, m, self.price, self.crowd.width, self.problem.n_virtual_columns)
+        self.state = S.allocate(n, m, self.price, self.contention.width, self.problem.n_virtual_columns)
         self.state = self.state._replace(at=at)
 
     def prices(self) -> Array:
@@ -274,7 +274,7 @@ class Engine:
         while True:
             self._fit_crowd()
             started, filled = time.perf_counter(), int(at.rows_filled)
-            used = min(self._budget, _UNSURE_PAIRS) if self.crowd.unsure else self._budget
+            used = min(self._budget, _UNSURE_PAIRS) if self.contention.unsure else self._budget
             if self.most_scans is not None:
                 # Exactly up to the limit, whatever the slice length.
                 ahead = max(1, self.most_scans - int(at.rows_scanned))
@@ -283,9 +283,9 @@ class Engine:
             waited = self.team.waits(width)
             status = self.team.run_some(width, kernel, self.state, self.rows.table, self.terms, *args, used)
             seconds = max(time.perf_counter() - started, 1e-6)
-            if width == self.crowd.width:
+            if width == self.contention.width:
                 now = self.team.waits(width)
-                self.crowd.judge([b - a for a, b in zip(waited, now, strict=False)], seconds)
+                self.contention.judge([b - a for a, b in zip(waited, now, strict=False)], seconds)
             if status == S.NEED_ROW:
                 self.reader.fetch(int(at.wanted), self.state, self._order, sweeping=self.sweeping)
             elif status == S.INVALID:
@@ -305,11 +305,11 @@ class Engine:
             self.monitor.tick()
 
     def _fit_crowd(self) -> None:
-        """Use as many threads as ``crowd`` advises, once no search is in progress.
+        """Use as many threads as ``contention`` advises, once no search is in progress.
 
         Changes the slabs' bounds and the threads' own data, and nothing else.
         """
-        st, width = self.state, self.crowd.width
+        st, width = self.state, self.contention.width
         searching = not self.sweeping and st.at.stage != NEXT_ROW
         other = width != st.bounds.size - 1
         st.barrier[LEAVE] = other and searching

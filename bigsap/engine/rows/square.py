@@ -253,11 +253,11 @@ def _commit(slab: Slab, st: State, epsilon: float, zero: float) -> int:
     if slab.thread == 0:
         st.settled[own.n_settled - 1] = sink
         at.virtual_by = -1
-        st.told[0].sound = 1 if augment(st, own.root, sink, -1, own.n_settled) else 0
+        st.reports[0].sound = 1 if augment(st, own.root, sink, -1, own.n_settled) else 0
         at.n_drops += own.n_settled
         at.drops += own.fall
     cross(st.barrier, slab.n_threads)
-    if st.told[0].sound == 0:
+    if st.reports[0].sound == 0:
         return CHANGED
     label = own.label
     # A1015, algorithm 3, line 17; label is the running maximum, so no price rises.

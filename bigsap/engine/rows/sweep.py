@@ -214,38 +214,38 @@ def run_sweep(
         low, second, best = _survey_row(
             cost, sign, st.v, survey.open_price, start, stop, lanes, block_min, infinity
         )
-        told = st.told[turn * n_threads + thread]
-        told.low, told.second, told.best, told.n_invalid = low, second, best, 0
+        report = st.reports[turn * n_threads + thread]
+        report.low, report.second, report.best, report.n_invalid = low, second, best, 0
         if first:
-            told.n_invalid = n_invalid(cost, sign, terms.lowest, terms.highest, start, stop)
+            report.n_invalid = n_invalid(cost, sign, terms.lowest, terms.highest, start, stop)
             probed = survey.probe[row]
             here = start <= probed and probed < stop
-            told.probed_cost = sign * cost[probed] if here else infinity
+            report.probed_cost = sign * cost[probed] if here else infinity
         if best < infinity:
             found = _find(best, cost, sign, survey.open_price, start, stop, block_min)
-            told.column = found
-            told.pick_cost = sign * cost[found] if found < NOWHERE else infinity
+            report.column = found
+            report.pick_cost = sign * cost[found] if found < NOWHERE else infinity
         cross(st.barrier, n_threads)
         low, second, best, winner = infinity, infinity, infinity, -1
         probed_cost = pick_cost = infinity
         bad = 0
         for k in range(n_threads):
-            told = st.told[turn * n_threads + k]
-            second = min(second, min(told.second, max(low, told.low)))
-            low = min(low, told.low)
-            if told.best < best:
-                best, winner = told.best, k
-                pick_cost = told.pick_cost
+            report = st.reports[turn * n_threads + k]
+            second = min(second, min(report.second, max(low, report.low)))
+            low = min(low, report.low)
+            if report.best < best:
+                best, winner = report.best, k
+                pick_cost = report.pick_cost
             if first:
-                probed_cost = min(probed_cost, told.probed_cost)
-            bad += told.n_invalid
+                probed_cost = min(probed_cost, report.probed_cost)
+            bad += report.n_invalid
         if bad != 0:
             cross(st.barrier, n_threads)
             if thread == 0:
                 st.at.wanted = row
             status = INVALID
             break
-        column = st.told[turn * n_threads + winner].column if winner >= 0 else -1
+        column = st.reports[turn * n_threads + winner].column if winner >= 0 else -1
         if column == NOWHERE:
             cross(st.barrier, n_threads)
             if thread == 0:

@@ -133,9 +133,9 @@ def forest(n: int, m: int, price: np.dtype[Any]) -> Forest:
 
 def kept(f: Forest) -> dict[str, Array]:
     """Return the data to continue the forest later: its own arrays, and copies of its numbers."""
-    told = numbers(f.at, ForestStanding)
+    stored = numbers(f.at, ForestStanding)
     arrays = {name: array for name, array in f._asdict().items() if name not in ("at", "entered")}
-    return arrays | {"at": f.entered, "words": told["words"], "clock": told["values"]}
+    return arrays | {"at": f.entered, "words": stored["words"], "clock": stored["values"]}
 
 
 def continued(f: Forest, saved: dict[str, Array]) -> None:

@@ -108,8 +108,8 @@ class ClusterCosts:
     @property
     def evaluated_by(self) -> str | None:
         """The source's ``evaluated_by``, see ``FunctionSource``."""
-        told: str | None = getattr(self.source, "evaluated_by", None)
-        return told
+        way: str | None = getattr(self.source, "evaluated_by", None)
+        return way
 
     @property
     def row_bytes(self) -> int:

@@ -16,7 +16,7 @@ from bigsap.sources.cluster.workers import Workers
 
 
 class Offload:
-    """Workers that share the work of kernels. See ``bigsap.sources.offloadable.Beside``.
+    """Workers that share the work of kernels. See ``bigsap.sources.offloadable.Offloading``.
 
     used: whether any work has been sent to them.
     """

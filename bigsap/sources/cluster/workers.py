@@ -24,7 +24,7 @@ class Workers(ClusterConnection):
         super().__init__(where, n_workers)
         self.duals_of = duals_of
 
-    def told(self) -> dict[str, Any]:
+    def stats(self) -> dict[str, Any]:
         """Return ``stats["cluster"]``: the workers, their counters, and whether they saved time.
 
         They saved time if their work took longer than the solve waited for it: one thread here

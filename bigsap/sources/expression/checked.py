@@ -75,7 +75,7 @@ class _Checked(NumbaEmitter):
     def doubt(self, condition: str) -> None:
         self.doubts.append(self.let(condition))
 
-    def apart(self, node: Node) -> tuple[str, str]:
+    def value_and_doubt(self, node: Node) -> tuple[str, str]:
         """Return a value, and its doubts as one, kept out of ``doubts``."""
         outer, self.doubts = self.doubts, []
         name = self.value(node)
@@ -131,7 +131,7 @@ class _Checked(NumbaEmitter):
             return self._logic_by_branches(all_hold, operands)
         result, reached = "", ""
         for operand in operands:
-            name, doubt = self.apart(operand)
+            name, doubt = self.value_and_doubt(operand)
             if doubt != "False":
                 self.doubts.append(self.let(f"{reached} & {doubt}") if reached else doubt)
             going_on = self.let(f"{name} {'!=' if all_hold else '=='} 0.0")
@@ -143,7 +143,7 @@ class _Checked(NumbaEmitter):
         held, doubtful = self.let("1.0" if all_hold else "0.0"), self.let("False")
         for operand in operands:
             self.open_if(f"{held} != 0.0" if all_hold else f"{held} == 0.0")
-            name, doubt = self.apart(operand)
+            name, doubt = self.value_and_doubt(operand)
             self.assign(held, self.truth([f"{name} != 0.0"]))
             self.assign(doubtful, f"{doubtful} | {doubt}")
             self.close()
@@ -154,8 +154,8 @@ class _Checked(NumbaEmitter):
         if has_sum((node.then, node.otherwise)):
             return self._choice_by_branches(node)
         test = self.value(node.test)
-        then, first = self.apart(node.then)
-        otherwise, second = self.apart(node.otherwise)
+        then, first = self.value_and_doubt(node.then)
+        otherwise, second = self.value_and_doubt(node.otherwise)
         if (first, second) != ("False", "False"):
             self.doubt(self.call("either", [test, first, second]))
         return self.let(self.call("choose", [test, then, otherwise]))
@@ -165,7 +165,7 @@ class _Checked(NumbaEmitter):
         chosen, doubtful = self.let("0.0"), self.let("False")
         self.open_if(f"{test} != 0.0")
         for part in (node.then, node.otherwise):
-            name, doubt = self.apart(part)
+            name, doubt = self.value_and_doubt(part)
             self.assign(chosen, name)
             self.assign(doubtful, doubt)
             if part is node.then:
@@ -179,7 +179,7 @@ class _Checked(NumbaEmitter):
         if node.count:
             self.facts.enter(node)
             self.open_for(f"k{node.loop.number}", node.count)
-            term, doubt = self.apart(node.body)
+            term, doubt = self.value_and_doubt(node.body)
             self.assign(total, f"{total} + {term}")
             if self.facts.may_round(node):
                 doubt = f"{doubt} | (not (f_abs({total}) < {EXACT!r}))"

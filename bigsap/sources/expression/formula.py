@@ -108,8 +108,8 @@ class ExpressionSource(Shown):
 
     def why_infinite(self) -> str | None:
         """Return the reason for infinite costs if neither formula nor arrays contain inf, else None."""
-        said = any(isinstance(e, Number) and e.value == np.inf for e in walk(self.expression.root))
-        if said or any(np.isinf(values).any() for values in self.arrays):
+        unbounded = any(isinstance(e, Number) and e.value == np.inf for e in walk(self.expression.root))
+        if unbounded or any(np.isinf(values).any() for values in self.arrays):
             return None
         return "the expression says inf nowhere, so these exceed float64 (about 1.8e308) or divide by 0"
 

@@ -130,9 +130,9 @@ def _holds(node: ast.Lambda, places: set[Any]) -> bool:
     """Return whether all instructions (except those of the start, without width) are of its body."""
     body = node.body
     first, last = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
-    told = [p for p in places if None not in p and p[2:] != (0, 0)]
+    known = [p for p in places if None not in p and p[2:] != (0, 0)]
     # A constant's code may have no position at all (Python 3.12): it could be any lambda's.
-    return bool(told) and all(first <= (a, c) and (b, d) <= last for a, b, c, d in told)
+    return bool(known) and all(first <= (a, c) and (b, d) <= last for a, b, c, d in known)
 
 
 # -- rewriting --------------------------------------------------------------------------

@@ -133,9 +133,9 @@ def solve_classical(
         return {**own, **_kept(engine, solved, z.at, n_roots)}
 
     def tell() -> None:
-        told = {name: int(getattr(z.at, name)) for name in COUNTS}
+        made = {name: int(getattr(z.at, name)) for name in COUNTS}
         # Instead of lists that end: the rows read by dual updates.
-        solved.trees = {"roots": n_roots, **told, "list_events": int(z.at.passes)}
+        solved.trees = {"roots": n_roots, **made, "list_events": int(z.at.passes)}
         monitor.progress.assigned = int((engine.column_of_row >= 0).sum())
 
     def go_over(rows: Array, one_pass: Callable[[Array, Z.Zeros], None]) -> None:
@@ -271,8 +271,8 @@ def _solve_there(
         engine.match_cost[matched] = u[matched] + engine.v[columns]
         for name in (*COUNTS, "passes"):
             setattr(at, name, counts[name])
-        told = {name: counts[name] for name in ("roots", *COUNTS)}
-        solved.trees = {**told, "list_events": counts["passes"]}
+        made = {name: counts[name] for name in ("roots", *COUNTS)}
+        solved.trees = {**made, "list_events": counts["passes"]}
         progress.assigned = n - there.left()
         monitor.reached(0, solved.counts.rows)
 

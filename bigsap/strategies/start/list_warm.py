@@ -60,8 +60,8 @@ def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
     entries = Entries(lists.ids, lists.costs, lists.start, lists.size)
     matching = FirstPairs(engine.column_of_row, engine.row_of_column, engine.match_cost)
     keep_tight(entries, v, pairs, excess, matching, engine.infinity)
-    apart = 2 * np.abs(np.where(finite, low - lists.reference, 0)) + extent
-    near = np.zeros(low.size, engine.price) + allowed(engine, apart, exact=False)
+    relative = 2 * np.abs(np.where(finite, low - lists.reference, 0)) + extent
+    near = np.zeros(low.size, engine.price) + allowed(engine, relative, exact=False)
     if engine.price.kind == "f" and not engine.problem.integer:
         near = np.maximum(near, 2 * UNIT * _usual(np.abs(np.where(finite, low, 0))))
     pick_tight(entries, v, order, near, matching, engine.infinity)
