@@ -258,7 +258,9 @@ class Separation:
     x: float64 (n_rows, d), y: float64 (d, n_columns), scale: (d,), positive.
     kind: ``"square"`` phi = (x - y)**2, ``"absolute"`` phi = |x - y|, ``"product"``
     phi = x * y, all with f the identity; ``"root"``: the square root of ``square``;
-    ``"largest"``: the largest ``absolute`` instead of the sum.
+    ``"largest"``: the largest ``absolute`` instead of the sum. ``"chord"``: points of a sphere around 0,
+    and the cost is the length of the arc between them. ``root`` is that of the chord, which is a lower
+    bound, up to rounding of the points of some units of the radius.
     """
 
     x: Array

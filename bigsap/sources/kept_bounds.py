@@ -338,7 +338,7 @@ class Scaled(Kept):
         terms = super().separable()
         if terms is None:
             return None
-        factor = self.factor**2 if terms.kind == "root" else self.factor
+        factor = self.factor**2 if terms.kind in ("root", "chord") else self.factor
         return replace(terms, scale=terms.scale * factor)
 
     def limit(self) -> float:
@@ -399,7 +399,8 @@ def _largest(terms: Separation | None) -> float:
     reach = np.abs(terms.x).max(axis=0) + np.abs(terms.y).max(axis=1)
     with np.errstate(over="ignore"):
         parts = terms.scale * (reach if terms.kind in ("absolute", "largest") else reach**2)
-        return float(parts.sum() if terms.kind != "root" else np.sqrt(parts.sum()))
+        total = float(np.sqrt(parts.sum()) if terms.kind in ("root", "chord") else parts.sum())
+        return 2.0 * total if terms.kind == "chord" else total  # an arc is at most pi / 2 chords
 
 
 class Rows:

@@ -21,6 +21,8 @@ from bigsap.sources.products import Chosen, Product
 from bigsap.types import Array, Ids
 
 METRICS = ("sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski", "cosine", "haversine")
+#: Of bounds on a sphere: angles up to two turns, and radii whose squares are floats.
+_WIDEST_ANGLE, _RADII = 4.0 * np.pi, (1e-100, 1e100)
 
 
 def points(
@@ -100,6 +102,7 @@ class PointSource(Shown):
         self._check_reach()
         self._fill: Fill | None = None
         self._product: Product | None = None
+        self._chords: Separation | None = None
 
     def __repr__(self) -> str:
         n, m = self.shape
@@ -197,9 +200,28 @@ class PointSource(Shown):
         """Return the points, for metrics that a box of points bounds coordinate by coordinate."""
         kinds = {"sqeuclidean": "square", "cityblock": "absolute", "euclidean": "root"}
         kinds["chebyshev"] = "largest"
+        if self.metric == "haversine":
+            return self._separated_on_sphere()
         if self._kernel not in kinds or not self._weights.all():
             return None
         return Separation(self._x, self._y, self._weights, kinds[self._kernel])
+
+    def _separated_on_sphere(self) -> Separation | None:
+        """Return the points in space, where angles are no larger than people write them.
+
+        The costs' own rounding grows with the longitudes.
+        """
+        radius = float(self._parameter)
+        if 0 in self.shape or not _RADII[0] < radius < _RADII[1]:
+            return None
+        if max(np.abs(self.x).max(), np.abs(self.y).max()) > _WIDEST_ANGLE:
+            return None
+        if max(np.abs(self.x[:, 0]).max(), np.abs(self.y[:, 0]).max()) > np.pi / 2:
+            return None
+        if self._chords is None:
+            x, y = (in_space(*points.T) for points in (self.x, self.y))
+            self._chords = Separation(np.ascontiguousarray(x.T), y, np.full(3, radius**2), "chord")
+        return self._chords
 
     def product(self) -> Product | None:
         """Return the points, for metrics that are squared lengths of differences or roots of these."""
@@ -230,6 +252,12 @@ class PointSource(Shown):
         facts = (self.shape, self.x.shape[1], self.metric, self.p, self.radius)
         arrays = (self.x, self._y_by_dimension, *(() if self.w is None else (self.w,)))
         return digest(repr(facts), arrays)
+
+
+def in_space(latitude: Array, longitude: Array) -> Array:
+    """Return points of the unit sphere, (3, n), from angles in radians."""
+    across = np.cos(latitude)
+    return np.array((across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude)))
 
 
 def coordinates(values: Any, name: str) -> Array:

@@ -15,7 +15,7 @@ from bigsap import policy
 from bigsap.sources.base import CostSource, Entries, Separable, Separation, limit_of
 from bigsap.sources.convert import read_only
 from bigsap.sources.kept_bounds import Kept, without_forbidden
-from bigsap.sources.metrics import PointSource
+from bigsap.sources.metrics import PointSource, in_space
 from bigsap.sources.products import is_multiplied
 from bigsap.sources.sparse.sparse_costs import SparseCosts
 from bigsap.strategies.cheap_pairs import TooMany, point_pairs
@@ -64,7 +64,7 @@ def _bounds(source: CostSource, limit: float) -> tuple[Separation | None, float]
     """
     above = math.nextafter(limit, math.inf)
     terms = source.separable() if isinstance(source, Separable) else None
-    if terms is not None:
+    if terms is not None and terms.kind != "chord":
         return terms, above
     plain = without_forbidden(source)
     if not isinstance(plain, PointSource) or 0 in plain.shape:
@@ -91,9 +91,4 @@ def _chords(x: Array, y: Array, limit: float, radius: float) -> tuple[Separation
     widest = max(np.abs(x).max(), np.abs(y).max())
     h = math.sin(half * (1.0 + 2.0**-40)) ** 2 + _UNIT * (256.0 + 64.0 * float(widest))
     edge = 2.0 * math.sqrt(h) * (1.0 + 2.0**-40) + 2.0**-45
-    return Separation(_in_space(x[:, 0], x[:, 1]).T.copy(), _in_space(y[0], y[1]), np.ones(3), "root"), edge
-
-
-def _in_space(latitude: Array, longitude: Array) -> Array:
-    across = np.cos(latitude)
-    return np.array((across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude)))
+    return Separation(in_space(x[:, 0], x[:, 1]).T.copy(), in_space(y[0], y[1]), np.ones(3), "root"), edge

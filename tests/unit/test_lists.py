@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import bigsap
 from bigsap import policy
 from bigsap.engine.core import team as engine_team
+from bigsap.engine.core.incumbent import row_floors
 from bigsap.engine.core.state import ID
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists import bounded_evaluation, bounds
@@ -242,6 +243,70 @@ def test_bounds_bound_every_pair(kind, seed):
                 width, k = bounds.BLOCK * bounds.GROUP, block - blocks.n_blocks
             columns = slice(k * width, (k + 1) * width)
             assert out[block] <= (cost[row, columns] - v[columns]).min()
+
+
+def angles(kind, n, generator):
+    """Latitudes and longitudes (n, 2), where rounding is worst."""
+    latitude, longitude = np.arcsin(generator.uniform(-1, 1, n)), generator.uniform(-np.pi, np.pi, n)
+    if kind == "city":
+        latitude, longitude = (0.7 + 1e-8 * generator.normal(size=n), 2 + 1e-8 * generator.normal(size=n))
+    elif kind == "pole":
+        latitude = np.minimum(np.pi / 2, np.pi / 2 - 1e-9 * generator.random(n))
+    elif kind == "date line":
+        longitude = generator.choice([-np.pi, np.pi, 3 * np.pi], n) + 1e-9 * generator.normal(size=n)
+        latitude = 1e-9 * generator.normal(size=n)
+    elif kind == "opposite":
+        side = generator.integers(0, 2, n)
+        latitude, longitude = np.where(side, 0.3, -0.3), np.where(side, 0.1, 0.1 - np.pi)
+    return np.stack([latitude, longitude], axis=1)
+
+
+@each(kind=["uniform", "city", "pole", "date line", "opposite"], radius=[1.0, 6371.0, 1e-9, 1e60])
+def test_chords_bound_arcs(kind, radius):
+    """Bounds of blocks and of rows are never above a cost, however it is rounded."""
+    generator = np.random.default_rng(3)
+    m = 600
+    x, y = angles(kind, 40, generator), angles(kind, m, generator)
+    x[:20] = y[:20]
+    if kind == "city":
+        y[:] = y[0]
+        x[20:] = y[0] + 1e-6 * generator.normal(size=(20, 2))
+    source = bigsap.points(x, y, "haversine", radius=radius)
+    order = compact_order(source.separable().y.T)
+    source = source.select(np.arange(40), order)
+    cost, blocks = dense(source), bounds.blocks_of(source)
+    for spread in (0.0, 1e-6, 1.0):
+        v = spread * cost.max() * generator.normal(size=m)
+        bounds.fit(blocks, source.separable().y, v, Team(1))
+        out = np.empty(blocks.offset.size)
+        for row in range(40):
+            bounds.bound_row(row, blocks, 0, out.size, out)
+            for block in range(blocks.n_blocks):
+                columns = slice(block * bounds.BLOCK, (block + 1) * bounds.BLOCK)
+                assert out[block] <= (cost[row, columns] - v[columns]).min()
+    assert (row_floors(Problem(source)) <= cost.min(axis=1)).all()
+    assert (row_floors(Problem(source, maximize=True)) <= -cost.max(axis=1)).all()
+
+
+@each(kind=["uniform", "city", "pole", "date line", "opposite"], maximize=[False, True])
+def test_great_circles_are_matched_as_a_matrix_is(kind, maximize):
+    generator = np.random.default_rng(4)
+    x, y = angles(kind, 700, generator), angles(kind, 700, generator)
+    source = bigsap.points(x, y, "haversine", radius=6371.0)
+    expected = bigsap.solve(dense(source), method="ssp", maximize=maximize)
+    for options in ({}, {"unassigned_cost": float(np.median(dense(source)))}):
+        found = bigsap.solve(source, method="compressed", maximize=maximize, **options)
+        assert found.success
+        if options:
+            expected = bigsap.solve(dense(source), method="ssp", maximize=maximize, **options)
+        assert found.fun == pytest.approx(expected.fun, rel=1e-12)
+
+
+def test_bounds_of_a_sphere_are_off_where_angles_or_radii_are_out_of_range():
+    x = np.array([[0.1, 0.2], [0.3, 100.0]])
+    assert bigsap.points(x, x, "haversine").separable() is None
+    assert bigsap.points(x[:1], x[:1], "haversine", radius=1e200).separable() is None
+    assert bigsap.points(x[:1], x[:1], "haversine").separable().kind == "chord"
 
 
 @pytest.mark.parametrize("kind", SEPARABLE)

@@ -185,7 +185,7 @@ def row_floors(problem: Problem) -> Array | None:
     if not n or not m:
         return None
     terms = source.separable() if isinstance(source, Separable) else None
-    if terms is not None:
+    if terms is not None and not (problem.maximize and terms.kind == "chord"):
         floors = np.empty(n)
         for first in range(0, n, _AT_ONCE):  # temporaries of a block stay in a cache
             rows = slice(first, first + _AT_ONCE)
@@ -213,8 +213,10 @@ def _row_floors(terms: Separation, maximize: bool) -> Array:
     else:
         power = 1 if terms.kind == "absolute" else 2
         floors, size = (w * reach**power).sum(axis=1), (w * ends**power).sum(axis=1)
-        if terms.kind == "root":
+        if terms.kind in ("root", "chord"):
             floors, size = np.sqrt(floors), np.sqrt(size)
+        if terms.kind == "chord":  # the points are rounded
+            size = size + np.sqrt((w * x**2).sum(axis=1))
     if maximize and terms.kind != "product":
         floors = -floors
     # Of sums in any order, over all coordinates.

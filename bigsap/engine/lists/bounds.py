@@ -34,6 +34,9 @@ _FAR, _HEAVY = 100.0, 1000.0
 
 SQUARE, ABSOLUTE, PRODUCT, ROOT, LARGEST = range(5)
 KINDS = {"square": SQUARE, "absolute": ABSOLUTE, "product": PRODUCT, "root": ROOT, "largest": LARGEST}
+#: No arc is shorter than its chord. Margins exceed the rounding of points in space: they grow with the
+#: points' sizes, and so contain the radius.
+KINDS["chord"] = ROOT
 
 
 class Blocks(NamedTuple):
