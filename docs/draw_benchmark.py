@@ -53,6 +53,8 @@ def draw(file: Path) -> None:
     markers = iter("sD^vPX")
     for name, shown in OTHERS.items():
         points = sorted(ended[name])
+        if not points:  # not in this run
+            continue
         (line,) = axis.plot(*zip(*points, strict=True), marker=next(markers), lw=1, label=shown)
         for n, limit in sorted(stopped[name])[:1]:
             last = points[-1]

@@ -52,12 +52,12 @@ _BLOCK = re.compile(r"(?<=<!-- figures: )(\w+) -->\n.*?(?=<!-- to here -->)", re
 
 def compared(log: Log) -> str:
     """The solvers beside each other: a class a line."""
-    own, *others = SHOWN
+    found = standings(log, SIZE, 1)
+    own, *others = [name for name in SHOWN if name in next(iter(found.values()))]
     lines = [
         "| costs | " + " | ".join([SOLVERS[own], "best other", *map(SOLVERS.__getitem__, others)]) + " |",
         "| --- | ---: | ---" + " | ---:" * len(others) + " |",
     ]
-    found = standings(log, SIZE, 1)
     for cls, name in CLASSES.items():
         cells = found[cls]
         rival, seconds = best_other(cells)

@@ -194,8 +194,8 @@ def render(log: Log) -> list[Block]:
     note = (
         f"mixture: two samples of {_NORMALS} normals of spread 1 around normal centres, the second with noise"
         f" of {_NOISE}; squared distances. Solvers that need a matrix get it by one product of the points,"
-        " which counts. The quotient is to one product of the two point sets, in blocks, which whoever looks"
-        " at every pair needs at least. Two threads: seconds of the wall."
+        " which counts. The quotient is to one product of the two point sets, in blocks,"
+        " the least that a look at every pair takes. Two threads: seconds of the wall."
     )
     return [*parts, note, contest.LEGEND]
 
