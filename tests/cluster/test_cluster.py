@@ -21,7 +21,7 @@ import cluster_costs
 from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.lists import on_workers
-from bigsap.engine.lists.on_workers import Making, SentPrices, _told, lists_of
+from bigsap.engine.lists.on_workers import Making, SentPrices, _packed, lists_of
 from bigsap.sources.base import Foreseeing
 from bigsap.sources.cluster import lookups, on_worker
 from bigsap.sources.cluster import row_blocks as wave_module
@@ -571,7 +571,7 @@ class Sharing:
 
 
 def message(width, reference, fresh):
-    return _told(np.asarray(width, np.int32), reference, fresh)
+    return _packed(np.asarray(width, np.int32), reference, fresh)
 
 
 def test_changed_prices_make_the_same_lists_as_prices_sent_anew():
