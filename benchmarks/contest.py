@@ -164,7 +164,7 @@ def _serve(pipe: Connection, name: str) -> None:
 
 
 def _solved(pipe: Connection, module: Any, entrant: Entrant, path: str) -> dict[str, Any]:
-    """Facts of one solve; the pipe is told when it begins and ends."""
+    """Facts of one solve; the pipe gets a message when it begins and ends."""
     with np.load(path) as file:
         problem = _arrays(file)
     call = entrant.start(problem)
@@ -207,7 +207,7 @@ def _fresh_peak() -> int:
 
 
 def gap(log: Log, record: dict[str, Any]) -> float | None:
-    """How much dearer an answer is than the best of its problem, as a share; None: no answer."""
+    """How much more an answer costs than the best of its problem, as a share; None: no answer."""
     if record.get("cost") is None:
         return None
     same = {name: record[name] for name in ("experiment", "cls", "n")}
@@ -272,8 +272,8 @@ def contest(
 
 LEGEND = (
     "Seconds of the processor on one thread, of the solve alone, the proof included where there is one;"
-    " conversions that a solver needs are made before its clock starts. In brackets: how much dearer the"
-    " answer is than the best; `WRONG`: pairs that are not allowed, or no complete answer; `failed`: an"
+    " conversions that a solver needs are made before its clock starts. In brackets: how much more the"
+    " answer costs than the best; `WRONG`: pairs that are not allowed, or no complete answer; `failed`: an"
     " error or a crash; `>`: stopped after so many seconds; `-`: not tried. MiB: what the solve took beyond"
     " the problem itself."
 )

@@ -51,7 +51,7 @@ _BLOCK = re.compile(r"(?<=<!-- figures: )(\w+) -->\n.*?(?=<!-- to here -->)", re
 
 
 def compared(log: Log) -> str:
-    """The solvers beside each other: a class a line."""
+    """The seconds of all solvers: a class a line."""
     found = standings(log, SIZE, 1)
     own, *others = [name for name in SHOWN if name in next(iter(found.values()))]
     lines = [

@@ -1,4 +1,4 @@
-"""Points of many dimensions, without a matrix: beside matrix solvers, and beside one product."""
+"""Points of many dimensions, without a matrix: against solvers that need it, and against one product."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def run(settings: BenchSettings, log: Log) -> None:
 
 
 def render(log: Log) -> list[Block]:
-    """Seconds; of them the matrix; and the work beside one product."""
+    """Seconds; of them the matrix; and the work against one product."""
     classes = log.distinct("cls", experiment=NAME)
     found = contest.contest(log, NAME, SOLVERS, classes, BARS)
     here = list(log.of(experiment=NAME))
@@ -209,10 +209,10 @@ def _judged(log: Log, cls: str) -> list[str]:
             continue
         own = of[OURS]["seconds"]
         others = [r["seconds"] for s, r in of.items() if s in (LAPX, POT) and contest.exact(log, r)]
-        lead, beside = min(others, default=math.nan) / own, own / of[OWN_MATRIX]["seconds"]
+        lead, times = min(others, default=math.nan) / own, own / of[OWN_MATRIX]["seconds"]
         ahead = verdict(lead, LEAD, at_most=False, judged=log.judged and bool(others))
-        close = verdict(beside, BESIDE, at_most=True, judged=log.judged)
-        found.append(line(cls, f"{n:,}", f"{lead:.2f}", ahead, f"{beside:.2f}", close))
+        close = verdict(times, BESIDE, at_most=True, judged=log.judged)
+        found.append(line(cls, f"{n:,}", f"{lead:.2f}", ahead, f"{times:.2f}", close))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Only listed pairs are allowed: random graphs and neighbours, beside the solvers that take lists."""
+"""Only listed pairs are allowed: random graphs and neighbours, against the solvers that take lists."""
 
 from __future__ import annotations
 
@@ -263,14 +263,17 @@ def _assignment(problem: Problem) -> Any:
     solver.add_arcs_with_cost(rows, problem["indices"], problem["data"])
 
     def solve() -> Any:
-        status = solver.solve()
-        if status == solver.INFEASIBLE:
-            return None
-        if status != solver.OPTIMAL:
-            raise RuntimeError(f"status {status}")
-        return [solver.right_mate(i) for i in range(n)]
+        return [solver.right_mate(i) for i in range(n)] if _has_answer(solver) else None
 
     return solve
+
+
+def _has_answer(solver: Any) -> bool:
+    """Solve by a solver of OR-tools; return whether the problem is feasible."""
+    status = solver.solve()
+    if status not in (solver.OPTIMAL, solver.INFEASIBLE):
+        raise RuntimeError(f"status {status}")
+    return bool(status == solver.OPTIMAL)
 
 
 def _flow(problem: Problem) -> Any:
@@ -292,11 +295,8 @@ def _flow(problem: Problem) -> Any:
     solver.set_nodes_supplies(np.arange(2 * n + 1, dtype=np.int32), supplies)
 
     def solve() -> Any:
-        status = solver.solve()
-        if status == solver.INFEASIBLE:
+        if not _has_answer(solver):
             return None
-        if status != solver.OPTIMAL:
-            raise RuntimeError(f"status {status}")
         used = np.flatnonzero(solver.flows(np.arange(len(costs), dtype=np.int32)))
         found = np.full(n, -1)
         found[rows[used]] = problem["indices"][used]

@@ -12,7 +12,7 @@ from benchmarks.records import Log
 from benchmarks.tables import Block, line, middle, table
 
 NAME = "work"
-TITLE = "Work, not time: costs looked at and rows scanned, beside what is least"
+TITLE = "Work, not time: costs looked at and rows scanned, against the least possible"
 #: The experiment whose records this one renders.
 READS = standings.NAME
 SOLVER = "bigsap auto"

@@ -141,7 +141,7 @@ def test_contest(settings, log):
 
 def test_cells_say_how_an_answer_misses_the_optimum(log):
     """None is no answer, inf the claim that there is none; rounding is forgiven as far as declared."""
-    said = {"right": 20.0, "dearer": 21.0, "none": None, "infeasible": float("inf"), "rounded": 20.001}
+    said = {"right": 20.0, "worse": 21.0, "none": None, "infeasible": float("inf"), "rounded": 20.001}
     for name, cost in said.items():
         bound = {"error_bound": 0.002} if name == "rounded" else {}
         log.add(("x", "cls", 5, 0, name, 1), seconds=1.5, cost=cost, **bound)
@@ -149,7 +149,7 @@ def test_cells_say_how_an_answer_misses_the_optimum(log):
     log.add(("x", "cls", 5, 0, "broken", 1), failed="ValueError: no")
     assert {r["solver"]: contest.cell(log, r) for r in log.records} == {
         "right": "1.50",
-        "dearer": "1.50 (+5 %)",
+        "worse": "1.50 (+5 %)",
         "none": "WRONG",
         "infeasible": "WRONG",
         "rounded": "1.50",
@@ -260,7 +260,7 @@ def test_work_is_that_of_the_classes_measured(log):
 @pytest.mark.slow
 def test_a_contest_survives_solvers_that_do_not(settings, log):
     """One raises, one hangs, one ends its process; the others are judged, and nothing runs twice."""
-    names = ["bigsap", "raises", "hangs", "ends", "dearer"]
+    names = ["bigsap", "raises", "hangs", "ends", "worse"]
     settings = replace(settings, peers=("scipy",), contest_limit=1.0, contest_floor=1.0)
     for _ in range(2):
         contest.run(settings, log, "bench_fakes", [contest.Case("cls", 4, names)])
@@ -268,7 +268,7 @@ def test_a_contest_survives_solvers_that_do_not(settings, log):
     assert list(cells) == names
     assert "%" not in cells["bigsap"]
     assert [cells[name] for name in names[1:4]] == ["failed", ">1", "failed"]
-    assert cells["dearer"].endswith(" (+50 %)")
+    assert cells["worse"].endswith(" (+50 %)")
     assert len(log.records) == len(names)
 
 

@@ -312,7 +312,6 @@ def script(name: str):
 
 def test_compared_figures_are_measured_ones():
     """The README's comparison and losses, and those of the site, are what the log says."""
-    pytest.importorskip("jinja2", reason="extra bench")
     module = script("figures")
     log = module.Log.read(module.LOG)
     for page in module.PAGES:
