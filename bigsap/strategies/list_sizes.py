@@ -7,6 +7,7 @@ import numpy as np
 from bigsap import policy
 from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.problem import Problem
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Separable
 from bigsap.sources.products import is_multiplied
 from bigsap.types import Array
@@ -39,7 +40,10 @@ def usual_list_size(problem: Problem, n: int) -> int:
         few = terms is not None and terms.y.shape[0] <= policy.FEW_COORDINATES
         if terms is not None and few and terms.kind in _CLOSE and not _repeated(terms.y):
             return policy.CLOSE_LIST_SIZE if n < policy.LONG_CLOSE_LIST_ROWS else policy.LONG_CLOSE_LIST_SIZE
-    return policy.LIST_SIZE if n < policy.LONG_LIST_ROWS else policy.LONG_LIST_SIZE
+    short, long = policy.LIST_SIZE, policy.LONG_LIST_SIZE
+    if isinstance(source, ArraySource) and not source.mapped:
+        short, long = policy.MATRIX_LIST_SIZE, policy.LONG_MATRIX_LIST_SIZE
+    return short if n < policy.LONG_LIST_ROWS else long
 
 
 def _repeated(points: Array) -> bool:

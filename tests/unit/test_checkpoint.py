@@ -261,7 +261,8 @@ STOPPED = {
 @pytest.mark.parametrize("kind", STOPPED)
 def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch):
     """Few columns a list, a search or a row a slice: a tick everywhere there can be one."""
-    monkeypatch.setattr(policy, "LIST_SIZE", 6)
+    for name in ("LIST_SIZE", "MATRIX_LIST_SIZE"):
+        monkeypatch.setattr(policy, name, 6)
     cost, options = STOPPED[kind]()
     options = {"method": "compressed", "callback_every": 0, "certify": False, **options}
     whole = bigsap.solve(cost, **options)

@@ -335,7 +335,7 @@ def test_lists_fit_into_the_memory_allowed(monkeypatch):
     for limit in (800 * 12 * 2 * 40, 800 * 8):  # and a single row
         res = bigsap.solve(cost, method="compressed", memory_limit=limit)
         assert np.array_equal(res.col4row, wanted.col4row)
-    assert widths == [128, 40, 16]
+    assert widths == [64, 40, 16]
 
 
 @each(maximize=[False, True], dtype=["f8", "f4", "i4"], method=["auto", "compressed"])

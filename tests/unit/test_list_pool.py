@@ -17,6 +17,7 @@ from bigsap import policy
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, WIDENED, widen
+from bigsap.engine.lists.snapshot import kept
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
@@ -120,21 +121,34 @@ def test_what_is_reserved_takes_no_memory():
     assert resident() - before < (12 << 20) + 9 * n * k
 
 
+def test_a_checkpoint_holds_no_foreign_memory():
+    """The pool is not cleared: entries that rows own but do not use are, before they are saved."""
+    engine = engine_of(4, 100, 5)
+    engine.lists.ids[:] = engine.lists.costs[:] = 77
+    engine.lists.counts.evaluations = 1
+    fill(engine.lists, 0)
+    fill(engine.lists, 2)
+    engine.lists.size[2] = 3
+    saved = kept(engine)
+    assert saved["costs"].tolist() == 5 * [-1.0] + 5 * [0.0] + 3 * [-3.0] + 7 * [0.0]
+    assert saved["ids"].tolist() == 10 * [0] + 3 * [2] + 7 * [0]
+
+
 def test_a_machine_that_reserves_little(monkeypatch):
     """Then what is there is copied, once it is full."""
-    zeros, refused = np.zeros, []
+    empty, refused = np.empty, []
 
     def scarce(shape, dtype=float):
         asked = sys._getframe(1).f_code.co_name
         if asked == "reserve" and shape > 6000 and len(refused) < 2:
             refused.append(shape)
             raise MemoryError
-        return zeros(shape, dtype)
+        return empty(shape, dtype)
 
     cost = np.random.default_rng(0).integers(0, 3, (400, 400)).astype(float)
     rows, columns = reference(cost)
-    monkeypatch.setattr(np, "zeros", scarce)
-    monkeypatch.setattr(policy, "LIST_SIZE", 2)
+    monkeypatch.setattr(np, "empty", scarce)
+    monkeypatch.setattr(policy, "MATRIX_LIST_SIZE", 2)
     res = bigsap.solve(cost, method="compressed", threads=1, epsilon=False, certify=False)
     assert len(refused) == 2
     assert res.stats["list_bytes"] > 12 * 6000

@@ -68,7 +68,8 @@ def check_lists(engine, cost, v, free=None):
 @given(
     st.integers(1, 6),
     st.integers(1, 300),
-    st.integers(1, 40),
+    # With more than 57 entries, the groups of these rows are too few to limit them.
+    st.integers(1, 40) | st.integers(56, 120),
     st.integers(0, 2**32 - 1),
     st.sampled_from(["real", "ties", "holes", "offset", "constant"]),
 )
@@ -504,6 +505,16 @@ def test_lists_are_short_where_evaluations_are_cheap(n, d, metric, maximize, siz
     x = np.random.default_rng(0).random((n, d))
     source = bigsap.lowrank(x, x) if metric == "product" else bigsap.points(x, x, metric=metric)
     assert list_sizes.list_size(Problem(source, maximize)) == size
+
+
+@pytest.mark.parametrize(("n", "size", "of_files"), [(9_999, 64, 128), (10_000, 96, 160)])
+def test_lists_are_short_where_a_matrix_is_in_memory(n, size, of_files, tmp_path):
+    small = np.zeros((1, 1), np.float32)
+    cost = np.broadcast_to(small, (n, n))
+    assert list_sizes.usual_list_size(Problem(as_source(cost)), n) == size
+    np.save(tmp_path / "costs.npy", small)
+    mapped = as_source(np.load(tmp_path / "costs.npy", mmap_mode="r"))
+    assert list_sizes.usual_list_size(Problem(mapped), n) == of_files
 
 
 @pytest.mark.parametrize(("memory", "products", "size"), [(None, 0, 128), (1 << 30, 0, 500), (10**7, 0, 83)])

@@ -141,7 +141,9 @@ def evaluate(
             n_groups += LANES
         if low.shape[1] > 0 and order.size == 0:
             note_panel(row, column, width, tau, infinity, low)
-        if n_groups > k and n_within(group_low, n_groups, cap) > k:
+        if width == m and n_groups <= k + k // 8:
+            cap = _limit_of_row(tau, m, group_low, n_groups, k, infinity, lanes)
+        elif n_groups > k and n_within(group_low, n_groups, cap) > k:
             least, most = extremes(group_low, n_groups, -infinity, infinity, lanes)
             if least < infinity and n_within(group_low, n_groups, most) > k:
                 bound = bracket(group_low, n_groups, k + 1, least, most)[1]
@@ -183,6 +185,22 @@ def evaluate(
         note_row(row, m, tau, infinity, group_low, lists)
     store(row, n_best, outside, free_tau, free_cost, free_id, infinity, scratch, lists)
     return m
+
+
+@kernel
+def _limit_of_row(
+    tau: Array, m: int, group_low: Array, n_groups: int, k: int, infinity: float, lanes: Array
+) -> float:
+    """Return a value that a few more than k of a row's ``tau`` are within, infinity if no more are finite.
+
+    For rows with so few groups that a limit of the groups' minima would exclude little.
+    """
+    least, most = extremes(group_low, n_groups, -infinity, infinity, lanes)
+    if least < infinity and n_within(tau, m, most) <= k:
+        most = extremes(tau, m, -infinity, infinity, lanes)[1]
+    if not least < infinity or n_within(tau, m, most) <= k:
+        return infinity
+    return bracket(tau, m, k + 1, least, most)[1]
 
 
 @kernel

@@ -127,12 +127,18 @@ def run_list_minima(
     """
     n = start.size
     for row in range(n * thread // n_threads, n * (thread + 1) // n_threads):
-        low = infinity
-        for k in range(start[row], start[row] + size[row]):
-            low = min(low, costs[k] - v[ids[k]])
+        a = b = c = d = infinity  # four running minima hide the latency
+        k, stop = start[row], start[row] + size[row]
+        while k + 4 <= stop:
+            a, b = min(a, costs[k] - v[ids[k]]), min(b, costs[k + 1] - v[ids[k + 1]])
+            c, d = min(c, costs[k + 2] - v[ids[k + 2]]), min(d, costs[k + 3] - v[ids[k + 3]])
+            k += 4
+        for j in range(k, stop):
+            a = min(a, costs[j] - v[ids[j]])
+        low = min(min(a, b), min(c, d))
         out[row] = low
         if near.size:
-            k, stop = start[row], start[row] + size[row]
+            k = start[row]
             while k < stop and costs[k] - v[ids[k]] != low:
                 k += 1
             near[row] = ids[k] if k < stop and low < infinity else -1

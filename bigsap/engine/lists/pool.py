@@ -39,10 +39,10 @@ class ListsExhausted(Exception):
 
 
 def reserve(least: int, wanted: int, price: np.dtype[Any]) -> tuple[Array, Array]:
-    """Reserve columns and costs of up to ``wanted`` entries, fewer if the system refuses."""
+    """Reserve columns and costs of up to ``wanted`` entries, fewer if the system refuses; not cleared."""
     while True:
         try:
-            return np.zeros(wanted, np.int32), np.zeros(wanted, price)
+            return np.empty(wanted, np.int32), np.empty(wanted, price)
         except MemoryError:
             if wanted <= least:
                 raise
@@ -90,6 +90,15 @@ def pool_bytes(lists: Lists, n_columns: int) -> int:
     counts = lists.counts
     whole = n_columns if counts.pool_limit < UNLIMITED else 0
     return ENTRY_BYTES * (int(counts.pool_used) + whole) + lists.low.nbytes
+
+
+@kernel(nrt=True)
+def clear_unused(lists: Lists) -> None:
+    """Set the entries that rows own but do not use to 0: a checkpoint must not hold foreign memory."""
+    for row in range(lists.start.size):
+        for k in range(lists.start[row] + lists.size[row], lists.start[row] + lists.width[row]):
+            lists.ids[k] = 0
+            lists.costs[k] = 0
 
 
 @kernel(nrt=True)

@@ -16,6 +16,7 @@ from bigsap.engine.core.record import numbers, set_numbers
 from bigsap.engine.lists import layout as L
 from bigsap.engine.lists import workspace as F
 from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.pool import clear_unused
 from bigsap.engine.lists.store import Wave
 from bigsap.errors import CheckpointError
 from bigsap.types import Array
@@ -35,6 +36,8 @@ def kept(engine: ListEngine) -> dict[str, Any]:
     lists, f, wave = engine.lists, engine.frontier, engine.wave
     # Before the first evaluation the lists are empty.
     used = int(lists.counts.pool_used) if lists.counts.evaluations else 0
+    if used:
+        clear_unused(lists)
     rows, before, done = engine.roots[:0], engine.v[:0], 0
     if wave is not None:
         rows, before = wave.rows, wave.before
@@ -109,6 +112,8 @@ def continued(engine: ListEngine, saved: dict[str, Any]) -> None:
     if engine.limited:
         engine.make_reach(engine.terms.n_columns)
     used = int(lists.counts.pool_used) if lists.counts.evaluations else 0
+    if used:
+        clear_unused(lists)
     for name in ("ids", "costs"):
         here = getattr(engine.lists, name)
         values = saved.pop(name)
