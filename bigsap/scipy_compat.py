@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import InfeasibleError, InvalidCostError, OverflowRiskError, quiet
-from bigsap.run.small_arrays import assignment, suits
+from bigsap.run.small_arrays import assignment, quick_assignment, suits
 from bigsap.sources.missing import mask_of, parted, under_mask
 from bigsap.sources.packing import labelled
 from bigsap.sources.sparse.sparse_costs import SparseCosts, looks_sparse, sparse
 from bigsap.sources.tensors import CUDA, is_tensor, like, on_host, place_of
 from bigsap.types import Array
 
+_FLOAT64 = np.dtype(np.float64)
 
-@quiet
+
 def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Array, Array]:
     """Solve the linear sum assignment problem, in place of scipy's function.
 
@@ -46,7 +47,17 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
     scipy always does, as float64. Memory: the matrix is used in place, the rest is O(n + m). For
     costs other than arrays see ``bigsap.solve``.
     """
-    maximize = bool(maximize)
+    if type(cost_matrix) is np.ndarray and cost_matrix.dtype is _FLOAT64 and not maximize:
+        flags = cost_matrix.flags
+        if cost_matrix.ndim == 2 and flags.carray and flags.writeable:
+            found = quick_assignment(cost_matrix)
+            if found is not None:
+                return found
+    return _assignment(cost_matrix, bool(maximize))
+
+
+@quiet
+def _assignment(cost_matrix: Any, maximize: bool) -> tuple[Any, Any]:
     costs = cost_matrix
     if looks_sparse(costs) or isinstance(costs, SparseCosts):
         return _of_listed_pairs(costs, maximize)

@@ -15,6 +15,7 @@ from bigsap.problem import Problem
 from bigsap.proof.minima import by_bounds
 from bigsap.proof.row_minima import Prices
 from bigsap.row_cache import RowCache
+from bigsap.run.small_arrays import quick_assignment
 from bigsap.solve import solve
 from bigsap.sources.base import SCANNABLE, CostSource
 from bigsap.sources.combined import forbid_above, masked, scaled
@@ -138,6 +139,7 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     ties = np.random.default_rng(1).integers(0, _PROBED // 10, (_PROBED, _PROBED))
     ties[:, 0] += 1
     yield "small arrays", partial(solve, small)
+    yield "linear_sum_assignment", partial(quick_assignment, small.astype(np.float64))
     yield "batches of small arrays", partial(solve_many, [small])
     yield "capacities", _balance
     for dtype in SCANNABLE:

@@ -14,9 +14,11 @@ from scipy.optimize import linear_sum_assignment as scipys
 
 import bigsap
 from bigsap import linear_sum_assignment
+from bigsap.run.small_arrays import quick_assignment
 from examples_of import examples
 from instances import CLASSES, integers
 from oracle import optimum, value
+from pairwise import each
 
 
 def outcome(function, *args, **kwargs):
@@ -264,3 +266,31 @@ def test_what_scipy_accepts_of_other_packages(name, maximize):
         assert NUMBERS[rows, columns].sum() == (11 if maximize else 5)
     if name != "objects":
         assert bigsap.solve(cost, maximize=maximize).status == "optimal"
+
+
+@each(shape=[(1, 1), (3, 3), (7, 19), (50, 50)], kind=["plain", "holes", "ties"])
+def test_matrices_as_kernels_like_them_are_solved_at_once(shape, kind):
+    generator = np.random.default_rng(shape)
+    cost = generator.integers(0, 4, shape).astype(float) if kind == "ties" else generator.random(shape)
+    if kind == "holes":
+        cost[generator.random(shape) < 0.3] = np.inf
+        cost[np.arange(shape[0]), np.arange(shape[0])] = 1.0
+    found = quick_assignment(cost)
+    assert found is not None
+    result = bigsap.solve(cost)
+    for ours, its in zip(found, (result.row_ind, result.col_ind), strict=True):
+        np.testing.assert_array_equal(ours, its, strict=True)
+
+
+def test_what_is_not_solved_at_once_is_left_to_the_general_way():
+    cost = np.random.default_rng(5).random((5, 5))
+    bad, full = cost.copy(), np.full((4, 4), np.inf)
+    bad[2, 3] = np.nan
+    for left in (bad, full, cost[:, :3].copy(), np.empty((0, 3))):
+        assert quick_assignment(left) is None
+    frozen = cost.copy()
+    frozen.flags.writeable = False
+    swapped, odd = cost.astype(">f8"), np.zeros(5 * 5 * 8 + 1, np.uint8)[1:].view(float).reshape(5, 5)
+    odd[:] = cost
+    for other in (frozen, np.asfortranarray(cost), np.repeat(cost, 2, 1)[:, ::2], swapped, odd):
+        np.testing.assert_array_equal(linear_sum_assignment(other), scipys(cost), strict=True)

@@ -30,6 +30,7 @@ from bigsap.engine.small.vectors import (
     two_least,
     two_least_judged,
 )
+from bigsap.sources.compiled import address_of
 from bigsap.types import Array
 
 #: Results of ``solve_dense``. UNSURE: nothing was proved, since the costs' range is so wide that
@@ -172,6 +173,22 @@ def solve_dense(
     if proved == PROVED:
         return OPTIMAL
     return LOOSE if proved == LOOSE_PROOF and not integers else UNSURE
+
+
+@kernel
+def solve_matrix(matrix: Array, column_of_row: Array, real: Array, whole: Array) -> int:
+    """Call ``solve_dense`` for a contiguous float64 matrix (n, m), n <= m.
+
+    real: all float64 values that ``sizes`` names. For calls from Python on a few rows, where each
+    argument counts.
+    """
+    n, m = matrix.shape
+    keep = 3 * n + m + FACTS
+    if real.size < keep + 6 * m + 2 * n + SPARE or whole.size < 2 * m + 2 * n:
+        return UNSURE
+    return solve_dense(
+        address_of(matrix), m, n, m, False, False, real[:0], column_of_row, real[:keep], real[keep:], whole
+    )
 
 
 @kernel
