@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -47,8 +48,10 @@ _REFUSED = {
     "demand": "solve the transposed problem",
 }
 
-# Pairs listed for each agent at first, and the factor if they do not suffice.
-_PER_ROW, _MORE = 12, 4
+# Pairs listed for each agent at first, and the factor if they do not suffice; and how many more pairs in
+# all a doubling of k takes: a few agents have more changes to choose from.
+_PER_ROW, _MORE = 4, 4
+_PER_DOUBLING = 16
 # Factor by which a guessed cap is raised if it was too low.
 _RAISED = 2
 # Assignments beyond the k-th that are compared if costs were rounded.
@@ -181,24 +184,39 @@ def _only(result: Any, maximize: bool) -> Assignments:
 
 
 def _enumerated(task: Task, count: int, maximize: bool) -> Assignments:
-    """List pairs and enumerate, with longer lists until the last answer needs no other pair."""
+    """List pairs and enumerate, with longer lists until the last answer needs no other pair.
+
+    Once there are enough answers, their last cost says which pairs any better one can use, and limits
+    the second enumeration.
+    """
     n, m = task.source.shape
-    per_row = _PER_ROW
+    per_row = max(_PER_ROW, math.ceil(_PER_DOUBLING * math.log2(count + 1) / max(1, min(n, m))))
+    lists, cap, by_cost = listed(task, per_row), None, False
     while True:
-        lists = listed(task, per_row)
-        found = _found(lists, count)
-        if lists.beyond is None or (len(found.answers) >= count and found.cost_of(-1) < lists.beyond):
+        found = _found(lists, count, cap)
+        enough = len(found.answers) >= count
+        if lists.beyond is None or (enough and found.cost_of(-1) < lists.beyond):
             break
-        per_row *= _MORE
+        by_cost = enough and not by_cost
+        if by_cost:
+            last, known = found.cost_of(-1), lists
+            lists = listed(task, limit=known.limit_for(last))
+            cap = lists.cost_in(known, last)
+        else:
+            per_row *= _MORE
+            lists, cap = listed(task, per_row), None
     costs, col4row = found.ranked(count, task)
     stats = {**found.stats, "pairs": len(lists.rows), "all_pairs": n * m}
     complete = lists.beyond is None and found.exhausted
     return Assignments(costs, col4row, maximize, (int(n), int(m)), complete, stats)
 
 
-def _found(lists: Listed, count: int) -> _Search:
-    """Enumerate ``count`` assignments; with rounded numbers as many more as may change places."""
-    search = _Search(lists, count)
+def _found(lists: Listed, count: int, cap: int | None) -> _Search:
+    """Enumerate ``count`` assignments; with rounded numbers as many more as may change places.
+
+    cap: a cost in the graph that so many have at most, if one is known.
+    """
+    search = _Search(lists, count, cap)
     more = count
     while lists.rounded and not search.exhausted:
         # Each of the numbers may be half a unit off.
@@ -219,13 +237,12 @@ class _Search:
     answers: nodes of the best assignments, in order. exhausted: whether there are fewer than asked for.
     """
 
-    def __init__(self, lists: Listed, count: int) -> None:
+    def __init__(self, lists: Listed, count: int, cap: int | None = None) -> None:
         self.lists = lists
         graph = lists.graph
         self.work = new_work(graph)
         self.nodes = new_nodes(64, len(graph.first) - 1)
         self.answers = np.empty(count, np.int64)
-        cap: int | None = None
         while (status := self._run(cap)) == GUESS:
             low, high = self.cost_of(0), self._cap()
             cap = low + _RAISED * (high - low) + 1

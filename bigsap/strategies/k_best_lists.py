@@ -28,6 +28,8 @@ from bigsap.types import Array
 _SAMPLE = 64
 # A thousand times the rounding of a slack, as a share of the numbers involved.
 _ROUNDING = 2.0**-43
+# Slacks are compared as doubles.
+_ABOVE = 1.0 + 2.0**-40
 # Bits of the kernels' sums: both limbs, less one for the sign.
 _SUM_BITS = 2 * BITS - 1
 
@@ -69,7 +71,8 @@ class Listed:
     at: (R,), the slot of each agent in the optimal assignment. base, exponent: an assignment that
     costs c in the graph costs ``(base + c) * 2**-exponent``, if the numbers are not ``rounded``.
     beyond: assignments with a pair that is not listed cost at least this in the graph; None if all
-    pairs are listed. rows, columns, costs: the pairs, signed.
+    pairs are listed. rows, columns, costs: the pairs, signed. slip: at most 0, what rounded
+    duals can take from the cost of an assignment.
     """
 
     graph: Graph
@@ -81,14 +84,32 @@ class Listed:
     rows: Array
     columns: Array
     costs: Array
+    slip: int
+
+    def limit_for(self, cost: int) -> float:
+        """Return a slack: assignments with a pair above it cost more than this in the graph."""
+        return float(np.ldexp(float(cost - self.slip + 4), -self.exponent)) * _ABOVE
+
+    def cost_in(self, other: Listed, cost: int) -> int | None:
+        """Return a cost of another graph of the same problem in this one, rounded up; None if rounded."""
+        if self.rounded or other.rounded:
+            return None
+        shift = self.exponent - other.exponent
+        total = other.base + cost
+        units = total << shift if shift >= 0 else -(-total >> -shift)
+        return units - self.base
 
 
-def listed(task: Task, per_row: int) -> Listed:
-    """Return the lists of about ``per_row`` pairs for each agent, or of all pairs."""
+def listed(task: Task, per_row: int = 0, limit: float | None = None) -> Listed:
+    """Return the lists of about ``per_row`` pairs for each agent, or of all pairs.
+
+    limit: instead, of all pairs of at most this slack.
+    """
     n, m = task.source.shape
     u, v = _duals(task)
     every_pair = per_row >= max(n, m) or isinstance(task.source, Sparse)
-    limit = np.inf if every_pair else _limit(task, u, v, per_row)
+    if limit is None:
+        limit = np.inf if every_pair else _limit(task, u, v, per_row)
     rows, columns, costs = _pairs(task, u, v, limit)
     if task.prices is not None:
         free = np.flatnonzero(np.isfinite(task.prices))
@@ -106,11 +127,11 @@ def listed(task: Task, per_row: int) -> Listed:
         every = np.ldexp(units, -exponent)
         high, low = _limbs(three_sum(costs, -every[rows], -every[len(u) + columns]), exponent)
     beyond = None
+    slip = (n + 1) * min(0, min((int(h) << BITS) + int(x) for h, x in _least(high, low)))
     if limit < np.inf:
-        worst = min(0, min((int(h) << BITS) + int(x) for h, x in _least(high, low)))
-        beyond = int(np.floor(np.ldexp(limit, exponent))) - 2 + (n + 1) * worst
+        beyond = int(np.floor(np.ldexp(limit, exponent))) - 2 + slip
     graph, at = _graph(task, rows, columns, high, low, whole)
-    return Listed(graph, at, sum(whole), exponent, beyond, rounded, rows, columns, costs)
+    return Listed(graph, at, sum(whole), exponent, beyond, rounded, rows, columns, costs, slip)
 
 
 def _duals(task: Task) -> tuple[Array, Array]:

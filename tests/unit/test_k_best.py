@@ -118,8 +118,15 @@ def test_short_lists_and_guessed_caps_change_nothing(kind, shape, monkeypatch):
     usual = ranking(cost, 150)
     monkeypatch.setattr(k_best, "_PER_ROW", 10**6)  # all pairs
     assert ranking(cost, 150) == usual
-    monkeypatch.setattr(k_best, "_PER_ROW", 1)  # lists that do not suffice
+    # Lists that do not suffice, but for a limit of the costs.
+    limits = []
+    monkeypatch.setattr(k_best, "_PER_ROW", 2)
+    monkeypatch.setattr(k_best, "_PER_DOUBLING", 0)
+    monkeypatch.setattr(k_best, "listed", lambda *a, **b: limits.append(b.get("limit")) or listed(*a, **b))
     assert ranking(cost, 150) == usual
+    monkeypatch.setattr(k_best, "_PER_ROW", 1)
+    assert ranking(cost, 150) == usual
+    assert any(limits) or kind == "points"
     monkeypatch.undo()
     # As many subspaces as ever are needed: no cap, until all answers are there.
     search = k_best._Search._run

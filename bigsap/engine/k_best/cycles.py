@@ -8,14 +8,29 @@ the budget, need a child (components by Tarjan 1972).
 from __future__ import annotations
 
 from bigsap.compile.decorator import kernel
-from bigsap.engine.k_best.numbers import less, minus
+from bigsap.engine.k_best.numbers import less, minus, plus
 from bigsap.engine.k_best.search import slack
-from bigsap.engine.k_best.state import CLOCK, KEPT, LOADED, NARROW, SPARE, START, TOP, TOP_LOW, Graph, Work
+from bigsap.engine.k_best.state import (
+    CLOCK,
+    FAR,
+    KEPT,
+    LOADED,
+    NARROW,
+    SPARE,
+    START,
+    TOP,
+    TOP_LOW,
+    Graph,
+    Work,
+)
+from bigsap.types import Array
 
 
 @kernel
-def mark_cycles(g: Graph, w: Work, high: int, low: int) -> int:
+def mark_cycles(g: Graph, w: Work, begin: Array, end: Array, high: int, low: int) -> int:
     """Mark each free agent on a cycle of slacks of at most this budget; return their number.
+
+    begin, end: the entries ``near[begin[i]:end[i]]`` of each agent that count.
 
     Marks ``w.marked[i]`` are positive, and the same in a component; of other free agents 0.
     """
@@ -27,14 +42,16 @@ def mark_cycles(g: Graph, w: Work, high: int, low: int) -> int:
     for k in range(w.counts[START], w.order.size):
         i = w.order[k]
         if w.seen[i] != clock and not less(high, low, w.bound[i], w.bound_low[i]):
-            count, kept = _component(g, w, i, high, low, count, kept)
+            count, kept = _component(g, w, begin, end, i, high, low, count, kept)
     for k in range(w.counts[START], w.order.size):
         marks += w.marked[w.order[k]] > 0
     return marks
 
 
 @kernel
-def _component(g: Graph, w: Work, root: int, high: int, low: int, count: int, kept: int) -> tuple[int, int]:
+def _component(
+    g: Graph, w: Work, begin: Array, end: Array, root: int, high: int, low: int, count: int, kept: int
+) -> tuple[int, int]:
     """Visit all that the root reaches. label: order of visits; label_low: the earliest reached.
 
     done: the path of the visit; source: the next place of a vertex; item: vertices whose component
@@ -42,14 +59,14 @@ def _component(g: Graph, w: Work, root: int, high: int, low: int, count: int, ke
     """
     clock = w.counts[CLOCK]
     depth = 0
-    count, kept = _enter(g, w, root, count, kept)
+    count, kept = _enter(w, begin, root, count, kept)
     w.done[0] = root
     while depth >= 0:
         x = w.done[depth]
-        y = _next(g, w, x, high, low)
+        y = _next(g, w, end, x, high, low)
         if y >= 0:
             if w.seen[y] != clock:
-                count, kept = _enter(g, w, y, count, kept)
+                count, kept = _enter(w, begin, y, count, kept)
                 depth += 1
                 w.done[depth] = y
             elif w.settled[y] == clock and w.label[y] < w.label_low[x]:
@@ -64,11 +81,11 @@ def _component(g: Graph, w: Work, root: int, high: int, low: int, count: int, ke
 
 
 @kernel(forceinline=True)
-def _enter(g: Graph, w: Work, x: int, count: int, kept: int) -> tuple[int, int]:
+def _enter(w: Work, begin: Array, x: int, count: int, kept: int) -> tuple[int, int]:
     clock = w.counts[CLOCK]
     w.seen[x] = w.settled[x] = clock
     w.label[x] = w.label_low[x] = count
-    w.source[x] = w.counts[START] if x == w.at.size else w.begin[x]
+    w.source[x] = w.counts[START] if x == w.at.size else begin[x]
     w.item[kept] = x
     return count + 1, kept + 1
 
@@ -89,7 +106,7 @@ def _close(w: Work, x: int, kept: int) -> int:
 
 
 @kernel(forceinline=True)
-def _next(g: Graph, w: Work, x: int, high: int, low: int) -> int:
+def _next(g: Graph, w: Work, end: Array, x: int, high: int, low: int) -> int:
     """Return the next agent, or the dummies, that x reaches within the budget; -1 at the end."""
     dummy = w.at.size
     if x == dummy:
@@ -102,7 +119,7 @@ def _next(g: Graph, w: Work, x: int, high: int, low: int) -> int:
         return -1
     if less(high, low, w.bound[x], w.bound_low[x]):
         return -1
-    while w.source[x] < w.end[x]:
+    while w.source[x] < end[x]:
         e = w.near[w.source[x]]
         w.source[x] += 1
         j = g.slot[e]
@@ -127,7 +144,7 @@ def narrow(g: Graph, w: Work, high: int, low: int) -> None:
 
     An assignment with another entry costs more, in the whole subspace.
     """
-    count = w.near.size // 2
+    count = w.near.size // 3
     for k in range(w.counts[START], w.order.size):
         i = w.order[k]
         first = count
@@ -146,6 +163,91 @@ def narrow(g: Graph, w: Work, high: int, low: int) -> None:
 
 
 @kernel
+def prune(g: Graph, w: Work, high: int, low: int) -> None:
+    """Choose the narrowed entries that may lie on a cycle within the budget: the core.
+
+    A cycle through agent x leaves it by one entry and reaches its slot by another, so it costs at least
+    the sum of their least slacks. The entry of x for the slot of y is followed by one that leaves y, and
+    comes after one that reaches x; these may be the same. Searches need all narrowed entries, since
+    their duals must stay feasible.
+    """
+    dummy, first = w.at.size, 2 * (w.near.size // 3)
+    n_entries, count = 0, first
+    for k in range(w.counts[START], dummy):
+        x = w.order[k]
+        w.core_begin[x] = count
+        for p in range(w.begin[x], w.end[x]):
+            if w.owner[g.slot[w.near[p]]] != x:
+                w.near[count] = w.near[p]
+                count += 1
+        w.core_end[x] = count
+    n_entries = count - first
+    while n_entries > 0:
+        _least_slacks(g, w, first)
+        n_left = 0
+        for k in range(w.counts[START], dummy):
+            x = w.order[k]
+            kept = w.core_begin[x]
+            for p in range(w.core_begin[x], w.core_end[x]):
+                e = w.near[p]
+                y = w.owner[g.slot[e]]
+                y = dummy if y == SPARE else y
+                if _may_turn(w, x, y, w.heap[p - first], w.heap_low[p - first], high, low):
+                    w.near[kept] = e
+                    kept += 1
+            n_left += kept - w.core_begin[x]
+            w.core_end[x] = kept
+        if 8 * n_left >= 7 * n_entries:
+            break
+        n_entries = n_left
+
+
+@kernel(forceinline=True)
+def _least_slacks(g: Graph, w: Work, first: int) -> None:
+    """Find the least slacks of core entries that leave each agent (source, done) and reach it (label).
+
+    The dummies are the last. The slack of ``near[first + p]`` is left in ``heap[p]``.
+    """
+    dummy = w.at.size
+    for i in range(dummy + 1):
+        w.label[i] = w.source[i] = FAR
+        w.label_low[i] = w.done[i] = 0
+    for k in range(w.counts[START], dummy):
+        x = w.order[k]
+        for p in range(w.core_begin[x], w.core_end[x]):
+            e = w.near[p]
+            y = w.owner[g.slot[e]]
+            y = dummy if y == SPARE else y
+            d, d_low = slack(g, w, x, e)
+            w.heap[p - first], w.heap_low[p - first] = d, d_low
+            if less(d, d_low, w.source[x], w.done[x]):
+                w.source[x], w.done[x] = d, d_low
+            if less(d, d_low, w.label[y], w.label_low[y]):
+                w.label[y], w.label_low[y] = d, d_low
+    if w.label[dummy] == FAR:
+        return
+    for k in range(w.counts[START], dummy):
+        x = w.order[k]
+        d, d_low = dummy_slack(g, w, w.at[x])
+        if less(d, d_low, w.source[dummy], w.done[dummy]):
+            w.source[dummy], w.done[dummy] = d, d_low
+        if less(d, d_low, w.label[x], w.label_low[x]):
+            w.label[x], w.label_low[x] = d, d_low
+
+
+@kernel(forceinline=True)
+def _may_turn(w: Work, x: int, y: int, d: int, d_low: int, high: int, low: int) -> bool:
+    """Check whether a cycle within the budget can use an entry from x to y of slack d."""
+    one, one_low = plus(d, d_low, w.label[x], w.label_low[x])
+    other, other_low = plus(d, d_low, w.source[y], w.done[y])
+    if less(high, low, one, one_low) or less(high, low, other, other_low):
+        return False
+    one, one_low = plus(w.source[x], w.done[x], w.label[x], w.label_low[x])
+    other, other_low = plus(w.source[y], w.done[y], w.label[y], w.label_low[y])
+    return not (less(high, low, one, one_low) or less(high, low, other, other_low))
+
+
+@kernel
 def busiest(g: Graph, w: Work, high: int, low: int) -> int:
     """Choose of each component of marked agents the one with the most pairs within the budget.
 
@@ -158,9 +260,9 @@ def busiest(g: Graph, w: Work, high: int, low: int) -> int:
         w.label[i] = w.label_low[i] = w.settled[i] = 0
     for k in range(start, n):
         i = w.order[k]
-        w.source[i] = w.begin[i]
+        w.source[i] = w.core_begin[i]
         while True:
-            other = _next(g, w, i, high, low)
+            other = _next(g, w, w.core_end, i, high, low)
             if other < 0:
                 break
             w.label[i] += 1

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigsap.compile.decorator import kernel
-from bigsap.engine.k_best.cycles import busiest, mark_cycles, narrow
+from bigsap.engine.k_best.cycles import busiest, mark_cycles, narrow, prune
 from bigsap.engine.k_best.numbers import less, minus, plus
 from bigsap.engine.k_best.search import BEYOND, REACHED, augment, renew_bounds
 from bigsap.engine.k_best.state import (
@@ -237,7 +237,8 @@ def _solve_children(g: Graph, nodes: Nodes, queue: Queue, w: Work) -> int:
             return DONE
         if w.counts[NARROW] != node:
             narrow(g, w, high, low)
-        if mark_cycles(g, w, high, low) == 0:
+            prune(g, w, high, low)
+        if mark_cycles(g, w, w.core_begin, w.core_end, high, low) == 0:
             w.counts[PENDING] = -1
             return DONE
         first = place = w.counts[START]

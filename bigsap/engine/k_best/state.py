@@ -77,8 +77,9 @@ class Work(NamedTuple):
     label, source, entry (T + 1,): distance of a slot, the agent it comes from (R: dummies) and, of
     the dummies, which are number T, the spare slot; seen: the clock when they were set, settled.
     heap, heap_low, item: a priority queue of slots. done: slots settled. changed: agents with new
-    bounds. opened: slots that are OPEN. near: all entries, then those within a budget; those of agent
-    i that count are ``near[begin[i]:end[i]]``. marked, chosen (R,): see ``cycles``. edge_slot,
+    bounds. opened: slots that are OPEN. near: all entries, then those within a budget, then the core of
+    these (see ``cycles``); those of agent i that count are ``near[begin[i]:end[i]]``, those of the core
+    ``near[core_begin[i]:core_end[i]]``. marked, chosen (R,): see ``cycles``. edge_slot,
     edge_agent: see ``ties``. counts: see ``CLOCK``.
     """
 
@@ -109,6 +110,8 @@ class Work(NamedTuple):
     begin: Array
     chosen: Array
     end: Array
+    core_begin: Array
+    core_end: Array
     marked: Array
     edge_slot: Array
     edge_agent: Array
@@ -190,13 +193,16 @@ def new_work(graph: Graph) -> Work:
 
     agents = {
         name: zeros(n_agents)
-        for name in ("at", "order", "marked", "begin", "end", "chosen", "u", "u_low", "bound", "bound_low")
+        for name in (
+            *("at", "order", "marked", "begin", "end", "core_begin", "core_end", "chosen"),
+            *("u", "u_low", "bound", "bound_low"),
+        )
     }
     slots = {name: zeros(n_slots) for name in ("v", "v_low", "decided", "opened")}
     more = {name: zeros(n_slots + 1) for name in ("label", "label_low", "source", "seen", "settled", "done")}
     counts = zeros(COUNTS)
     counts[[LOADED, NARROW, PENDING]] = -1
-    near = zeros(2 * n_entries)
+    near = zeros(3 * n_entries)
     near[:n_entries] = np.arange(n_entries)
     queue = {name: zeros(n_entries + 2 * n_slots + 2) for name in ("heap", "heap_low", "item")}
     return Work(
