@@ -281,8 +281,9 @@ PRODUCT_LIST_PART = 10
 
 #: Initial entries of a list; with many rows, whose searches go further, some more; and that number of rows.
 LIST_SIZE, LONG_LIST_SIZE, LONG_LIST_ROWS = 128, 160, 10_000
-#: The same for matrices in memory, whose rows are cheap to evaluate. Of lists of 48 to 128 entries, 64 took
-#: the least time at 2,000 to 8,000 rows: random costs 0.75 to 0.85 of that with 128 (docs/lab).
+#: The same for square matrices in memory, whose rows are cheap to evaluate. Of lists of 48 to 128 entries,
+#: 64 took the least time at 2,000 to 8,000 rows: random costs 0.75 to 0.85 of that with 128. Some
+#: rectangles took four times as many scans with 64.
 MATRIX_LIST_SIZE, LONG_MATRIX_LIST_SIZE = 64, 96
 #: The same where bounds make an evaluation cheap: shorter lists are evaluated more often, but scans of them
 #: take less, and so does memory.

@@ -41,7 +41,7 @@ def usual_list_size(problem: Problem, n: int) -> int:
         if terms is not None and few and terms.kind in _CLOSE and not _repeated(terms.y):
             return policy.CLOSE_LIST_SIZE if n < policy.LONG_CLOSE_LIST_ROWS else policy.LONG_CLOSE_LIST_SIZE
     short, long = policy.LIST_SIZE, policy.LONG_LIST_SIZE
-    if isinstance(source, ArraySource) and not source.mapped:
+    if isinstance(source, ArraySource) and not source.mapped and source.shape[0] == source.shape[1]:
         short, long = policy.MATRIX_LIST_SIZE, policy.LONG_MATRIX_LIST_SIZE
     return short if n < policy.LONG_LIST_ROWS else long
 

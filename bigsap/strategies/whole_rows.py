@@ -171,7 +171,7 @@ def _proceed(course: Phases, record: dict[str, Any], m: int, published: bool) ->
     course.epsilon = next_epsilon(
         course.epsilon, course.epsilon_low, drops, record["epsilon_drops"], m, first
     )
-    if not published and not course.left:
+    if not published:
         course.finer = record["epsilon"] / _SHRINK
 
 

@@ -512,6 +512,7 @@ def test_lists_are_short_where_a_matrix_is_in_memory(n, size, of_files, tmp_path
     small = np.zeros((1, 1), np.float32)
     cost = np.broadcast_to(small, (n, n))
     assert list_sizes.usual_list_size(Problem(as_source(cost)), n) == size
+    assert list_sizes.usual_list_size(Problem(as_source(cost[:, 1:])), n) == of_files
     np.save(tmp_path / "costs.npy", small)
     mapped = as_source(np.load(tmp_path / "costs.npy", mmap_mode="r"))
     assert list_sizes.usual_list_size(Problem(mapped), n) == of_files
