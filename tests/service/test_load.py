@@ -60,6 +60,8 @@ def test_requests_of_jobs_that_are_over_are_let_go(tmp_path: Path) -> None:
     reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
     executor = DaskExecutor(workers=1, scratch=tmp_path / "scratch")
     executor.subscribe(reports.put)
+    before = [one for one in gc.get_objects() if type(one) in (ToPickle, SystemMonitor)]  # of other tests
+    old = set(map(id, before))
     with dask.config.set({name: dask.config.get(name) for name in _KEEP_LITTLE}):
         executor.start()
         try:
@@ -70,8 +72,9 @@ def test_requests_of_jobs_that_are_over_are_let_go(tmp_path: Path) -> None:
                 executor.submit(Order(folder.name, 1, folder, {"numbers": [0.5] * 1000}, {}))
                 reports.get(timeout=200)  # over; or lost, where its outcome came too slowly
             gc.collect()
-            kept = [one for one in gc.get_objects() if type(one) is ToPickle]
-            monitors = [one for one in gc.get_objects() if type(one) is SystemMonitor]
+            new = [one for one in gc.get_objects() if id(one) not in old]
+            kept = [one for one in new if type(one) is ToPickle]
+            monitors = [one for one in new if type(one) is SystemMonitor]
         finally:
             executor.close()
     # Of the last job: from the client, to the scheduler, to the worker; three parts each.
