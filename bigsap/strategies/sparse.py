@@ -49,6 +49,8 @@ _RAISE, _LONGER = 32.0, 4
 #: Layers of paths by which the first look decides whether a complete assignment exists; four times as
 #: many the next time. In layered graphs hundreds are needed, and a larger epsilon is faster.
 _FIRST_LAYERS = 6
+# The same when an auction looks for the first time, with few rows left: they mostly decide.
+_EARLY_LAYERS = 3
 #: Scans a row of shortest paths after which another auction comes first; the limit doubles each time.
 _LONG_SEARCH = 8
 #: Epsilons below this share of the range of costs end the auctions of real costs.
@@ -299,7 +301,8 @@ class SparseSearch:
         look = self._long(_LOOK * _LONGER**course.raised)
         if not course.looked and free < _FREE_SHARE * self._problem.shape[1]:
             course.looked, course.limit = True, self.scans + (_LONG_AUCTION - 1) * look
-            return True
+            # Few rows are left, so few layers decide; an auction would go on raising prices.
+            return course.feasible or self._is_feasible(_EARLY_LAYERS)
         if not course.feasible and not self._is_feasible(_FIRST_LAYERS * _LONGER**course.raised):
             return False
         course.raised += 1
