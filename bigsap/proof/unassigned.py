@@ -173,12 +173,16 @@ def _better_bound(result: Claim, m: int) -> tuple[Any, Any]:
     sign = -1 if result.maximize else 1
     if isinstance(bound, int):
         gain = -sign * sum(Fraction(x) for part in extra for x in part.tolist())
-        better = sign * (sign * bound + math.floor(gain))
-        return better, None if result.fun is None else abs(result.fun - better)
+        whole = sign * (sign * bound + math.floor(gain))
+        return whole, None if result.fun is None else abs(result.fun - whole)
     terms = expansion([sign * bound], *(-sign * part.astype(np.float64) for part in extra))
-    if gap is not None:
+    better = down(terms)
+    if gap is not None and result.fun is not None and math.isfinite(gap):
         gap = max(0.0, up(expansion([gap], *(sign * part.astype(np.float64) for part in extra))))
-    return sign * down(terms) + 0.0, gap
+        # A large bound was rounded, the gap was not: it is the exact cost less the exact bound.
+        half = math.ulp(result.fun) / 2
+        better = max(better, down(expansion([sign * result.fun, -half, -gap])))
+    return sign * better + 0.0, gap
 
 
 def certify_gated(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ from bigsap.errors import (
     ShapeError,
     StoreError,
 )
-from bigsap.proof.unassigned import certify_gated, drop_clipped_pairs, extend_warm_start
+from bigsap.proof.unassigned import _better_bound, certify_gated, drop_clipped_pairs, extend_warm_start
 from bigsap.result import Result
 from bigsap.sources import Counted, as_source
 from bigsap.sources.clipped import ClippedCosts
@@ -524,3 +526,23 @@ def test_stopped_anywhere_the_bound_is_one(method, maximize, shape):
             assert sign * (found.bound - best) <= 1e-12
             assert found.fun is None or sign * (found.fun - best) <= found.gap + 1e-12
             assert (sign * found.v <= 0).all()
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_a_bound_that_lost_digits_to_a_far_price_is_as_close_as_the_gap(maximize):
+    """The clipped problem's bound is near -5e8, where doubles are 6e-8 apart; its gap is exact."""
+    sign = -1 if maximize else 1
+    clipped = SimpleNamespace(
+        fun=sign * 661742.391039406,
+        bound=sign * -521773793.4018267,
+        gap=522435535.79286605,
+        v=sign * np.array([0.0, -522435535.79286605]),
+        v_low=None,
+        maximize=maximize,
+    )
+    bound, gap = _better_bound(clipped, 1)
+    assert gap == 0.0
+    assert 0 < sign * (clipped.fun - bound) <= 2 * math.ulp(clipped.fun)
+    bound, gap = _better_bound(SimpleNamespace(**{**vars(clipped), "fun": None, "gap": None}), 1)
+    assert gap is None
+    assert 1e-8 < sign * (clipped.fun - bound) < 1e-7
