@@ -391,7 +391,13 @@ class Watch:
 
     @classmethod
     def hook(cls, event: str, arguments: tuple[Any, ...]) -> None:
-        if cls.thread == threading.get_ident() and event in ("exec", "import", "open", "os.system", "subprocess.Popen"):
+        if cls.thread == threading.get_ident() and event in (
+            "exec",
+            "import",
+            "open",
+            "os.system",
+            "subprocess.Popen",
+        ):
             cls.seen.append(f"{event} {arguments!r:.100}")
 
 
