@@ -47,12 +47,12 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
     scipy always does, as float64. Memory: the matrix is used in place, the rest is O(n + m). For
     costs other than arrays see ``bigsap.solve``.
     """
-    if type(cost_matrix) is np.ndarray and cost_matrix.dtype is _FLOAT64 and not maximize:
-        flags = cost_matrix.flags
-        if cost_matrix.ndim == 2 and flags.carray and flags.writeable:
-            found = quick_assignment(cost_matrix)
-            if found is not None:
-                return found
+    plain = type(cost_matrix) is np.ndarray and cost_matrix.dtype is _FLOAT64 and not maximize
+    # carray: contiguous, aligned and writable, as the kernel is compiled for.
+    if plain and cost_matrix.ndim == 2 and cost_matrix.flags.carray:
+        found = quick_assignment(cost_matrix)
+        if found is not None:
+            return found
     return _assignment(cost_matrix, bool(maximize))
 
 

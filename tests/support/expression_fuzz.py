@@ -386,18 +386,13 @@ class Watch:
     Other threads of the process, as of a cluster in another test, open files when they like.
     """
 
+    events = ("exec", "import", "open", "os.system", "subprocess.Popen")
     thread = 0
     seen: list[str] = []  # noqa: RUF012
 
     @classmethod
     def hook(cls, event: str, arguments: tuple[Any, ...]) -> None:
-        if cls.thread == threading.get_ident() and event in (
-            "exec",
-            "import",
-            "open",
-            "os.system",
-            "subprocess.Popen",
-        ):
+        if cls.thread == threading.get_ident() and event in cls.events:
             cls.seen.append(f"{event} {arguments!r:.100}")
 
 

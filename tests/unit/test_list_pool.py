@@ -17,7 +17,7 @@ from bigsap import policy
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.pool import NO_GROWTH, NO_ROOM, WIDENED, widen
-from bigsap.engine.lists.snapshot import kept
+from bigsap.engine.lists.snapshot import continued, kept
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
@@ -132,6 +132,27 @@ def test_a_checkpoint_holds_no_foreign_memory():
     saved = kept(engine)
     assert saved["costs"].tolist() == 5 * [-1.0] + 5 * [0.0] + 3 * [-3.0] + 7 * [0.0]
     assert saved["ids"].tolist() == 10 * [0] + 3 * [2] + 7 * [0]
+
+
+def test_a_restored_engine_leaves_its_first_pool_alone():
+    """Places of the saved lists may lie far beyond it: nothing is written there before it has moved."""
+    grown = engine_of(4, 100, 5)
+    grown.lists.counts.evaluations = 1
+    for row in range(4):
+        fill(grown.lists, row)
+        for _ in range(3):
+            while widen(row, 100, 100, grown.lists) == NO_ROOM:
+                grown._grow()
+    used = int(grown.lists.counts.pool_used)
+    saved = {name: np.copy(part) for name, part in kept(grown).items()}
+    saved["longest"] = np.array(100)
+    room = np.full(used, 77.0)
+    engine = engine_of(4, 100, 5)
+    engine.lists = engine.lists._replace(costs=room[:20])
+    continued(engine, saved)
+    assert used > 100
+    assert (room[20:] == 77.0).all()
+    np.testing.assert_array_equal(engine.lists.costs[:used], grown.lists.costs[:used])
 
 
 def test_a_machine_that_reserves_little(monkeypatch):

@@ -141,6 +141,7 @@ def evaluate(
             n_groups += LANES
         if low.shape[1] > 0 and order.size == 0:
             note_panel(row, column, width, tau, infinity, low)
+        # With hardly more groups than entries, nearly every column would be within the groups' limit.
         if width == m and n_groups <= k + k // 8:
             cap = _limit_of_row(tau, m, group_low, n_groups, k, infinity, lanes)
         elif n_groups > k and n_within(group_low, n_groups, cap) > k:

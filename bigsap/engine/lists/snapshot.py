@@ -112,8 +112,6 @@ def continued(engine: ListEngine, saved: dict[str, Any]) -> None:
     if engine.limited:
         engine.make_reach(engine.terms.n_columns)
     used = int(lists.counts.pool_used) if lists.counts.evaluations else 0
-    if used:
-        clear_unused(lists)
     for name in ("ids", "costs"):
         here = getattr(engine.lists, name)
         values = saved.pop(name)
