@@ -379,6 +379,10 @@ FEW_OPEN_ROWS = 256
 #: Most pairs, cheap ones, that are read even when the grace period is over.
 FEW_LATE_PAIRS = 1024
 
+#: Rows of sparse costs from which entries are copied into an order that keeps common columns near each
+#: other, if the copy takes at most this share of the memory.
+SPARSE_ORDERED_ROWS, SPARSE_ORDERED_SHARE = 1 << 15, 8
+
 #: Rows from which a bottleneck's pairs of points are listed by boxes: with fewer, all pairs take less time.
 BOTTLENECK_BOUNDED_ROWS = 4096
 

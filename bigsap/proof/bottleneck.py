@@ -1,8 +1,9 @@
 """Proof of a bottleneck: no complete assignment has a smaller largest cost, and its pairs are all.
 
-By Hall's theorem a set of rows whose columns *below* the threshold are too few proves the lower end.
-That the sum is the least among assignments within the threshold is proved on the listed pairs; here
-it is proved that these are all pairs within it. The code shares nothing with the search.
+The listed pairs are proved to be all pairs within the threshold: by a pass over all costs, or by boxes
+of points. Among them, by Hall's theorem, a set of rows whose columns *below* the threshold are too few
+proves the lower end; that the sum is the least within the threshold is proved on them, too. The code
+shares nothing with the search.
 """
 
 from __future__ import annotations
@@ -13,59 +14,45 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import CertificateError
+from bigsap import policy
+from bigsap.errors import CertificateError, InvalidCostError
 from bigsap.proof.certificate import Certificate
 from bigsap.proof.claim import Claim
+from bigsap.proof.descending import in_boxes
+from bigsap.proof.geometry import boundable, geometry
+from bigsap.proof.pair_costs import read_pair_costs
 from bigsap.proof.refusals import refuse_invalid
+from bigsap.proof.row_minima import Prices
 from bigsap.proof.row_pass import Work, stream
+from bigsap.proof.threads import share_out
 from bigsap.proof.verify import verify
-from bigsap.sources.base import CostSource, Entries, Selectable
+from bigsap.sources.base import CostSource, Entries
 from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
 from bigsap.types import Array
 
+# Rows that a thread claims at a time.
+_ROWS = 1024
+
 
 def prove_threshold(
-    source: CostSource,
-    threshold: Any,
-    violator: Array,
-    others: Array | None = None,
-    *,
-    maximize: bool = False,
-    threads: int = 1,
-    tick: Callable[[int], None] | None = None,
+    entries: Entries, shape: tuple[int, int], threshold: Any, violator: Array, *, maximize: bool = False
 ) -> None:
     """Check that each complete assignment has a cost of at least (at most, maximising) the threshold.
 
-    violator: (k,) rows; with N columns that allow one of them a better cost than the threshold,
-    ``k - N > max(n - m, 0)``. others: columns that are not among these, which is checked; then only the
-    pairs of rows and these columns are read, if the source can select them. Raises CertificateError if
-    that is not so. Reads k rows.
+    entries: all allowed pairs within the threshold. violator: (k,) rows; with N columns that allow one
+    of them a better cost than the threshold, ``k - N > max(n - m, 0)``. Raises CertificateError if that
+    is not so. O(entries).
     """
-    n, m = source.shape
+    n, m = shape
     rows = np.sort(np.asarray(violator).astype(np.intp))
     if not rows.size or rows[0] < 0 or rows[-1] >= n or (np.diff(rows) == 0).any():
         raise CertificateError(f"the violating set must hold distinct rows of 0 to {n - 1}, at least one")
-    part = None
-    if others is not None and isinstance(source, Selectable):
-        part = source.select(rows, np.unique(others).astype(np.intp))
-    better = np.zeros(m if part is None else part.shape[1], np.bool_)
-    lock = threading.Lock()
-
-    def prepare() -> Work:
-        def work(start: int, first: int, block: Array) -> None:
-            if block.dtype.kind == "f":
-                refuse_invalid(block, rows[start:], maximize, first)
-            seen = ((block > threshold) if maximize else (block < threshold)).any(axis=0)
-            with lock:
-                better[first : first + seen.size] |= seen
-
-        return work
-
-    if part is None:
-        stream(source, prepare, rows=rows, threads=threads, tick=tick)
-    else:
-        stream(part, prepare, threads=threads, tick=tick)
-    count = int(np.count_nonzero(better)) + m - better.size
+    among = np.zeros(n, np.bool_)
+    among[rows] = True
+    better = (entries.costs > threshold) if maximize else (entries.costs < threshold)
+    reached = np.zeros(m, np.bool_)
+    reached[entries.columns[better & np.repeat(among, np.diff(entries.start))]] = True
+    count = int(np.count_nonzero(reached))
     if rows.size - count <= max(n - m, 0):
         raise CertificateError(
             f"the violating set of {rows.size} rows has {count} columns of better costs than {threshold},"
@@ -81,13 +68,85 @@ def prove_entries(
     maximize: bool = False,
     threads: int = 1,
     tick: Callable[[int], None] | None = None,
-) -> None:
+) -> int:
     """Check that the entries are all allowed pairs within the threshold, at their costs.
 
-    Raises CertificateError that names the first row where they are not. Reads every cost.
+    Returns the number of pairs read: all, or for points those that boxes do not exclude. Raises
+    CertificateError that names the first row where it is not so.
     """
-    n = source.shape[0]
-    counts = np.zeros(n, np.int64)
+    counted = _counted_in_boxes(source, threshold, entries, maximize, threads, tick)
+    if counted is None:
+        counted = _counted(source, threshold, entries, maximize, threads, tick)
+    counts, pairs = counted
+    differ = np.flatnonzero(counts != np.diff(entries.start))
+    if differ.size:
+        raise CertificateError(f"row {differ[0]} does not list all pairs within the threshold")
+    return pairs
+
+
+def _counted_in_boxes(
+    source: CostSource,
+    threshold: Any,
+    entries: Entries,
+    maximize: bool,
+    threads: int,
+    tick: Callable[[int], None] | None,
+) -> tuple[Array, int] | None:
+    """Check the costs of the entries and count each row's pairs within the threshold, by boxes.
+
+    None where boxes do not bound the costs.
+    """
+    from bigsap.proof.descent import count_within
+
+    known = boundable(source)
+    points = geometry(source) if known is not None and known[1] is None else None
+    if points is None or source.shape[0] < policy.BOTTLENECK_BOUNDED_ROWS:
+        return None
+
+    def look() -> None:
+        if tick is not None:
+            tick(0)
+
+    n, m = source.shape
+    # A row's column says where the row is, if it has one.
+    first = np.append(entries.columns, m)[np.minimum(entries.start[:-1], entries.columns.size)]
+    near = np.where(np.diff(entries.start) > 0, first, m).astype(np.int64)
+    boxed = in_boxes(source, points, near, Prices(np.zeros(m)), maximize, look)
+    if boxed is None:
+        return None
+    rows = np.repeat(np.arange(n), np.diff(entries.start))
+    wrong = read_pair_costs(source, rows, entries.columns) != entries.costs
+    if wrong.any():
+        raise CertificateError(f"row {rows[int(np.argmax(wrong))]} lists another cost")
+    limit = float(-threshold if maximize else threshold)
+    found, total, lock = np.zeros(n, np.int64), np.zeros(2, np.int64), threading.Lock()
+
+    def some(start: int, stop: int, pause: Callable[[], None]) -> bool:
+        counts = np.zeros(2, np.int64)
+        row = count_within(boxed.costs, boxed.tree, limit, start, stop, found, counts)
+        if row >= 0:
+            raise InvalidCostError(f"row {boxed.rows[row]} has a cost of NaN or of the wrong infinity")
+        with lock:
+            total[:] += counts
+        pause()
+        return True
+
+    share_out(n, _ROWS, threads, look, some)
+    by_row = np.empty_like(found)
+    by_row[boxed.rows] = found
+    return by_row, int(total[0]) + entries.columns.size
+
+
+def _counted(
+    source: CostSource,
+    threshold: Any,
+    entries: Entries,
+    maximize: bool,
+    threads: int,
+    tick: Callable[[int], None] | None,
+) -> tuple[Array, int]:
+    """Check the costs of the entries and count each row's pairs within the threshold, in a pass."""
+    counts = np.zeros(source.shape[0], np.int64)
     forbidden = -np.inf if maximize else np.inf
     lock = threading.Lock()
 
@@ -113,17 +172,16 @@ def prove_entries(
         return work
 
     stream(source, prepare, threads=threads, tick=tick)
-    differ = np.flatnonzero(counts != np.diff(entries.start))
-    if differ.size:
-        raise CertificateError(f"row {differ[0]} does not list all pairs within the threshold")
+    return counts, source.shape[0] * source.shape[1]
 
 
 def verify_bottleneck(result: Claim, source: CostSource, threshold: Any, threads: int = 1) -> Certificate:
     """Verify a result of ``objective="bottleneck"``, see ``Result.verify``; reads every cost."""
     if tuple(source.shape) != tuple(result.shape):
         raise CertificateError(f"the result is for costs of shape {result.shape}, not {tuple(source.shape)}")
-    prove_threshold(source, threshold, result.violator, maximize=result.maximize, threads=threads)
     within = _within(source, threshold, result.maximize, threads)
+    n, m = result.shape
+    prove_threshold(within.entries(), (n, m), threshold, result.violator, maximize=result.maximize)
     certificate = verify(result, within, threads)
     if result.fun is not None:
         start, columns, costs = within.entries()

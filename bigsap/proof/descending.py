@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,10 @@ from bigsap.proof.threads import share_out
 from bigsap.sources.base import CostSource
 from bigsap.sources.filling import fill_of
 from bigsap.types import Array
+
+if TYPE_CHECKING:
+    from bigsap.proof.descent import PointCosts
+    from bigsap.proof.tree import Tree
 
 # Rows that a thread claims at a time, and work in pairs between two polls.
 _ROWS = 1024
@@ -58,8 +63,7 @@ def descended(
     best: (n,) of the rows, values of ``c - v`` or inf. if_few: record near pairs only if the probed rows
     have few: of many equal points, all pairs are near, and each would be read.
     """
-    from bigsap.proof.descent import BOUND_PAIRS, PointCosts, descend
-    from bigsap.proof.tree import grown, planted
+    from bigsap.proof.descent import BOUND_PAIRS, descend
 
     n, m = source.shape
 
@@ -67,32 +71,10 @@ def descended(
         if tick is not None:
             tick(0)
 
-    order, first, last, leaves = planted(points.y, weights(points), look)
-    by_row = _row_order(matching, order, n)
-    chosen = select(source, by_row, order)
-    # Boxes of the points that the filler computes with.
-    p, fill = (None, None) if chosen is None else (geometry(chosen), fill_of(chosen))
-    if p is None or fill is None:
+    boxed = in_boxes(source, points, matching, prices, maximize, look)
+    if boxed is None:
         return None
-    v = np.ascontiguousarray(prices.high[order])
-    below = np.empty(0) if prices.low is None else np.ascontiguousarray(prices.low[order])
-    look()
-    # Boxes use upper bounds of the exact prices.
-    most = v if prices.low is None else np.nextafter(v + below, np.inf)
-    tree = grown(p.y, most, first, last, leaves, look)
-    costs = PointCosts(
-        p.x,
-        p.scale,
-        p.kind,
-        -1 if maximize else 1,
-        p.factor,
-        p.power,
-        p.slip,
-        p.blur,
-        math.inf if maximize else p.limit,
-        fill.address,
-        fill.context,
-    )
+    by_row, order, tree, costs, v, below, _kept = boxed
     found = scan.Minima(*(np.ascontiguousarray(part[by_row]) for part in best))
     total = np.zeros(2, np.int64)
     lock = threading.Lock()
@@ -160,6 +142,67 @@ def descended(
     if near is not None:
         near.rows[:] = by_row[near.rows]
     return Descended(minima, near, int(total[0]), int(total[1]), finished)
+
+
+class Boxed(NamedTuple):
+    """Rows and columns in the tree's order, the boxes of the columns, and the costs of pairs.
+
+    rows (n,), columns (m,): numbers in the source. prices, below: (m,) in this order, below (0,) without
+    low parts. kept: the source in this order and its filler, which own the memory that costs reads.
+    """
+
+    rows: Array
+    columns: Array
+    tree: Tree
+    costs: PointCosts
+    prices: Array
+    below: Array
+    kept: Any
+
+
+def in_boxes(
+    source: CostSource,
+    points: Geometry,
+    matching: Array | None,
+    prices: Prices,
+    maximize: bool,
+    look: Callable[[], None],
+) -> Boxed | None:
+    """Put the columns of a source of points in boxes; None if it has no filler for that order.
+
+    matching: (n,) a column near each row, by which the rows are ordered, or None. look: called often;
+    its exceptions end the work. O((n + m) d log m).
+    """
+    from bigsap.proof.descent import PointCosts
+    from bigsap.proof.tree import grown, planted
+
+    order, first, last, leaves = planted(points.y, weights(points), look)
+    by_row = _row_order(matching, order, source.shape[0])
+    chosen = select(source, by_row, order)
+    # Boxes of the points that the filler computes with.
+    p, fill = (None, None) if chosen is None else (geometry(chosen), fill_of(chosen))
+    if p is None or fill is None:
+        return None
+    v = np.ascontiguousarray(prices.high[order])
+    below = np.empty(0) if prices.low is None else np.ascontiguousarray(prices.low[order])
+    look()
+    # Boxes use upper bounds of the exact prices.
+    most = v if prices.low is None else np.nextafter(v + below, np.inf)
+    tree = grown(p.y, most, first, last, leaves, look)
+    costs = PointCosts(
+        p.x,
+        p.scale,
+        p.kind,
+        -1 if maximize else 1,
+        p.factor,
+        p.power,
+        p.slip,
+        p.blur,
+        math.inf if maximize else p.limit,
+        fill.address,
+        fill.context,
+    )
+    return Boxed(by_row, order, tree, costs, v, below, (chosen, fill))
 
 
 def weights(points: Geometry) -> Array:

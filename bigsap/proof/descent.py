@@ -283,6 +283,42 @@ def _sloped(c: PointCosts, t: Tree, row: int, node: int) -> float:
 
 
 @kernel(nrt=True)
+def count_within(
+    c: PointCosts, t: Tree, limit: float, start: int, stop: int, found: Array, counts: Array
+) -> int:
+    """Count the signed costs of at most ``limit`` of rows start to stop in ``found`` (n,).
+
+    counts: as for ``descend``. Returns the first row with NaN or -inf, or -1.
+    """
+    stack = np.empty(_STACK, np.int64)
+    costs = np.empty(LEAF)
+    inner = t.leaves - 1
+    for row in range(start, stop):
+        stack[0], depth, total = 0, 1, 0
+        while depth > 0:
+            depth -= 1
+            node = stack[depth]
+            if node < inner:
+                for child in range(2 * node + 1, 2 * node + 3):
+                    counts[1] += 1
+                    if not _plain(c, t, row, child) > limit:
+                        stack[depth] = child
+                        depth += 1
+                continue
+            first, last = t.first[node], t.last[node]
+            counts[0] += last - first
+            call_fill(c.address, c.context, row, first, last, costs.ctypes.data)
+            for k in range(last - first):
+                cost = costs[k] if c.sign > 0 else -costs[k]
+                if not cost > -np.inf:
+                    return row
+                if cost <= limit and cost < np.inf:
+                    total += 1
+        found[row] = total
+    return -1
+
+
+@kernel(nrt=True)
 def descend(
     c: PointCosts,
     t: Tree,

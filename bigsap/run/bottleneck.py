@@ -97,11 +97,11 @@ def _proved(
     seconds = {**stats["seconds"], "threshold": searched}
     clock = time.perf_counter()
     if options.certify and result.status in (Status.OPTIMAL, Status.IMPRECISE):
-        ways: dict[str, Any] = {"maximize": problem.maximize, "threads": threads}
-        prove_threshold(problem.source, value, found.violator, found.others, **ways)
-        prove_entries(problem.source, value, entries.entries(), **ways)
-        stats["certificate_pairs"] += n * m
-        stats["proof"] = "pairs"
+        listed = entries.entries()
+        pairs = prove_entries(problem.source, value, listed, threads=threads, maximize=problem.maximize)
+        prove_threshold(listed, (n, m), value, found.violator, maximize=problem.maximize)
+        stats["certificate_pairs"] += pairs
+        stats["proof"] = "pairs" if pairs >= n * m else "bounds"
         seconds["certificate"] += time.perf_counter() - clock
     seconds["total"] += searched + time.perf_counter() - clock
     stats["seconds"] = seconds

@@ -45,10 +45,10 @@ class NearPairs:
         if pairs is None:
             return None
         sparse = Problem(pairs.for_sense(problem.maximize), problem.maximize, problem.transposed)
+        clock, before = time.perf_counter(), counts.scans
         search = SparseSearch(
             sparse, run.arithmetic, run.monitor, warm=run.warm(), enough=partial(enough, run)
         )
-        clock, before = time.perf_counter(), counts.scans
         try:
             search.run(run.snapshot)
         except Stopped:

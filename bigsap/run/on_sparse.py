@@ -55,7 +55,7 @@ def enough(run: Run, search: SparseSearch) -> bool:
         return False
     if run.known.active:
         total = sum(int(c) for c in costs.tolist()) if run.problem.integer else exact_sum(costs)
-        run.known.see_phase(search.state.column_of_row, total, exact=run.problem.integer)
+        run.known.see_phase(search.column_of_row(), total, exact=run.problem.integer)
         run.known.tell(run.monitor)
     if run.options.gap <= 0:
         return False

@@ -24,6 +24,7 @@ from bigsap.engine.lists.bounds import blocks_of, fit, separated_columns
 from bigsap.engine.lists.layout import PANEL
 from bigsap.engine.lists.ordering import compact_order
 from bigsap.engine.lists.reading import costs_in
+from bigsap.engine.sparse.ordering import local_ordering, ordered
 from bigsap.problem import Problem
 from bigsap.proof.row_pass import Work, stream
 from bigsap.sources.base import Selectable, Separable, Sparse
@@ -32,7 +33,7 @@ from bigsap.types import Array
 
 # Pairs listed for each agent at first, judged by a sample of rows; and their factor if these do not
 # suffice.
-_PER_AGENT, _MORE, _SAMPLE = 24, 3, 64
+_PER_AGENT, _MORE, _SAMPLE = 32, 3, 64
 # Entries that a thread collects at a time, in addition to one row's.
 _ROOM = 1 << 16
 # Share by which the pairs within the limit grow in a step.
@@ -48,8 +49,7 @@ class Threshold:
     """The smallest limit, and what proves it.
 
     value: signed, as the problem minimises. rows, columns, costs: all allowed pairs of at most this
-    cost, in the user's sense. violator: rows that are too many for their columns below the limit;
-    others: the columns of which no cost with these rows is below it.
+    cost, in the user's sense. violator: rows that are too many for their columns below the limit.
     """
 
     value: Any
@@ -57,7 +57,6 @@ class Threshold:
     columns: Array
     costs: Array
     violator: Array
-    others: Array
 
 
 def threshold(problem: Problem, threads: int, tick: Tick) -> Threshold | None:
@@ -67,18 +66,20 @@ def threshold(problem: Problem, threads: int, tick: Tick) -> Threshold | None:
     matchings on the lists. Memory: 20 bytes a listed pair.
     """
     per_agent = _PER_AGENT
+    before: _Search | None = None
     while True:
         limit = _sampled(problem, per_agent)
         rows, columns, costs = _pairs(problem, limit, threads, tick)
-        found = _Search(problem, rows, columns, costs, tick).smallest()
+        search = _Search(problem, rows, columns, costs, tick)
+        found = search.smallest(before)
         if found is not None:
-            value, proof = found
+            value, violator = found
             keep = costs <= value
             tick()
-            return Threshold(value, rows[keep], columns[keep], problem.sign * costs[keep], *proof)
+            return Threshold(value, rows[keep], columns[keep], problem.sign * costs[keep], violator)
         if limit == np.inf:
             return None
-        per_agent *= _MORE
+        per_agent, before = per_agent * _MORE, search
 
 
 def _sampled(problem: Problem, per_agent: int) -> Any:
@@ -209,6 +210,11 @@ class _Search:
             agents, slots, costs = agents[order], slots[order], costs[order]
         start = np.concatenate(([0], np.cumsum(np.bincount(agents, minlength=count)))).astype(np.int64)
         slots, costs = slots.astype(np.int32), costs.copy()
+        self.order = None
+        if count >= policy.BOTTLENECK_BOUNDED_ROWS:
+            self.order = local_ordering(start, slots, max(n, m))
+        if self.order is not None:
+            start, slots, costs = ordered(self.order, start, slots, costs)
         sort_rows(start, slots, costs)
         self._make(start, slots, costs, max(n, m))
 
@@ -219,8 +225,30 @@ class _Search:
         self.lists = Listed._make((start, slots, costs, *rest))
         self.lists.slot_of[:] = self.lists.agent_of[:] = -1
 
-    def smallest(self) -> tuple[Any, tuple[Array, Array]] | None:
-        """Return the smallest limit of a complete matching, and what proves it."""
+    def matching(self) -> Array:
+        """Return each agent's slot, -1 for none."""
+        if self.order is None:
+            return self.lists.slot_of.copy()
+        slot_of = np.empty_like(self.lists.slot_of)
+        matched = self.lists.slot_of
+        slot_of[self.order.rows] = np.where(matched >= 0, self.order.columns[matched], -1)
+        return slot_of
+
+    def _take(self, slot_of: Array) -> None:
+        """Begin with pairs of shorter lists."""
+        p = self.lists
+        if self.order is not None:
+            given = slot_of[self.order.rows]
+            slot_of = np.where(given >= 0, self.order.place[given], -1)
+        agent = np.repeat(np.arange(slot_of.size), np.diff(p.start))
+        (at,) = np.nonzero(p.slot == slot_of[agent])
+        p.slot_of[agent[at]], p.agent_of[p.slot[at]], p.matched[agent[at]] = p.slot[at], agent[at], at
+
+    def smallest(self, before: _Search | None = None) -> tuple[Any, Array] | None:
+        """Return the smallest limit of a complete matching, and rows that prove it.
+
+        before: the search of shorter lists, all of which did not suffice.
+        """
         p = self.lists
         start = p.start[:-1]
         if not p.cost.size or (start == p.start[1:]).any():
@@ -231,6 +259,9 @@ class _Search:
             best = np.full(p.agent_of.size, p.cost.max())
             np.minimum.at(best, p.slot, p.cost)
             low = max(low, best.max())
+        if before is not None and before.lists.cost.size:
+            low = max(low, before.lists.cost.max())
+            self._take(before.matching())
         if match_within(p, low, True) == 0:
             high = p.cost[p.matched].max()
         else:
@@ -288,8 +319,8 @@ class _Search:
             inside = inside[inside < high]
         return high
 
-    def _violator(self, high: Any) -> tuple[Array, Array]:
-        """Return rows that are too many for their columns of costs below the limit, and other columns."""
+    def _violator(self, high: Any) -> Array:
+        """Return rows that are too many for their columns of costs below the limit."""
         p = self.lists
         agents, slots = np.ones(len(p.slot_of), np.bool_), np.ones(len(p.agent_of), np.bool_)
         below = p.cost[p.cost < high]
@@ -300,5 +331,7 @@ class _Search:
             agents[p.queue[:count]] = True
             slots[p.slot[np.repeat(agents, np.diff(p.start)) & (p.cost <= limit)]] = False
         # Where agents are columns: all rows that cost them as much are left to the other columns.
-        rows, columns = (slots, agents) if self.turned else (agents, slots)
-        return np.flatnonzero(rows), np.flatnonzero(columns)
+        (rows,) = np.nonzero(slots if self.turned else agents)
+        if self.order is not None:
+            rows = (self.order.columns if self.turned else self.order.rows)[rows]
+        return rows

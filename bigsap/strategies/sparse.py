@@ -20,17 +20,21 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.record import numbers, set_numbers
 from bigsap.engine.sparse import auction, cardinality
 from bigsap.engine.sparse import pairs as P
+from bigsap.engine.sparse.ordering import Ordering, local_ordering, ordered
 from bigsap.engine.sparse.search import STUCK, YIELD, search
 from bigsap.errors import OverflowRiskError
+from bigsap.memory import usable_memory
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.base import CostSource, Sparse
 from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.convert import read_only
 from bigsap.strategies.start.warm import Warm
 from bigsap.types import Array
 
@@ -168,6 +172,9 @@ class SparseSearch:
         gated = isinstance(problem.source, ClippedCosts)
         self._auctions = not (gated or plain) and n == m
         self.pairs, self._scale = _pairs(problem, arithmetic.price)
+        self._order = _ordering(self.pairs, m)
+        if self._order is not None:
+            self.pairs = _reordered(self.pairs, self._order)
         self.state = P.matching(n, m, arithmetic.price)
         self.course = Course()
         self._labels: P.Labels | None = None
@@ -184,7 +191,7 @@ class SparseSearch:
 
     def prices(self) -> Array:
         """Return (n_columns,) the prices, in the unit of costs."""
-        v: Array = self.state.v
+        v: Array = self.state.v if self._order is None else self.state.v[self._order.place]
         if self._scale == 1.0:
             return v
         n, m = self._problem.shape
@@ -204,7 +211,12 @@ class SparseSearch:
             # is unassigned.
             free = np.flatnonzero(self.state.row_of_column < 0)[::-1]
             matching[left] = free[: left.size]
-        return np.maximum(matching, S.FREE)
+        matching = np.maximum(matching, S.FREE)
+        if self._order is None:
+            return matching
+        found = np.empty_like(matching)
+        found[self._order.rows] = np.where(matching >= 0, self._order.columns[matching], S.FREE)
+        return found
 
     def complete_cost(self) -> Array | None:
         """Return (n_rows,) signed costs of the current pairs, if every row has one."""
@@ -215,6 +227,11 @@ class SparseSearch:
 
     def run(self, snapshot: dict[str, Any]) -> None:
         """Match every row, or find ``violator``. The monitor may stop it at any point."""
+        self._run(snapshot)
+        if self._order is not None:
+            self.violator = np.sort(self._order.rows[self.violator]).astype(np.intp)
+
+    def _run(self, snapshot: dict[str, Any]) -> None:
         if "sparse_stage" in snapshot:
             self._restore(snapshot)
         elif self._is_hopeless():
@@ -245,6 +262,8 @@ class SparseSearch:
 
     def _take_warm(self, warm: Warm) -> None:
         v = np.asarray(warm.v, np.float64) * self._scale
+        if self._order is not None:
+            v = v[self._order.columns]
         if self._arithmetic.grid:
             reach = 2.0 ** (53 if self._arithmetic.price.kind == "f" else 57) * self._arithmetic.grid / 4
             v = np.clip(np.floor(v / self._arithmetic.grid) * self._arithmetic.grid, -reach, reach)
@@ -477,6 +496,23 @@ _STAGES: dict[int, Callable[[SparseSearch], None]] = {
     REDUCE: SparseSearch._reduce,
     SEARCH: SparseSearch._search,
 }
+
+
+def _ordering(pairs: P.Pairs, n_columns: int) -> Ordering | None:
+    """Return an order for a large problem whose entries may be copied."""
+    entry = 2 * np.dtype(S.ID).itemsize + pairs.costs.itemsize
+    if pairs.start.size <= policy.SPARSE_ORDERED_ROWS:
+        return None
+    if pairs.ids.size * entry > usable_memory() // policy.SPARSE_ORDERED_SHARE:
+        return None
+    return local_ordering(pairs.start, pairs.ids, n_columns)
+
+
+def _reordered(pairs: P.Pairs, order: Ordering) -> P.Pairs:
+    """Return the pairs in this order."""
+    start, ids, costs = (read_only(a) for a in ordered(order, pairs.start, pairs.ids, pairs.costs))
+    own = pairs.own[order.rows] if pairs.own.size else pairs.own
+    return pairs._replace(start=start, ids=ids, costs=costs, own=own)
 
 
 def _pairs(problem: Problem, price: np.dtype[Any]) -> tuple[P.Pairs, float]:

@@ -107,6 +107,38 @@ def test_short_lists_are_made_longer(per_agent, monkeypatch):
     assert found.bottleneck > 2.0
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_longer_lists_begin_with_the_pairs_of_shorter_ones(turned, monkeypatch):
+    rng = np.random.default_rng(12)
+    x, y = rng.random((400, 2)) * [40, 1], rng.random((430, 2)) * [40, 1]
+    source = bigsap.points(y, x) if turned else bigsap.points(x, y)
+    expected = bigsap.solve(whole(source), objective="bottleneck")
+    monkeypatch.setattr(policy, "BOTTLENECK_BOUNDED_ROWS", 1)
+    monkeypatch.setattr(bottleneck, "_PER_AGENT", 2)
+    monkeypatch.setattr(bottleneck, "_MORE", 2)
+    orders, begun = [], []
+    local_ordering, take = bottleneck.local_ordering, bottleneck._Search._take
+
+    def ordering(*lists):
+        orders.append(local_ordering(*lists))
+        return orders[-1]
+
+    def taken(search, slot_of):
+        take(search, slot_of)
+        begun.append(((slot_of >= 0).sum(), (search.lists.slot_of >= 0).sum()))
+        assert np.array_equal(search.matching(), slot_of)
+
+    monkeypatch.setattr(bottleneck, "local_ordering", ordering)
+    monkeypatch.setattr(bottleneck._Search, "_take", taken)
+    found = bigsap.solve(source, objective="bottleneck")
+    assert (found.bottleneck, found.fun) == (expected.bottleneck, expected.fun)
+    assert found.verify(source).optimal
+    assert found.stats["proof"] == "bounds"
+    assert any(order is not None for order in orders)
+    assert all(one == other for one, other in begun)
+    assert max(begun)[0] > 0
+
+
 def test_sparse_costs_and_functions():
     cost = np.random.default_rng(6).random((30, 30))
     cost[cost > 0.5] = np.inf
@@ -123,15 +155,17 @@ def test_sparse_costs_and_functions():
 def test_the_violator_is_checked():
     cost = np.random.default_rng(7).random((12, 12))
     found = bigsap.solve(cost, objective="bottleneck")
-    source = bigsap.as_source(cost)
-    prove_threshold(source, found.bottleneck, found.violator)
+    rows, columns = np.nonzero(cost <= found.bottleneck)
+    start = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=12))))
+    entries = Entries(start, columns, cost[rows, columns])
+    prove_threshold(entries, (12, 12), found.bottleneck, found.violator)
     better = (cost[found.violator] < found.bottleneck).any(axis=0)
     assert better.sum() < len(found.violator)
     with pytest.raises(CertificateError, match="does not rule out"):
-        prove_threshold(source, np.nextafter(found.bottleneck, 2), found.violator)
+        prove_threshold(entries, (12, 12), np.nextafter(found.bottleneck, 2), found.violator)
     for wrong in ([], [0, 0], [12], [-1]):
         with pytest.raises(CertificateError, match="distinct rows of 0 to 11"):
-            prove_threshold(source, found.bottleneck, np.array(wrong, int))
+            prove_threshold(entries, (12, 12), found.bottleneck, np.array(wrong, int))
     lower = replace(found, stats={**found.stats, "bottleneck": found.bottleneck + 0.01})
     with pytest.raises(CertificateError):
         lower.verify(cost)
@@ -150,6 +184,36 @@ def test_the_lists_are_checked():
         prove_entries(source, 0.45, entries)
     with pytest.raises(CertificateError, match="lists another cost"):
         prove_entries(source, 0.4, entries._replace(costs=entries.costs + 1e-9))
+
+
+METRICS = ["sqeuclidean", "euclidean", "cityblock", "chebyshev", "haversine", "minkowski"]
+
+
+@each(metric=METRICS, maximize=[False, True])
+def test_lists_of_points_are_checked_by_boxes(metric, maximize, monkeypatch):
+    rng = np.random.default_rng(10)
+    x, y = np.round(rng.random((300, 2)), 2), np.round(rng.random((350, 2)), 2)
+    options = {"p": 3} if metric == "minkowski" else {}
+    source = bigsap.points(x, y, metric=metric, **options)
+    cost = whole(source)
+    limit = np.quantile(cost, 0.98 if maximize else 0.02, method="nearest")
+    within = cost >= limit if maximize else cost <= limit
+    rows, columns = np.nonzero(within)
+    start = np.concatenate(([0], np.cumsum(within.sum(axis=1))))
+    entries = Entries(start, columns, cost[rows, columns])
+    monkeypatch.setattr(policy, "BOTTLENECK_BOUNDED_ROWS", 1)
+    pairs = prove_entries(source, limit, entries, maximize=maximize)
+    assert pairs < cost.size / 2 + rows.size
+    (k,) = np.nonzero(entries.costs == limit)
+    assert k.size  # ties with the limit count
+    nearer = np.nextafter(limit, np.inf if maximize else -np.inf)
+    for wrong, numbers in ((entries._replace(costs=entries.costs + 1e-3), limit), (entries, nearer)):
+        with pytest.raises(CertificateError, match=r"lists another cost|does not list all pairs"):
+            prove_entries(source, numbers, wrong, maximize=maximize)
+    drop = np.delete(np.arange(rows.size), 7)
+    start = np.concatenate(([0], np.cumsum(np.bincount(rows[drop], minlength=300))))
+    with pytest.raises(CertificateError, match=f"row {rows[7]} does not list all pairs"):
+        prove_entries(source, limit, Entries(start, columns[drop], entries.costs[drop]), maximize=maximize)
 
 
 def test_results_are_kept(tmp_path):

@@ -50,15 +50,39 @@ def mean_regret(p: Pairs, s: Matching) -> float:
     return total / max(1, count)
 
 
+@kernel(forceinline=True)
+def _spread(n: int) -> int:
+    """Return a number near 0.618 n without a common factor: its multiples modulo n are spread evenly."""
+    step = max(1, int(n * 0.6180339887498949))
+    a, b = n, step
+    while b:
+        a, b = b, a % b
+    while a > 1:
+        step += 1
+        a, b = n, step
+        while b:
+            a, b = b, a % b
+    return step
+
+
 @kernel
 def unmatch(s: Matching) -> None:
-    """Remove every pair and queue all rows. O(n + m)."""
+    """Remove every pair and queue all rows, spread evenly over their numbers. O(n + m).
+
+    Neighbours in space often have neighbouring numbers: one after the other, each would pay for the
+    crowd around it before the next region is looked at, and the auction would seem to take too long.
+    """
     n = s.column_of_row.size
     for j in range(s.row_of_column.size):
         s.row_of_column[j] = FREE
-    for row in range(n):
-        s.column_of_row[row] = FREE
-        s.queue[row] = row
+    step = _spread(n)
+    row = 0
+    for k in range(n):
+        s.column_of_row[k] = FREE
+        s.queue[k] = row
+        row += step
+        if row >= n:
+            row -= n
     s.at.n_queue = n
     s.at.position = 0
 

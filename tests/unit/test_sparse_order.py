@@ -1,0 +1,148 @@
+"""The order of sparse rows and columns: one for neighbours, none for random graphs, the same answers."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.spatial
+
+import bigsap
+from bigsap import policy
+from bigsap.engine.sparse.ordering import local_ordering, ordered
+from bigsap.strategies import sparse as strategy
+
+
+def neighbours(n: int, k: int, rng: Any, *, sorted_: bool = False) -> scipy.sparse.csr_array:
+    """Distances of points of a strip to their nearest of another sample, and planted pairs."""
+    x, y = (rng.random((n, 2)) * [50, 1] for _ in range(2))
+    x, y = x[np.argsort(x[:, 0])], y[np.argsort(y[:, 0])]
+    near = scipy.spatial.cKDTree(y).query(x, k)[1]
+    rows, columns = np.repeat(np.arange(n), k), near.ravel()
+    pairs = np.unique(np.concatenate([rows * n + columns, np.arange(n) * (n + 1)]))
+    rows, columns = pairs // n, pairs % n
+    costs = ((x[rows] - y[columns]) ** 2).sum(1)
+    if not sorted_:
+        rows, columns = rng.permutation(n)[rows], rng.permutation(n)[columns]
+    return scipy.sparse.csr_array((costs, (rows, columns)), (n, n))
+
+
+@pytest.fixture
+def order_all(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Problems of every size are looked at; whether an order was used, for each solve."""
+    monkeypatch.setattr(policy, "SPARSE_ORDERED_ROWS", 10)
+    found: list[bool] = []
+    given = strategy.local_ordering
+
+    def noted(*args: Any) -> Any:
+        order = given(*args)
+        found.append(order is not None)
+        return order
+
+    monkeypatch.setattr(strategy, "local_ordering", noted)
+    return found
+
+
+def test_the_order_is_a_permutation_that_puts_common_columns_near() -> None:
+    a = neighbours(2000, 8, np.random.default_rng(0))
+    a.indices = a.indices.astype(np.int32)
+    start = a.indptr.astype(np.int64)
+    order = local_ordering(start, a.indices, 2000)
+    assert order is not None
+    assert sorted(order.rows.tolist()) == sorted(order.columns.tolist()) == list(range(2000))
+    assert (order.columns[order.place] == np.arange(2000)).all()
+    again = scipy.sparse.csr_array(ordered(order, start, a.indices, a.data)[::-1], a.shape)
+    assert (again.toarray() == a.toarray()[order.rows][:, order.columns]).all()
+    spread = [np.abs(np.diff(np.sort(ids))).mean() for ids in np.split(again.indices, again.indptr[1:-1])]
+    assert np.median(spread) < 40
+
+
+def test_no_order_where_none_helps() -> None:
+    rng = np.random.default_rng(1)
+    local = neighbours(2000, 8, rng, sorted_=True)
+    random = scipy.sparse.csr_array(
+        (np.ones(16000), (np.repeat(np.arange(2000), 8), rng.integers(0, 2000, 16000))), (2000, 2000)
+    )
+    alone = scipy.sparse.eye_array(2000, format="csr")
+    full = scipy.sparse.csr_array(np.ones((200, 200)))
+    none = scipy.sparse.csr_array((30, 30))
+    for a in (local, random, alone, full, none):
+        start, ids = a.indptr.astype(np.int64), a.indices.astype(np.int32)
+        assert local_ordering(start, ids, a.shape[1]) is None
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("kind", ["float", "int64", "float32"])
+def test_answers_are_those_without_an_order(order_all: list[bool], maximize: bool, kind: str) -> None:
+    a = neighbours(1000, 8, np.random.default_rng(2))
+    costs = np.rint(a.data * 1e6) if kind == "int64" else a.data
+    a.data = (-costs if maximize else costs).astype(kind if kind != "float" else np.float64)
+    found = bigsap.solve(bigsap.sparse(a), maximize=maximize)
+    found.verify(bigsap.sparse(a))
+    matrix = np.full(a.shape, -np.inf if maximize else np.inf)
+    coo = a.tocoo()
+    matrix[coo.row, coo.col] = coo.data
+    assert found.status == "optimal"
+    assert found.fun == bigsap.solve(matrix, maximize=maximize, method="ssp").fun
+    warm = bigsap.solve(bigsap.sparse(a), maximize=maximize, warm_start=found)
+    assert warm.fun == found.fun
+    assert warm.stats["rows_scanned"] < found.stats["rows_scanned"]
+    assert order_all == [True, True]
+
+
+def test_wide_problems_and_rows_left_out(order_all: list[bool]) -> None:
+    a = neighbours(1000, 8, np.random.default_rng(3))
+    entries = bigsap.sparse(a)
+    wide = bigsap.sparse(a[:900])
+    for source, options in (
+        (entries, {"unassigned_cost": 0.002}),
+        (wide, {}),
+        (wide, {"unassigned_cost": 0.01}),
+    ):
+        found = bigsap.solve(source, **options)
+        assert found.status == "optimal"
+        found.verify(source)
+        policy.SPARSE_ORDERED_ROWS = 1 << 15
+        assert found.fun == pytest.approx(bigsap.solve(source, **options).fun, rel=1e-12)
+        policy.SPARSE_ORDERED_ROWS = 10
+    assert order_all == [True] * 3
+
+
+def test_infeasible_rows_have_their_own_numbers(order_all: list[bool]) -> None:
+    a = neighbours(1000, 8, np.random.default_rng(4)).tolil()
+    few = [17, 230, 402]
+    for row in few:
+        a[row] = 0
+        a[row, [5, 900]] = [1.0, 2.0]
+    found = bigsap.solve(bigsap.sparse(a.tocsr()))
+    assert found.status == "infeasible"
+    assert set(few) <= set(found.violator.tolist())
+    assert order_all == [True]
+
+
+def test_a_stopped_solve_continues_in_the_same_order(order_all: list[bool], tmp_path: Any) -> None:
+    a = neighbours(3000, 8, np.random.default_rng(5))
+    whole = bigsap.solve(bigsap.sparse(a))
+    stop = threading.Event()
+
+    def end(progress: Any) -> None:
+        if progress.phase > 1:
+            stop.set()
+
+    stopped = bigsap.solve(
+        bigsap.sparse(a), checkpoint=tmp_path / "c", callback=end, callback_every=0.0, cancel=stop
+    )
+    assert stopped.status == "cancelled"
+    again = bigsap.resume(tmp_path / "c", bigsap.sparse(a))
+    assert (again.fun, again.col4row.tolist()) == (whole.fun, whole.col4row.tolist())
+    assert order_all == [True] * 3
+
+
+def test_large_entries_are_not_copied(order_all: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    a = neighbours(1000, 8, np.random.default_rng(6))
+    monkeypatch.setattr(strategy, "usable_memory", lambda: 8 * a.nnz * 15)
+    assert bigsap.solve(bigsap.sparse(a)).status == "optimal"
+    assert order_all == []
