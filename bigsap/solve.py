@@ -34,6 +34,7 @@ from bigsap.run.run import Run
 from bigsap.run.small_call import begins, small_costs, solve_small_call
 from bigsap.run.warm_start import GivenStart, parse_warm_start, unmasked_start
 from bigsap.sources import as_source
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource, Guarded, in_sense, intact_throughout
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cluster.costs import connect, spread_out, warn_of_little
@@ -288,6 +289,9 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
         if begins(monitor, source.shape):
             found = solve_small_call(small, gated, options, monitor, warm)
             if found is not None:
+                if not isinstance(plain, ArraySource):
+                    found.stats["source"] = type(source).__name__
+                    found.stats["why"] = "few points, whose costs take less time than a search"
                 return found
         else:
             small = None

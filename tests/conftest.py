@@ -8,6 +8,7 @@ import signal
 import hypothesis
 import pytest
 
+from bigsap import policy
 from built_site import site
 from clock import clock
 from gate import gate
@@ -29,6 +30,21 @@ hypothesis.settings.load_profile(os.environ.get("BIGSAP_TEST_PROFILE", "bigsap")
 # of tests. A handler is reset to the default in a child; a signal that is ignored stays ignored.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def as_if_many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Solve few points as many are: tests of points are about the methods for many.
+
+    Other processes solve them at once, and so do tests that ask for ``few_points``.
+    """
+    if "few_points" not in request.fixturenames:
+        monkeypatch.setattr(policy, "MOST_SMALL_COMPUTED", 0)
+
+
+@pytest.fixture
+def few_points() -> None:
+    """Solve few points at once, as users see it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

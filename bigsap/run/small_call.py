@@ -1,4 +1,4 @@
-"""One call of ``solve`` for a small array: the options that the dense kernel supports.
+"""One call of ``solve`` for a small array, or few points: the options that the dense kernel supports.
 
 The kernel finishes before the clock is checked again, caches no rows, and proves optima, which are
 within any gap. So the options decide whether a call is solved here, what listeners are sent before
@@ -24,11 +24,14 @@ from bigsap.run.warm_start import GivenStart
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.kept_bounds import Kept
+from bigsap.sources.lowrank import LowRankSource
+from bigsap.sources.metrics import PointSource
 from bigsap.strategies.orientation import orient
 from bigsap.types import Array
 
-# Most memory of a solve: clipped and signed costs, and vectors (``small_search.sizes``).
-_BYTES_PER_COST, _BYTES_PER_LINE = 16, 14 * 8
+# Most memory of a solve: clipped and signed costs, computed ones, and vectors (``small_search.sizes``).
+_BYTES_PER_COST, _COMPUTED, _BYTES_PER_LINE = 16, 8, 14 * 8
 
 
 def small_costs(given: CostSource, gated: ClippedCosts | None, options: Options) -> Array | None:
@@ -39,21 +42,44 @@ def small_costs(given: CostSource, gated: ClippedCosts | None, options: Options)
     ways = (options.method, options.variant, options.device, options.start, options.epsilon)
     if ways != ("auto", "auto", "cpu", "auto", True) or options.checkpoint is not None:
         return None
-    if not isinstance(given, ArraySource) or given.mapped or not suits(given.array):
+    if isinstance(given, ArraySource):
+        if given.mapped or not suits(given.array):
+            return None
+    elif not _is_cheap(given) or not 0 < given.shape[0] * given.shape[1] <= policy.MOST_SMALL_COMPUTED:
         return None
     if gated is not None and not 0 < gated.shape[0] * gated.shape[1] <= policy.MOST_SMALL_GATED_COSTS:
         return None
-    return given.array if _fits(given if gated is None else gated, options) else None
+    array = given.array if isinstance(given, ArraySource) else None
+    if not _fits(given if gated is None else gated, options, _COMPUTED if array is None else 0):
+        return None
+    return _computed(given) if array is None else array
 
 
-def _fits(source: CostSource, options: Options) -> bool:
-    """Return whether ``memory_limit`` allows it. Raises OptionError as the general path does."""
+def _is_cheap(source: CostSource) -> bool:
+    """Return whether all costs take less time than a search that leaves some out: points, low rank."""
+    while isinstance(source, Kept):
+        source = source.given
+    return isinstance(source, (PointSource, LowRankSource))
+
+
+def _computed(source: CostSource) -> Array:
+    n, m = source.shape
+    costs = np.empty((n, m), source.dtype)
+    source.read(np.arange(n), slice(0, m), costs)
+    return costs
+
+
+def _fits(source: CostSource, options: Options, more: int) -> bool:
+    """Return whether ``memory_limit`` allows it. Raises OptionError as the general path does.
+
+    more: bytes of a cost that is computed first.
+    """
     if options.memory_limit is None:
         options.cache_bytes(0)
         return True
     options.cache_budget(orient(Problem(source, options.maximize)))
     n, m = source.shape
-    needed = _BYTES_PER_COST * n * m + _BYTES_PER_LINE * (n + m)
+    needed = (_BYTES_PER_COST + more) * n * m + _BYTES_PER_LINE * (n + m)
     return needed <= parse_bytes(options.memory_limit, "memory_limit")
 
 

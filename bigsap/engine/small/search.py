@@ -295,8 +295,7 @@ def _bid(t: Task, n_free: int, unjudged: bool) -> tuple[int, int]:
                 # No allowed pair, or costs too large for float64 to distinguish from that.
                 if unjudged and _wrong(t, row + 1, np.int64(t.label.ctypes.data)):
                     return INVALID, 0
-                t.column_of_row[0] = row
-                t.facts[2] = 1
+                t.facts[2] = _alone(t)
                 return INFEASIBLE, 0
             j = find(at, prices_at, 0, m, first)
             if j == m:
@@ -327,6 +326,20 @@ def _bid(t: Task, n_free: int, unjudged: bool) -> tuple[int, int]:
         if n_free == 0 or bids == 0:
             break
     return OPTIMAL, n_free
+
+
+@kernel
+def _alone(t: Task) -> int:
+    """Put the rows that must and cannot be assigned into ``column_of_row``, in order; return how many."""
+    m, count = t.v.size, 0
+    for row in range(t.column_of_row.size):
+        if t.caps.size > 0 and t.caps[row] < np.inf:
+            continue
+        first, _ = two_least(t.cost + 8 * row * t.stride, np.int64(t.v.ctypes.data), m)
+        if first == np.inf:
+            t.column_of_row[count] = row
+            count += 1
+    return count
 
 
 @kernel
