@@ -15,6 +15,8 @@ import bigsap
 from bigsap.errors import BigsapError, CertificateError, InvalidCostError, OverflowRiskError
 from bigsap.proof import row_pass as streaming
 from bigsap.proof.certificate import certify, certify_infeasible
+from bigsap.proof.row_minima import Prices
+from bigsap.proof.weights import shifted_weighted
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Fill
 from examples_of import examples
@@ -188,3 +190,18 @@ def test_parts_only_where_they_cost_their_share():
 
 def _row(i):
     return np.full(9, i * 1.0)
+
+
+@pytest.mark.parametrize("low", [False, True])
+def test_weighted_prices_are_shifted_so_that_open_columns_have_none(low):
+    high = np.array([3.0, 1.0, 2.0, 5.0])
+    parts = np.array([0.25, 0.5, 0.125, 0.0]) * 2.0**-60 if low else None
+    counts = np.array([1, 2, 1, 0])
+    # Cheapest first, columns take 2, 3 and 4 rows in all; with n of these, the next one has room.
+    for n, least in ((1, 1), (2, 1), (3, 2), (4, 0), (9, 0)):
+        found = shifted_weighted(Prices(high, parts), counts, n)
+        exact = high - high[least]
+        assert np.array_equal(found.high, np.minimum(exact, 0.0))
+        assert found.high[least] == 0.0
+    none = shifted_weighted(Prices(high), np.zeros(4, int), 2)
+    assert np.array_equal(none.high, np.zeros(4))

@@ -66,10 +66,13 @@ def test_no_order_where_none_helps() -> None:
     random = scipy.sparse.csr_array(
         (np.ones(16000), (np.repeat(np.arange(2000), 8), rng.integers(0, 2000, 16000))), (2000, 2000)
     )
+    across = (
+        neighbours(2000, 8, rng) + 1e-9 * scipy.sparse.eye_array(2000, format="csr")[rng.permutation(2000)]
+    )
     alone = scipy.sparse.eye_array(2000, format="csr")
     full = scipy.sparse.csr_array(np.ones((200, 200)))
     none = scipy.sparse.csr_array((30, 30))
-    for a in (local, random, alone, full, none):
+    for a in (local, random, across.tocsr(), alone, full, none):
         start, ids = a.indptr.astype(np.int64), a.indices.astype(np.int32)
         assert local_ordering(start, ids, a.shape[1]) is None
 

@@ -11,6 +11,7 @@ import pytest
 import bigsap
 from bigsap.errors import CertificateError, InvalidCostError, ShapeError
 from bigsap.proof.certificate import certify
+from bigsap.proof.verify import _exceeds
 from bigsap.result import Result, Status
 from bigsap.sources import as_source
 from bigsap.sources.arrays.matrix import ArraySource
@@ -275,3 +276,21 @@ def test_a_forged_magnitude_hides_no_worse_assignment():
         )
         with pytest.raises(CertificateError, match="duals leave a gap"):
             claim.verify(costs)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_duals_of_two_parts_are_compared_exactly(sign):
+    rng = np.random.default_rng(4)
+    a, b = rng.random((2, 600))
+    a_low, b_low = rng.integers(-3, 4, (2, 600)) * 2.0 ** rng.integers(-170, -53, (2, 600))
+    near = slice(0, 400)  # the parts decide, or not even they
+    b[near] = a[near] + rng.integers(-1, 2, 400) * 2.0**-55
+    b_low[:100] = a_low[:100]
+    b_low[100:200] = a_low[100:200] + rng.integers(-1, 2, 100) * 2.0**-200
+    for tolerance in (0.0, 2.0**-60):
+        found = _exceeds(a, a_low, b, b_low, sign, tolerance)
+        exact = [
+            Fraction(x) + sign * Fraction(p) > Fraction(y) + sign * Fraction(q) + Fraction(tolerance)
+            for x, p, y, q in zip(a.tolist(), a_low.tolist(), b.tolist(), b_low.tolist(), strict=True)
+        ]
+        assert found.tolist() == exact
