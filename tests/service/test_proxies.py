@@ -97,6 +97,14 @@ def test_redirects_are_relative(
     assert urlsplit(place).query == urlsplit(asked).query
 
 
+@pytest.mark.parametrize("prefix", ["", PREFIX])
+def test_redirects_of_empty_names_have_the_prefix(make_app: Callable[..., TestClient], prefix: str) -> None:
+    """Clients differ about what an empty name is relative to."""
+    answer = make_app(root_path=prefix, page=False).get("/v1/jobs//", follow_redirects=False)
+    assert answer.status_code in (307, 308)
+    assert answer.headers["Location"] == f"{prefix}/v1/jobs"
+
+
 @pytest.mark.parametrize("path", ["", "/", "/a", "/a/", "/a/b-c.d_e~f"])
 def test_root_paths(path: str) -> None:
     assert Settings(root_path=path).root_path == path.rstrip("/")

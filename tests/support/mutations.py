@@ -362,7 +362,7 @@ MUTATIONS = [
         "server/bigsap_server/jobs/sql.py",
         "owner, priority DESC, number LIMIT 1)",
         "owner, priority DESC, number DESC LIMIT 1)",
-        "tests/service/test_jobs.py",
+        "tests/service/test_operations.py",
     ),
     Mutation(
         "server/bigsap_server/jobs/control.py",
@@ -411,7 +411,7 @@ MUTATIONS = [
         "bigsap/engine/rows/bidding.py",
         "if lower or (offer == a.offer[other] and row < other):",
         "if lower:",
-        "tests/device/test_auction_simulated.py",
+        "tests/unit/test_auction.py",
     ),
     Mutation(
         "bigsap/engine/rows/row_engine.py",
@@ -576,8 +576,8 @@ MUTATIONS = [
             ),
             (
                 "bigsap/strategies/sparse.py",
-                "if (self.state.column_of_row < 0).any():",
-                "if (self.state.column_of_row < 0).all():",
+                "course.limit, course.looked = self.scans + _LONGER * look, False",
+                "course.limit, course.looked = self.scans - 1, False",
                 "tests/unit/test_sparse.py",
             ),
             (
@@ -590,12 +590,12 @@ MUTATIONS = [
                 "bigsap/engine/lists/product_selection.py",
                 "listed = listed or c.ids[j] == free_id",
                 "listed = c.ids[j] == free_id",
-                "tests/unit/test_products.py",
+                "tests/unit/test_products.py tests/unit/test_lists.py",
             ),
             (
                 "bigsap/engine/lists/product_selection.py",
                 "equal += 1 if tau[j] == x else 0",
-                "equal += 0 if tau[j] == x else 0",
+                "equal += 2 if tau[j] == x else 0",
                 "tests/unit/test_products.py",
             ),
             (

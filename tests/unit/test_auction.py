@@ -8,6 +8,8 @@ import pytest
 import bigsap
 from bigsap import policy
 from bigsap.engine.core.precision import choose
+from bigsap.engine.core.state import DONE
+from bigsap.engine.rows import bidding
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
@@ -134,3 +136,39 @@ def test_endless_bids_are_left_to_searches(monkeypatch):
     monkeypatch.setattr(policy, "AUCTION_BIDS", 1)
     cost = costs_of("product", 50, 50, 2)
     assert check(cost, variant="plain").stats["auction"]["open"] > 0
+
+
+def bids_by_rounds(cost, spread, epsilon):
+    """Every free row bids at once; the lowest price wins, of equal ones the smallest row."""
+    n, m = cost.shape
+    v, row_of, free, count = np.zeros(m), np.full(m, -1), set(range(n)), 0
+    while free:
+        offers = {}
+        for row in sorted(free):
+            taus = cost[row] - v
+            best, second = np.sort(taus)[:2] if m > 1 else (taus[0], np.inf)
+            j = int(taus.argmin())
+            rise = (second - best if second < np.inf else spread) + epsilon
+            offers.setdefault(j, []).append((v[j] - rise, row))
+        count += len(free)
+        for j, made in offers.items():
+            price, row = min(made)
+            if row_of[j] >= 0:
+                free.add(int(row_of[j]))
+            free.discard(row)
+            v[j], row_of[j] = price, row
+    return v, row_of, count
+
+
+def test_equal_offers_go_to_the_smallest_row():
+    for seed in range(40):
+        g = np.random.default_rng(seed)
+        n = int(g.integers(2, 30))
+        cost = g.integers(0, 3, (n, n + seed % 2)).astype(float)
+        a = bidding.auction(n, np.zeros(cost.shape[1]))
+        status = bidding.run_bids(cost, 1.0, np.inf, 9.0, 0.25, -1e9, 10**6, 10**6, a)
+        assert status == DONE
+        v, row_of, count = bids_by_rounds(cost, 9.0, 0.25)
+        assert a.v.tolist() == v.tolist()
+        assert a.row_of_column.tolist() == row_of.tolist()
+        assert a.at.bids == count

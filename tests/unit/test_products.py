@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ import bigsap
 from bigsap import blas, policy
 from bigsap.engine.core.state import ID
 from bigsap.engine.core.team import Team
-from bigsap.engine.lists import products
+from bigsap.engine.lists import product_selection, products
 from bigsap.engine.lists.bounded_evaluation import offset_of
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.problem import Problem
@@ -204,3 +206,41 @@ def test_a_few_rows_have_the_lists_of_many(kind):
         assert engine.evaluate_by_products(rows, v) == -1
         check(engine, source, rows=rows)
     assert engine.products._tiles is not None
+
+
+class Row(NamedTuple):
+    """Of ``Candidates`` and ``Lists``, what ``_store`` reads and writes."""
+
+    tau: np.ndarray
+    costs: np.ndarray
+    ids: np.ndarray
+
+
+class Stored(NamedTuple):
+    """Of ``Lists``, what ``_store`` writes."""
+
+    start: np.ndarray
+    size: np.ndarray
+    theta: np.ndarray
+    ids: np.ndarray
+    costs: np.ndarray
+
+
+def test_the_best_free_column_is_listed_once():
+    rng = np.random.default_rng(8)
+    for _ in range(200):
+        n = int(rng.integers(1, 9))
+        ids = rng.permutation(20)[:n].astype(np.int32)
+        tau = rng.integers(0, 5, n).astype(float)
+        made = Row(tau.copy(), tau + 10, ids.copy())
+        free = int(rng.choice([-1, *range(20)]))
+        best = (float(tau[ids == free][0]) if free in ids else 1.5, 11.5, free)
+        lists = Stored(
+            np.zeros(1, np.int64), np.zeros(1, np.int32), np.zeros(1), np.zeros(8, np.int32), np.zeros(8)
+        )
+        product_selection._store(0, n, 9.0, 8, made, None, best, lists)
+        found = lists.ids[:n].tolist()
+        assert len(set(found)) == n
+        assert free < 0 or free in found
+        gone = set(ids.tolist()) - set(found)
+        assert all(lists.theta[0] <= tau[ids == one][0] for one in gone)

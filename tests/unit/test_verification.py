@@ -287,6 +287,9 @@ def test_duals_of_two_parts_are_compared_exactly(sign):
     b[near] = a[near] + rng.integers(-1, 2, 400) * 2.0**-55
     b_low[:100] = a_low[:100]
     b_low[100:200] = a_low[100:200] + rng.integers(-1, 2, 100) * 2.0**-200
+    # What is rounded off a sum of low parts decides.
+    a[0], b[0] = 0.125 + 2.0**-55, 0.125
+    a_low[0], b_low[0] = sign * 2.0**-110, sign * 2.0**-55
     for tolerance in (0.0, 2.0**-60):
         found = _exceeds(a, a_low, b, b_low, sign, tolerance)
         exact = [
