@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from bigsap_server.settings import Settings
 from checks import SQUARE, problem, solved
 
 import bigsap
+from gate import HANG_S
 
 COST = np.array([[4.0, 1, 3], [2, 0, 5], [3, 2, 2]])
 Make = Callable[..., Any]
@@ -152,3 +154,45 @@ def test_the_worker_looks_at_the_list_again(bucket: Any, tmp_path: Path) -> None
     found = objects.put_result(result, {}, "memory://other", "job_1", settings)
     assert found["problem"]["type"].endswith("forbidden-address")
     assert bucket.store == {}
+
+
+def test_a_store_that_hangs_is_left(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"result_uris": ["memory://out/"], "data": str(tmp_path)}
+    result = bigsap.solve(COST)
+    go_on, hung = threading.Event(), threading.Event()
+
+    def put_file(*_: Any, **__: Any) -> None:
+        hung.set()
+        assert go_on.wait(HANG_S)
+
+    monkeypatch.setattr(type(bucket), "put_file", put_file)
+    found = objects.put_result(result, {}, "memory://out", "job_1", settings, seconds=0.0)
+    assert found["problem"]["type"].endswith("result-not-stored")
+    assert "TimeoutError" in found["problem"]["detail"]
+    assert hung.wait(HANG_S)
+    threads = [thread for thread in threading.enumerate() if thread.name == "result-store"]
+    go_on.set()
+    for thread in threads:
+        thread.join(HANG_S)
+    assert bucket.store == {}
+
+
+def test_a_fenced_attempt_writes_no_more(
+    bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"result_uris": ["memory://out/"], "data": str(tmp_path)}
+    result = bigsap.solve(COST)
+    found = objects.put_result(result, {}, "memory://out", "job_1", settings, lambda: True)
+    assert "InterruptedError" in found["problem"]["detail"]
+    assert bucket.store == {}
+    fenced = threading.Event()
+    put_file = type(bucket).put_file
+
+    def fence_then(*args: Any, **options: Any) -> None:
+        put_file(*args, **options)
+        fenced.set()
+
+    monkeypatch.setattr(type(bucket), "put_file", fence_then)
+    found = objects.put_result(result, {}, "memory://out", "job_2", settings, fenced.is_set)
+    assert "InterruptedError" in found["problem"]["detail"]
+    assert [name for name in bucket.store if name.endswith(".json")] == []

@@ -10,7 +10,10 @@ import hashlib
 import json
 import logging
 import tempfile
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,8 @@ from bigsap_server.problems import HttpProblem, is_disk_full
 
 _log = logging.getLogger("bigsap_server.objects")
 _BLOCK = 8 << 20
+#: Most seconds that a store may take for a result, and those between two looks at whether it is wanted.
+STORE_SECONDS, _LOOK_S = 900.0, 0.1
 
 
 def options_of(uri: str) -> dict[str, Any]:
@@ -81,35 +86,89 @@ def _copied(remote: Any, settings: Mapping[str, Any], pointer: str) -> np.ndarra
 
 
 def put_result(
-    result: bigsap.Result, summary: Mapping[str, Any], uri: str, name: str, settings: Mapping[str, Any]
+    result: bigsap.Result,
+    summary: Mapping[str, Any],
+    uri: str,
+    name: str,
+    settings: Mapping[str, Any],
+    is_over: Callable[[], bool] = lambda: False,
+    seconds: float = STORE_SECONDS,
 ) -> dict[str, Any]:
     """Write a result below an allowed address; return ``uri``, ``bytes`` and ``sha256``, or a ``problem``.
 
     ``NAME.npz`` is written first, as ``Result.save`` does, then ``NAME.json``: the summary and the
-    digest. A store that fails does not fail the job, which keeps its result here.
+    digest. A store that fails does not fail the job, which keeps its result here. Nor does one that
+    takes longer than ``seconds``: a thread writes, and is left alone then. is_over: whether another
+    attempt may be writing, or nobody wants the result any more; asked before each file and while waiting.
     """
     place = f"{uri.rstrip('/')}/{name}"
+    writing = _Writing(is_over)
     try:
         check_uri(place, settings["result_uris"], "/results")
-        import fsspec
-
-        files, path = fsspec.url_to_fs(place, **options_of(place))
-        with tempfile.TemporaryDirectory(dir=_scratch(settings)) as folder:
+        with tempfile.TemporaryDirectory(dir=_scratch(settings), ignore_cleanup_errors=True) as folder:
             file = Path(folder) / "result.npz"
             result.save(file)
             with file.open("rb") as saved:
                 digest = hashlib.file_digest(saved, "sha256").hexdigest()
             stored = {"uri": f"{place}.npz", "bytes": file.stat().st_size, "sha256": digest}
-            files.put_file(str(file), f"{path}.npz")
-        if files.size(f"{path}.npz") != stored["bytes"]:
-            raise OSError("the store has another size than was written")
-        files.pipe_file(f"{path}.json", json.dumps({**summary, "stored": stored}).encode())
+            document = json.dumps({**summary, "stored": stored}).encode()
+            writing.run(partial(_write, place, file, document, writing.check), seconds)
     except Exception as error:  # noqa: BLE001 - any error of any store
         _log.warning("%s cannot be written: %s: %s", place, type(error).__name__, error)
         failed = HttpProblem("result-not-stored", f"{name}: {type(error).__name__}", pointer="/results")
         problem = error if isinstance(error, HttpProblem) else failed
         return {"uri": f"{place}.npz", "problem": problem.document()}
     return stored
+
+
+def _write(place: str, file: Path, document: bytes, check: Callable[[], None]) -> None:
+    """Write both files to a store; ``check`` raises where no more may be written."""
+    import fsspec
+
+    files, path = fsspec.url_to_fs(place, **options_of(place))
+    size = file.stat().st_size
+    check()
+    files.put_file(str(file), f"{path}.npz")
+    if files.size(f"{path}.npz") != size:
+        raise OSError("the store has another size than was written")
+    check()
+    files.pipe_file(f"{path}.json", document)
+
+
+class _Writing:
+    """One thread that writes, and is left alone if it takes too long."""
+
+    def __init__(self, is_over: Callable[[], bool]) -> None:
+        self._is_over = is_over
+        self._left = threading.Event()
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+
+    def check(self) -> None:
+        """Raise InterruptedError once the writing was left or is over."""
+        if self._left.is_set() or self._is_over():
+            raise InterruptedError("another attempt may be writing, or the job was cancelled")
+
+    def run(self, write: Callable[[], None], seconds: float) -> None:
+        """Write in a thread; raise its error, TimeoutError after ``seconds``, or InterruptedError."""
+        threading.Thread(target=self._run, args=(write,), daemon=True, name="result-store").start()
+        end = time.monotonic() + seconds
+        try:
+            while not self._done.wait(_LOOK_S):
+                self.check()
+                if time.monotonic() > end:
+                    raise TimeoutError(f"the store took more than {seconds:g} s")
+        finally:
+            self._left.set()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
+            self._error = error
+        self._done.set()
 
 
 def _scratch(settings: Mapping[str, Any]) -> Path:
