@@ -99,7 +99,7 @@ def put_result(
     ``NAME.npz`` is written first, as ``Result.save`` does, then ``NAME.json``: the summary and the
     digest. A store that fails does not fail the job, which keeps its result here. Nor does one that
     takes longer than ``seconds``: a thread writes, and is left alone then. is_over: whether another
-    attempt may be writing, or nobody wants the result any more; asked before each file and while waiting.
+    attempt may be writing, or the result is no longer wanted; asked before each file and while waiting.
     """
     place = f"{uri.rstrip('/')}/{name}"
     writing = _Writing(is_over)
