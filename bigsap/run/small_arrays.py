@@ -33,6 +33,7 @@ from bigsap.problem import Problem
 from bigsap.proof.certificate import certify
 from bigsap.result import MESSAGES, Result, Status, views_of
 from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies.orientation import inverse
 from bigsap.types import Array
 
@@ -203,6 +204,70 @@ def solve_small(
         v_low=v_low,
         warm=start is not None,
         proved=proved,
+    )
+    return Result.later(fields_of, answer, maximize=maximize, shape=(n, m))
+
+
+def solve_priced(costs: Array, gated: ClippedCosts, proved: bool) -> Result | None:
+    """Return the result for costs that ``suits`` accepts, whose rows may stay unassigned.
+
+    gated: the same costs with the rows' prices. proved: see ``solve_small``. None if it is not proved
+    here, or a cost is invalid.
+    """
+    clock = time.perf_counter()
+    (n, m), maximize = costs.shape, gated.maximize
+    sign = -1.0 if maximize else 1.0
+    integers = costs.dtype.kind != "f"
+    # As the clipped costs: fractions, and rows that must be assigned, make integers floats.
+    exact = integers and gated.dtype.kind != "f"
+    caps = sign * gated.prices.astype(np.float64)
+    if integers:
+        largest = max(float(costs.max()), -float(costs.min()))
+        if exact and n:
+            largest = (
+                _TERMS_PER_ROW * (n + 2) * max(largest, float(np.abs(caps[np.isfinite(caps)]).max(initial=0)))
+            )
+        if not largest < _EXACT:
+            return None
+    matrix = costs
+    steps, flags = costs.strides, costs.flags
+    if (
+        costs.dtype != np.float64
+        or maximize
+        or not flags.aligned
+        or steps[1] != 8
+        or steps[0] % 8
+        or steps[0] < 0
+    ):
+        matrix = np.multiply(costs, sign, dtype=np.float64, order="C")
+    keep, n_real, n_whole = sizes(n, m)
+    column_of_row, kept = np.empty(n, np.intp), np.empty(keep)
+    status = solve_dense(
+        matrix.__array_interface__["data"][0],
+        matrix.strides[0] // 8,
+        n,
+        m,
+        exact,
+        False,
+        caps,
+        column_of_row,
+        kept,
+        np.empty(n_real),
+        np.empty(n_whole, np.int64),
+    )
+    if status not in (OPTIMAL, INFEASIBLE):
+        return None
+    seconds = time.perf_counter() - clock
+    answer = Answer(
+        status,
+        (n, m),
+        maximize,
+        exact,
+        column_of_row,
+        kept,
+        seconds,
+        proved=proved,
+        prices=gated.prices.copy(),
     )
     return Result.later(fields_of, answer, maximize=maximize, shape=(n, m))
 

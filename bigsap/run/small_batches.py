@@ -142,13 +142,6 @@ def solve_batch(
     )
 
 
-def solve_priced(costs: Array, prices: Array, maximize: bool, proved: bool) -> Result | None:
-    """Return the result of one array whose rows may stay unassigned; None if it is not proved here."""
-    problems = BatchProblems([costs], prices=[prices])
-    answers = solve_batch(problems, maximize, 1, proved)
-    return answers.result(0) if answers is not None and answers.statuses[0] <= INFEASIBLE else None
-
-
 def _described(problems: BatchProblems) -> tuple[Array, list[int]]:
     """Return words with sizes, and -1 as kind where a problem is not solved here; and the ends of parts.
 

@@ -17,8 +17,7 @@ from bigsap.proof.unassigned import drop_clipped_pairs
 from bigsap.result import Result
 from bigsap.row_cache import parse_bytes
 from bigsap.run.interrupted import in_order
-from bigsap.run.small_arrays import Start, solve_small, suits
-from bigsap.run.small_batches import solve_priced
+from bigsap.run.small_arrays import Start, solve_priced, solve_small, suits
 from bigsap.run.stats import last_report
 from bigsap.run.warm_start import GivenStart
 from bigsap.sources.arrays.matrix import ArraySource
@@ -106,7 +105,7 @@ def solve_small_call(
     Raises InvalidCostError as ``solve``.
     """
     if gated is not None and warm is None:
-        found = solve_priced(costs, gated.prices, options.maximize, bool(options.certify))
+        found = solve_priced(costs, gated, bool(options.certify))
         if found is not None:
             if monitor.has_listeners:
                 last_report(monitor, found)
