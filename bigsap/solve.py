@@ -287,11 +287,9 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
             with connect(asked["cluster"], duals_of):  # checked, and not needed: the bits are the same
                 pass
         if begins(monitor, source.shape):
-            found = solve_small_call(small, gated, options, monitor, warm)
+            points = None if isinstance(plain, ArraySource) else type(plain).__name__
+            found = solve_small_call(small, gated, options, monitor, warm, points)
             if found is not None:
-                if not isinstance(plain, ArraySource):
-                    found.stats["source"] = type(source).__name__
-                    found.stats["why"] = "few points, whose costs take less time than a search"
                 return found
         else:
             small = None

@@ -46,7 +46,7 @@ _AT_ONCE = 1 << 15
 # Lower limit of given integer prices: with the costs, their sums stay below _EXACT.
 _LOWEST = -(_EXACT >> 2)
 
-WHY = "a small matrix in memory"
+WHY, WHY_POINTS = "a small matrix in memory", "few points, whose costs take less time than a search"
 
 #: What a solve reports that keeps all its costs in memory and makes no lists.
 WITHOUT_LISTS: dict[str, Any] = {
@@ -83,6 +83,7 @@ class Answer:
     shape: as the user has it. kept: see ``engine.small.search``. seconds: the mean in a batch.
     v_low: low parts of the stored prices. warm: whether the search began from a given start.
     proved: False to omit the proof from the result. prices: of rows that may stay unassigned.
+    points: the type of points whose costs these are, None for a matrix.
     """
 
     status: int
@@ -97,6 +98,7 @@ class Answer:
     warm: bool = False
     proved: bool = True
     prices: Array | None = None
+    points: str | None = None
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -164,14 +166,20 @@ def assignment(costs: Array, maximize: bool) -> tuple[Array, Array] | None:
 
 
 def solve_small(
-    costs: Array, maximize: bool, *, gated: bool = False, start: Start | None = None, proved: bool = True
+    costs: Array,
+    maximize: bool,
+    *,
+    gated: bool = False,
+    start: Start | None = None,
+    proved: bool = True,
+    points: str | None = None,
 ) -> Result | None:
     """Return the result for costs that ``suits`` accepts, or None.
 
     Raises InvalidCostError as ``solve``. gated: some columns may stay free, so no price may be above
     0. start: for square costs; a start that does not lead to a proof is dropped. proved: False for a
     result without its proof. The proof is computed nevertheless, by the same call, and shows whether
-    rounding decided the assignment.
+    rounding decided the assignment. points: see ``Answer``.
     """
     clock = time.perf_counter()
     prepared = signed_costs(costs, maximize)
@@ -189,7 +197,7 @@ def solve_small(
     if status in (UNSURE, LOOSE):
         if start is None:
             return None
-        return solve_small(costs, maximize, gated=gated, proved=proved)
+        return solve_small(costs, maximize, gated=gated, proved=proved, points=points)
     integer = costs.dtype.kind != "f"
     seconds = time.perf_counter() - clock
     n, m = costs.shape
@@ -204,14 +212,15 @@ def solve_small(
         v_low=v_low,
         warm=start is not None,
         proved=proved,
+        points=points,
     )
     return Result.later(fields_of, answer, maximize=maximize, shape=(n, m))
 
 
-def solve_priced(costs: Array, gated: ClippedCosts, proved: bool) -> Result | None:
+def solve_priced(costs: Array, gated: ClippedCosts, proved: bool, points: str | None = None) -> Result | None:
     """Return the result for costs that ``suits`` accepts, whose rows may stay unassigned.
 
-    gated: the same costs with the rows' prices. proved: see ``solve_small``. None if it is not proved
+    gated: the same costs with the rows' prices. proved, points: see ``solve_small``. None if it is not proved
     here, or a cost is invalid.
     """
     clock = time.perf_counter()
@@ -268,6 +277,7 @@ def solve_priced(costs: Array, gated: ClippedCosts, proved: bool) -> Result | No
         seconds,
         proved=proved,
         prices=gated.prices.copy(),
+        points=points,
     )
     return Result.later(fields_of, answer, maximize=maximize, shape=(n, m))
 
@@ -462,10 +472,10 @@ def _stats(answer: Answer, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
     proved = answer.proved and answer.status == OPTIMAL
     return {
         "method": "dense",
-        "why": WHY,
+        "why": WHY if answer.points is None else WHY_POINTS,
         "threads": 1,
         "device": "cpu",
-        "source": "ArraySource" if answer.prices is None else "ClippedCosts",
+        "source": "ClippedCosts" if answer.prices is not None else answer.points or "ArraySource",
         "evaluated_by": None,
         "transposed": answer.turned,
         "price": "float64",

@@ -98,14 +98,19 @@ def begins(monitor: Monitor, shape: tuple[int, int]) -> bool:
 
 
 def solve_small_call(
-    costs: Array, gated: ClippedCosts | None, options: Options, monitor: Monitor, warm: GivenStart | None
+    costs: Array,
+    gated: ClippedCosts | None,
+    options: Options,
+    monitor: Monitor,
+    warm: GivenStart | None,
+    points: str | None = None,
 ) -> Result | None:
     """Return the result of ``small_costs``; None for problems that are hard for their size.
 
-    Raises InvalidCostError as ``solve``.
+    points: the type of points whose costs these are, None for an array. Raises InvalidCostError as ``solve``.
     """
     if gated is not None and warm is None:
-        found = solve_priced(costs, gated, bool(options.certify))
+        found = solve_priced(costs, gated, bool(options.certify), points)
         if found is not None:
             if monitor.has_listeners:
                 last_report(monitor, found)
@@ -118,6 +123,7 @@ def solve_small_call(
         gated=gated is not None,
         start=_start(warm, costs, options),
         proved=bool(options.certify),
+        points=points,
     )
     if found is None:
         monitor.progress.phase, monitor.progress.stage = 0, "start"
