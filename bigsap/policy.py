@@ -34,6 +34,8 @@ MOST_SMALL_COSTS = 1 << 20
 #: Most costs of points or low rank that are all computed for it. With 512 points in the plane that takes a
 #: fifth of the time of lists, with 1,024 still less.
 MOST_SMALL_COMPUTED = 1 << 20
+#: The same, times their coordinates: some 10 ms, during which no limit is looked at.
+MOST_SMALL_PRODUCTS = 1 << 26
 #: The same where rows may stay unassigned. Beyond this, searches on the pairs below the price are faster,
 #: since many clipped costs tie.
 MOST_SMALL_GATED_COSTS = 1 << 17

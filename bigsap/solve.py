@@ -99,14 +99,15 @@ def solve(
         it needs all costs in memory, a ``memory_limit`` below that is an OptionError), or
         ``"auto"``, which chooses one; ``stats`` records the choice and the reason.
 
-        With "auto", arrays of up to 2**20 costs in memory, not mapped, are solved directly:
-        ``stats["method"] == "dense"``. One thread runs searches without epsilon whose data fit a
-        cache, in less than a tenth of a second, always with a proof. This does not apply with
-        ``dtype`` (unless it is the array's), ``epsilon=False``, ``start``, ``device``,
-        ``checkpoint`` or ``progress``, nor if ``memory_limit`` does not hold two copies. Arrays
-        that would need many searches, or whose proof would fail, are solved by the general
-        methods. ``callback`` is called for one phase and at the end; a ``warm_start`` of as many
-        rows as columns is where searches begin.
+        With "auto", arrays of up to 2**20 costs in memory, not mapped, and points and low rank of
+        as many pairs, all of which are computed, are solved directly: ``stats["method"] ==
+        "dense"``. One thread runs searches without epsilon whose data fit a cache, in less than a
+        tenth of a second, always with a proof. This does not apply with ``dtype`` (unless it is the
+        array's), ``epsilon=False``, ``start``, ``device``, ``checkpoint`` or ``progress``, nor if
+        ``memory_limit`` does not hold two copies (of points three). Problems that would need many
+        searches, or whose proof would fail, are solved by the general methods. ``callback`` is
+        called for one phase and at the end; a ``warm_start`` of as many rows as columns is where
+        searches begin.
     variant: of ``"hungarian"``: ``"tree"``, alternating trees under a clock; ``"auto"``, the same
         after a trial of tight pairs, with searches row by row if trees take too long ("tree" does
         so too if ``memory_limit`` keeps lists short); ``"classical"``, zeros as bits, an eighth of
@@ -281,7 +282,9 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
         start = extend_warm_start(unmasked_start(start), gated)
     warm = None if start is None else parse_warm_start(start, Problem(source, options.maximize))
     # The first rung is apart: a small array is solved before a general solve's state would be made.
-    small = None if asked["progress"] or saved is not None else small_costs(plain, gated, options)
+    small = None
+    if not asked["progress"] and saved is None and monitor.over is None:
+        small = small_costs(plain, gated, options)
     if small is not None:
         if asked["cluster"] is not None:
             with connect(asked["cluster"], duals_of):  # checked, and not needed: the bits are the same

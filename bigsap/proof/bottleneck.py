@@ -68,20 +68,29 @@ def prove_entries(
     maximize: bool = False,
     threads: int = 1,
     tick: Callable[[int], None] | None = None,
-) -> int:
+    bounds: bool = True,
+) -> tuple[str, int]:
     """Check that the entries are all allowed pairs within the threshold, at their costs.
 
-    Returns the number of pairs read: all, or for points those that boxes do not exclude. Raises
-    CertificateError that names the first row where it is not so.
+    bounds: False to read every pair. Returns the way, ``"pairs"`` or, for points whose boxes exclude
+    most, ``"bounds"``, and the number of pairs read. Raises CertificateError that names the first row
+    where it is not so. Distinct columns of a row are the caller's: ``sparse`` checks them.
     """
-    counted = _counted_in_boxes(source, threshold, entries, maximize, threads, tick)
+    beyond = (entries.costs < threshold) if maximize else (entries.costs > threshold)
+    beyond |= entries.costs == (-np.inf if maximize else np.inf)
+    if beyond.any():
+        row = int(np.searchsorted(entries.start, int(np.argmax(beyond)), side="right")) - 1
+        raise CertificateError(f"row {row} lists a pair beyond the threshold")
+    by, counted = "bounds", None
+    if bounds:
+        counted = _counted_in_boxes(source, threshold, entries, maximize, threads, tick)
     if counted is None:
-        counted = _counted(source, threshold, entries, maximize, threads, tick)
+        by, counted = "pairs", _counted(source, threshold, entries, maximize, threads, tick)
     counts, pairs = counted
     differ = np.flatnonzero(counts != np.diff(entries.start))
     if differ.size:
         raise CertificateError(f"row {differ[0]} does not list all pairs within the threshold")
-    return pairs
+    return by, pairs
 
 
 def _counted_in_boxes(
@@ -94,9 +103,9 @@ def _counted_in_boxes(
 ) -> tuple[Array, int] | None:
     """Check the costs of the entries and count each row's pairs within the threshold, by boxes.
 
-    None where boxes do not bound the costs.
+    None where boxes do not bound the costs, or exclude too little, judged by some rows.
     """
-    from bigsap.proof.descent import count_within
+    from bigsap.proof.descent import BOUND_PAIRS, count_within
 
     known = boundable(source)
     points = geometry(source) if known is not None and known[1] is None else None
@@ -114,12 +123,19 @@ def _counted_in_boxes(
     boxed = in_boxes(source, points, near, Prices(np.zeros(m)), maximize, look)
     if boxed is None:
         return None
+    limit = float(-threshold if maximize else threshold)
+    found, total, lock = np.zeros(n, np.int64), np.zeros(2, np.int64), threading.Lock()
+    probed = np.unique(np.linspace(0, n - 1, min(n, policy.PROOF_BOUNDS_PROBED)).astype(np.int64))
+    for place in probed.tolist():
+        count_within(boxed.costs, boxed.tree, limit, place, place + 1, found, total)
+    if total[0] + BOUND_PAIRS * total[1] > probed.size * m // policy.PROOF_BOUNDS_SHARE:
+        return None
+    look()
     rows = np.repeat(np.arange(n), np.diff(entries.start))
     wrong = read_pair_costs(source, rows, entries.columns) != entries.costs
     if wrong.any():
         raise CertificateError(f"row {rows[int(np.argmax(wrong))]} lists another cost")
-    limit = float(-threshold if maximize else threshold)
-    found, total, lock = np.zeros(n, np.int64), np.zeros(2, np.int64), threading.Lock()
+    total[:] = 0
 
     def some(start: int, stop: int, pause: Callable[[], None]) -> bool:
         counts = np.zeros(2, np.int64)

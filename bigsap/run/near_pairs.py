@@ -8,7 +8,7 @@ from functools import partial
 from bigsap.problem import Problem
 from bigsap.progress import Stopped
 from bigsap.run.on_lists import setting_of
-from bigsap.run.on_sparse import enough
+from bigsap.run.on_sparse import enough, order_room
 from bigsap.run.run import Run
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies import Outcome
@@ -47,7 +47,12 @@ class NearPairs:
         sparse = Problem(pairs.for_sense(problem.maximize), problem.maximize, problem.transposed)
         clock, before = time.perf_counter(), counts.scans
         search = SparseSearch(
-            sparse, run.arithmetic, run.monitor, warm=run.warm(), enough=partial(enough, run)
+            sparse,
+            run.arithmetic,
+            run.monitor,
+            warm=run.warm(),
+            enough=partial(enough, run),
+            room=order_room(run),
         )
         try:
             search.run(run.snapshot)

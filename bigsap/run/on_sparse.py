@@ -7,6 +7,7 @@ from functools import partial
 
 from bigsap.progress import Stopped
 from bigsap.proof.exact import exact_sum
+from bigsap.row_cache import parse_bytes
 from bigsap.run.certify import prove_now, within_gap
 from bigsap.run.run import Run
 from bigsap.strategies import Outcome
@@ -31,6 +32,7 @@ class SparseRows:
             plain=not run.options.epsilon,
             warm=run.warm(),
             enough=partial(enough, run),
+            room=order_room(run),
         )
         try:
             search.run(run.snapshot)
@@ -46,6 +48,12 @@ class SparseRows:
             return Outcome(None, v, search.violator)
         run.standing = search.column_of_row(), v
         return Outcome(*run.standing)
+
+
+def order_room(run: Run) -> int | None:
+    """Return the bytes of ``memory_limit`` that an order may take: half; None without a limit."""
+    limit = run.options.memory_limit
+    return None if limit is None else parse_bytes(limit, "memory_limit") // 2
 
 
 def enough(run: Run, search: SparseSearch) -> bool:

@@ -58,7 +58,10 @@ def _is_cheap(source: CostSource) -> bool:
     """Return whether all costs take less time than a search that leaves some out: points, low rank."""
     while isinstance(source, Kept):
         source = source.given
-    return isinstance(source, (PointSource, LowRankSource))
+    n, m = source.shape
+    if isinstance(source, PointSource):
+        return n * m * source.x.shape[1] <= policy.MOST_SMALL_PRODUCTS
+    return isinstance(source, LowRankSource) and n * m * source.a.shape[1] <= policy.MOST_SMALL_PRODUCTS
 
 
 def _computed(source: CostSource) -> Array:

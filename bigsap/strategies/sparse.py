@@ -26,7 +26,7 @@ from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.record import numbers, set_numbers
 from bigsap.engine.sparse import auction, cardinality
 from bigsap.engine.sparse import pairs as P
-from bigsap.engine.sparse.ordering import Ordering, local_ordering, ordered
+from bigsap.engine.sparse.ordering import ORDERING_BYTES, Ordering, local_ordering, ordered
 from bigsap.engine.sparse.search import STUCK, YIELD, search
 from bigsap.errors import OverflowRiskError
 from bigsap.memory import usable_memory
@@ -154,6 +154,7 @@ class SparseSearch:
     """The search of a sparse problem with at most as many rows as columns, and its answer.
 
     phases: one record each. violator: rows that cannot all be assigned, empty unless infeasible.
+    room: bytes that a copy of the entries in a better order may take; None: a share of the memory.
     """
 
     def __init__(
@@ -165,6 +166,7 @@ class SparseSearch:
         plain: bool = False,
         warm: Warm | None = None,
         enough: Callable[[SparseSearch], bool] | None = None,
+        room: int | None = None,
     ) -> None:
         self._problem, self._arithmetic, self._monitor = problem, arithmetic, monitor
         self._enough = enough
@@ -172,7 +174,7 @@ class SparseSearch:
         gated = isinstance(problem.source, ClippedCosts)
         self._auctions = not (gated or plain) and n == m
         self.pairs, self._scale = _pairs(problem, arithmetic.price)
-        self._order = _ordering(self.pairs, m)
+        self._order = _ordering(self.pairs, m, room)
         if self._order is not None:
             self.pairs = _reordered(self.pairs, self._order)
         self.state = P.matching(n, m, arithmetic.price)
@@ -463,29 +465,51 @@ class SparseSearch:
         )
 
     def _kept(self) -> dict[str, Any]:
-        """Return the state; a search in progress is made again from its start."""
+        """Return the state; a search in progress is made again from its start.
+
+        Rows and columns have the user's numbers: a solve elsewhere may continue in another order.
+        """
         state = self.state
+        found = {name: getattr(state, name) for name in ("v", "column_of_row", "match_cost", "queue", "late")}
+        if self._order is not None:
+            rows, columns = self._order.rows, self._order.columns
+            found["v"] = state.v[self._order.place]
+            found["column_of_row"], found["match_cost"] = np.empty_like(rows), np.empty_like(state.match_cost)
+            found["column_of_row"][rows] = _renumbered(state.column_of_row, columns)
+            found["match_cost"][rows] = state.match_cost
+            found["queue"], found["late"] = rows[state.queue], rows[state.late]
+        row = state.at.row
+        if self._order is not None and row >= 0:
+            state.at.row = self._order.rows[row]
+        facts = numbers(state.at, P.Standing)
+        state.at.row = row
         return {
             "sparse_stage": self.course.stage,
             "course": vars(self.course),
             "phases": self.phases,
-            "v": state.v,
-            "column_of_row": state.column_of_row,
-            "match_cost": state.match_cost,
-            "queue": state.queue,
-            "late": state.late,
-            **numbers(state.at, P.Standing),
+            **found,
+            **facts,
         }
 
     def _restore(self, saved: dict[str, Any]) -> None:
         state = self.state
         self.course = Course(**saved["course"])
         self.phases = list(saved["phases"])
-        for name in ("v", "column_of_row", "match_cost", "queue", "late"):
-            getattr(state, name)[:] = saved[name]
+        set_numbers(state.at, P.Standing, saved)
+        if self._order is None:
+            for name in ("v", "column_of_row", "match_cost", "queue", "late"):
+                getattr(state, name)[:] = saved[name]
+        else:
+            rows, columns, place = self._order.rows, self._order.columns, np.empty_like(self._order.rows)
+            place[rows] = np.arange(rows.size)
+            state.v[:] = saved["v"][columns]
+            state.column_of_row[:] = _renumbered(saved["column_of_row"][rows], self._order.place)
+            state.match_cost[:] = saved["match_cost"][rows]
+            state.queue[:], state.late[:] = place[saved["queue"]], place[saved["late"]]
+            if state.at.row >= 0:
+                state.at.row = place[state.at.row]
         matched = np.flatnonzero(state.column_of_row >= 0)
         state.row_of_column[state.column_of_row[matched]] = matched
-        set_numbers(state.at, P.Standing, saved)
         state.at.underway = 0
 
 
@@ -498,12 +522,18 @@ _STAGES: dict[int, Callable[[SparseSearch], None]] = {
 }
 
 
-def _ordering(pairs: P.Pairs, n_columns: int) -> Ordering | None:
-    """Return an order for a large problem whose entries may be copied."""
-    entry = 2 * np.dtype(S.ID).itemsize + pairs.costs.itemsize
+def _renumbered(ids: Array, numbers: Array) -> Array:
+    """Return ``numbers[ids]``, with negative ids as they are."""
+    return np.where(ids >= 0, numbers[ids], ids)
+
+
+def _ordering(pairs: P.Pairs, n_columns: int, room: int | None) -> Ordering | None:
+    """Return an order for a large problem whose entries may be copied. room: bytes; None: see ``policy``."""
     if pairs.start.size <= policy.SPARSE_ORDERED_ROWS:
         return None
-    if pairs.ids.size * entry > usable_memory() // policy.SPARSE_ORDERED_SHARE:
+    entry = 2 * np.dtype(S.ID).itemsize + pairs.costs.itemsize
+    room = usable_memory() // policy.SPARSE_ORDERED_SHARE if room is None else room
+    if pairs.ids.size * entry + ORDERING_BYTES * (pairs.start.size + n_columns) > room:
         return None
     return local_ordering(pairs.start, pairs.ids, n_columns)
 

@@ -133,7 +133,9 @@ def test_longer_lists_begin_with_the_pairs_of_shorter_ones(turned, monkeypatch):
     found = bigsap.solve(source, objective="bottleneck")
     assert (found.bottleneck, found.fun) == (expected.bottleneck, expected.fun)
     assert found.verify(source).optimal
-    assert found.stats["proof"] == "bounds"
+    assert found.stats["proof"] in ("bounds", "pairs")
+    every = bigsap.solve(source, objective="bottleneck", certify="pairs")
+    assert (every.stats["proof"], every.fun) == ("pairs", found.fun)
     assert any(order is not None for order in orders)
     assert all(one == other for one, other in begun)
     assert max(begun)[0] > 0
@@ -202,13 +204,24 @@ def test_lists_of_points_are_checked_by_boxes(metric, maximize, monkeypatch):
     start = np.concatenate(([0], np.cumsum(within.sum(axis=1))))
     entries = Entries(start, columns, cost[rows, columns])
     monkeypatch.setattr(policy, "BOTTLENECK_BOUNDED_ROWS", 1)
-    pairs = prove_entries(source, limit, entries, maximize=maximize)
+    by, pairs = prove_entries(source, limit, entries, maximize=maximize)
+    assert by == "pairs"  # with so few points, boxes exclude too little
+    monkeypatch.setattr(policy, "PROOF_BOUNDS_SHARE", 0.01)
+    by, pairs = prove_entries(source, limit, entries, maximize=maximize)
+    assert by == "bounds"
     assert pairs < cost.size / 2 + rows.size
+    assert prove_entries(source, limit, entries, maximize=maximize, bounds=False) == ("pairs", cost.size)
+    outside = entries.costs.copy()
+    outside[5] = cost.min() if maximize else cost.max()
+    with pytest.raises(CertificateError, match=f"row {rows[5]} lists a pair beyond the threshold"):
+        prove_entries(source, limit, entries._replace(costs=outside), maximize=maximize)
     (k,) = np.nonzero(entries.costs == limit)
     assert k.size  # ties with the limit count
     nearer = np.nextafter(limit, np.inf if maximize else -np.inf)
     for wrong, numbers in ((entries._replace(costs=entries.costs + 1e-3), limit), (entries, nearer)):
-        with pytest.raises(CertificateError, match=r"lists another cost|does not list all pairs"):
+        with pytest.raises(
+            CertificateError, match=r"lists another cost|a pair beyond|does not list all pairs"
+        ):
             prove_entries(source, numbers, wrong, maximize=maximize)
     drop = np.delete(np.arange(rows.size), 7)
     start = np.concatenate(([0], np.cumsum(np.bincount(rows[drop], minlength=300))))

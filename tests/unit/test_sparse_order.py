@@ -144,8 +144,57 @@ def test_a_stopped_solve_continues_in_the_same_order(order_all: list[bool], tmp_
     assert order_all == [True] * 3
 
 
+@pytest.mark.parametrize("ordered_first", [False, True])
+@pytest.mark.parametrize(("wide", "phases"), [(False, 1), (False, 3), (True, 0)])
+def test_a_solve_may_continue_in_another_order(
+    ordered_first: bool, wide: bool, phases: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine with other memory, or another version, may choose another order."""
+    a = neighbours(2000, 8, np.random.default_rng(7))
+    source = bigsap.sparse(a[:1800] if wide else a)
+    run_slice = strategy.SparseSearch._slice
+
+    def short(search: Any, *given: Any) -> Any:
+        search._budget = 4000
+        return run_slice(search, *given)
+
+    monkeypatch.setattr(strategy.SparseSearch, "_slice", short)
+    whole = bigsap.solve(source)
+    stops = 0
+    for slices in (1, 4, 30, 200):
+        monkeypatch.setattr(policy, "SPARSE_ORDERED_ROWS", 10 if ordered_first else 1 << 15)
+        stop, seen = threading.Event(), [0]
+
+        def end(progress: Any, stop: Any = stop, seen: Any = seen, slices: int = slices) -> None:
+            seen[0] += progress.phase > phases
+            if seen[0] > slices:
+                stop.set()
+
+        path = tmp_path / f"c{slices}"
+        stopped = bigsap.solve(source, checkpoint=path, callback=end, callback_every=0.0, cancel=stop)
+        if stopped.status != "cancelled":
+            continue
+        stops += 1
+        monkeypatch.setattr(policy, "SPARSE_ORDERED_ROWS", 1 << 15 if ordered_first else 10)
+        again = bigsap.resume(path, source)
+        assert again.status == "optimal"
+        assert again.fun == pytest.approx(whole.fun, rel=1e-12)
+        again.verify(source)
+    assert stops
+
+
+def test_a_memory_limit_holds_for_the_copy(order_all: list[bool]) -> None:
+    a = neighbours(1000, 8, np.random.default_rng(8))
+    given = bigsap.sparse(a)
+    free = bigsap.solve(given)
+    tight = bigsap.solve(given, memory_limit="64 KiB")
+    assert order_all == [True]
+    assert bigsap.solve(given, memory_limit="64 MiB").fun == free.fun == tight.fun
+    assert order_all == [True, True]
+
+
 def test_large_entries_are_not_copied(order_all: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     a = neighbours(1000, 8, np.random.default_rng(6))
-    monkeypatch.setattr(strategy, "usable_memory", lambda: 8 * a.nnz * 15)
+    monkeypatch.setattr(strategy, "usable_memory", lambda: 8 * (a.nnz * 16 + 24 * 2001) - 1)
     assert bigsap.solve(bigsap.sparse(a)).status == "optimal"
     assert order_all == []

@@ -282,7 +282,7 @@ class Attempt:
         return {"state": state, "result": summary}
 
     def _is_unwanted(self) -> bool:
-        return self._command in ("fenced", "now")
+        return self._command not in ("run", "stop")
 
     def _write_arrays(self, result: bigsap.Result) -> None:
         target = self.folder.result(self.attempt)
