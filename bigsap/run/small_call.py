@@ -58,10 +58,14 @@ def _is_cheap(source: CostSource) -> bool:
     """Return whether all costs take less time than a search that leaves some out: points, low rank."""
     while isinstance(source, Kept):
         source = source.given
-    n, m = source.shape
     if isinstance(source, PointSource):
-        return n * m * source.x.shape[1] <= policy.MOST_SMALL_PRODUCTS
-    return isinstance(source, LowRankSource) and n * m * source.a.shape[1] <= policy.MOST_SMALL_PRODUCTS
+        coordinates = source.x.shape[1]
+    elif isinstance(source, LowRankSource):
+        coordinates = source.a.shape[1]
+    else:
+        return False
+    n, m = source.shape
+    return int(n * m * coordinates) <= policy.MOST_SMALL_PRODUCTS
 
 
 def _computed(source: CostSource) -> Array:
