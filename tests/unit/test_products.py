@@ -244,3 +244,17 @@ def test_the_best_free_column_is_listed_once():
         assert free < 0 or free in found
         gone = set(ids.tolist()) - set(found)
         assert all(lists.theta[0] <= tau[ids == one][0] for one in gone)
+
+
+def test_the_boundary_of_the_smallest():
+    rng = np.random.default_rng(9)
+    for _ in range(400):
+        n = int(rng.integers(1, 40))
+        k = int(rng.integers(1, n + 1))
+        tau = rng.choice([rng.integers(0, 6, n).astype(float), rng.normal(size=n)])
+        if n % 3 == 0:
+            tau[0] = 1e300  # halving the range does not tell the others apart
+        below, at, room = product_selection._boundary(tau, n, k)
+        least = np.sort(tau)[:k].tolist()
+        assert sorted([x for x in tau.tolist() if x <= below] + [at] * room) == least
+        assert room <= (tau == at).sum()
