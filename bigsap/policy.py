@@ -385,8 +385,15 @@ FEW_OPEN_ROWS = 256
 FEW_LATE_PAIRS = 1024
 
 #: Rows of sparse costs from which entries are copied into an order that keeps common columns near each
-#: other, if the copy takes at most this share of the memory.
+#: other, if the copy takes at most this share of the memory. With fewer rows the vectors of a search fit
+#: a core's own cache in any order: no work is saved, only waiting, so rows decide and not predicted scans.
 SPARSE_ORDERED_ROWS, SPARSE_ORDERED_SHARE = 1 << 15, 8
+#: Columns, and neighbouring rows, looked at before such an order is computed; and pairs of rows of these
+#: columns. Half of them must have another column in common: neighbours have nearly all, random graphs none.
+ORDER_SAMPLE, ORDER_SAMPLE_PAIRS = 64, 1024
+#: Share of the rows in one layer of the breadth-first search at which it is given up: every row then is near
+#: every other. Layers of neighbours have a few per cent, of random graphs half.
+ORDER_WIDEST_SHARE = 8
 
 #: Rows from which a bottleneck's pairs of points are listed by boxes: with fewer, all pairs take less time.
 BOTTLENECK_BOUNDED_ROWS = 4096

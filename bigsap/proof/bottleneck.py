@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -81,11 +81,10 @@ def prove_entries(
     if beyond.any():
         row = int(np.searchsorted(entries.start, int(np.argmax(beyond)), side="right")) - 1
         raise CertificateError(f"row {row} lists a pair beyond the threshold")
-    by, counted = "bounds", None
-    if bounds:
-        counted = _counted_in_boxes(source, threshold, entries, maximize, threads, tick)
+    lists = _Lists(source, threshold, entries, maximize, threads, tick)
+    by, counted = "bounds", _counted_in_boxes(lists) if bounds else None
     if counted is None:
-        by, counted = "pairs", _counted(source, threshold, entries, maximize, threads, tick)
+        by, counted = "pairs", _counted(lists)
     counts, pairs = counted
     differ = np.flatnonzero(counts != np.diff(entries.start))
     if differ.size:
@@ -93,20 +92,25 @@ def prove_entries(
     return by, pairs
 
 
-def _counted_in_boxes(
-    source: CostSource,
-    threshold: Any,
-    entries: Entries,
-    maximize: bool,
-    threads: int,
-    tick: Callable[[int], None] | None,
-) -> tuple[Array, int] | None:
+class _Lists(NamedTuple):
+    """Arguments of ``prove_entries``."""
+
+    source: CostSource
+    threshold: Any
+    entries: Entries
+    maximize: bool
+    threads: int
+    tick: Callable[[int], None] | None
+
+
+def _counted_in_boxes(c: _Lists) -> tuple[Array, int] | None:
     """Check the costs of the entries and count each row's pairs within the threshold, by boxes.
 
     None where boxes do not bound the costs, or exclude too little, judged by some rows.
     """
     from bigsap.proof.descent import BOUND_PAIRS, count_within
 
+    source, threshold, entries, maximize, threads, tick = c
     known = boundable(source)
     points = geometry(source) if known is not None and known[1] is None else None
     if points is None or source.shape[0] < policy.BOTTLENECK_BOUNDED_ROWS:
@@ -153,15 +157,9 @@ def _counted_in_boxes(
     return by_row, int(total[0]) + entries.columns.size
 
 
-def _counted(
-    source: CostSource,
-    threshold: Any,
-    entries: Entries,
-    maximize: bool,
-    threads: int,
-    tick: Callable[[int], None] | None,
-) -> tuple[Array, int]:
+def _counted(c: _Lists) -> tuple[Array, int]:
     """Check the costs of the entries and count each row's pairs within the threshold, in a pass."""
+    source, threshold, entries, maximize, threads, tick = c
     counts = np.zeros(source.shape[0], np.int64)
     forbidden = -np.inf if maximize else np.inf
     lock = threading.Lock()

@@ -3,8 +3,8 @@
 A search goes from a row to its columns and on to their rows. If these lie anywhere in memory, a large
 problem waits for memory at each step. In the order of a breadth-first search (Cuthill and McKee
 1969) they lie within a few layers. Graphs of neighbours gain by it; in random graphs a few steps
-reach everything, and no order helps. The search is deterministic, so a continued solve finds the
-same order.
+reach everything, and no order helps. Checkpoints have the user's numbers: a continued solve may use
+another order.
 """
 
 from __future__ import annotations
@@ -13,15 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.state import ID
 from bigsap.types import Array
-
-# Columns and neighbouring rows looked at before an order is computed; and pairs of rows of these columns.
-_SAMPLE, _MOST_PAIRS = 64, 1024
-# A layer with this share of the rows: every row is near every other, and no order helps.
-_WIDEST = 8
-
 
 #: Bytes that an order takes for each row and column while it is computed; 12 remain.
 ORDERING_BYTES = 24
@@ -53,20 +48,20 @@ def local_ordering(start: Array, ids: Array, n_columns: int) -> Ordering | None:
     of_column = np.empty(ids.size, ID)
     _turn(start, ids, begin[:-1].copy(), of_column)
     found = Ordering(np.empty(n, ID), np.empty(n_columns, ID), np.full(n_columns, -1, ID))
-    wide = max(1, n // _WIDEST)
+    wide = max(1, n // policy.ORDER_WIDEST_SHARE)
     return found if _breadth_first(start, ids, begin, of_column, wide, np.zeros(n, np.bool_), found) else None
 
 
 def _neighbours_share(start: Array, ids: Array) -> bool:
     """Return whether rows with successive numbers mostly have common columns: the order is local."""
-    rows = np.unique(np.linspace(0, start.size - 2, _SAMPLE + 1).astype(np.int64))[:-1]
+    rows = np.unique(np.linspace(0, start.size - 2, policy.ORDER_SAMPLE + 1).astype(np.int64))[:-1]
     shared = sum(_share(start, ids, row, row + 1, -1) for row in rows.tolist())
     return 2 * shared > rows.size
 
 
 def _is_clustered(start: Array, ids: Array, n_columns: int) -> bool:
     """Return whether rows that have a column in common mostly have another one in common."""
-    chosen = np.unique(ids[np.linspace(0, ids.size - 1, _SAMPLE).astype(np.int64)])
+    chosen = np.unique(ids[np.linspace(0, ids.size - 1, policy.ORDER_SAMPLE).astype(np.int64)])
     wanted = np.zeros(n_columns, np.bool_)
     wanted[chosen] = True
     at = np.flatnonzero(wanted[ids])
@@ -74,7 +69,7 @@ def _is_clustered(start: Array, ids: Array, n_columns: int) -> bool:
     order = np.argsort(ids[at], kind="stable")
     column, rows = ids[at][order], rows[order]
     (pairs,) = np.nonzero(column[1:] == column[:-1])
-    pairs = pairs[:: 1 + pairs.size // _MOST_PAIRS]
+    pairs = pairs[:: 1 + pairs.size // policy.ORDER_SAMPLE_PAIRS]
     shared = sum(_share(start, ids, rows[k], rows[k + 1], column[k]) for k in pairs)
     return bool(2 * shared > pairs.size)
 
