@@ -1,0 +1,57 @@
+"""Points of many dimensions, on a device and on its host: python high.py [CASE ...]
+
+A case is ``50-D:100000:cuda`` (mixture of normals, squared distances), ``768-cosine:50000:cuda``,
+``sphere:100000:cpu`` or ``cube:1000000:cpu``, with ``:SECONDS`` behind it as a time limit.
+Prints what it measures; nothing is judged. A small solve of each class goes first.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+
+import bigsap
+
+CASES = ("512-D:20000:cuda:60", "768-cosine:50000:cuda:90", "50-D:100000:cuda:120", "512-D:20000:cpu:60")
+
+
+def costs(kind: str, n: int) -> bigsap.CostSource:
+    """The points of a class, from a seed that is its size."""
+    rng = np.random.default_rng(n)
+    if kind == "cube":
+        return bigsap.points(rng.random((n, 3)), rng.random((n, 3)), "euclidean")
+    if kind == "sphere":
+        x, y = (np.stack([np.arcsin(t), np.pi * s], axis=1) for t, s in rng.uniform(-1, 1, (2, 2, n)))
+        return bigsap.points(x, y, "haversine")
+    dimensions, metric = int(kind.split("-")[0]), kind.split("-")[1]
+    centres = rng.normal(size=(20, dimensions))
+    x, y = (centres[rng.integers(20, size=n)] + rng.normal(size=(n, dimensions)) for _ in range(2))
+    y += rng.normal(0, 0.2, y.shape)
+    if metric == "cosine":
+        return bigsap.points(x.astype(np.float32), y.astype(np.float32), "cosine")
+    return bigsap.points(x, y, "sqeuclidean")
+
+
+def main(cases: list[str]) -> None:
+    for case in cases or CASES:
+        kind, n, device, *limit = case.split(":")
+        for size in (4200, int(n)):
+            source = costs(kind, size)
+            begin = time.perf_counter()
+            seconds_given = float(limit[0]) if limit and size == int(n) else None
+            result = bigsap.solve(source, device=device, time_limit=seconds_given)
+            wall, stats = time.perf_counter() - begin, result.stats
+            seconds = stats["seconds"]
+            print(
+                f"{case} n={size}: {wall:.2f} s (start {seconds['start']:.2f} search {seconds['search']:.2f}"
+                f" proof {seconds['certificate']:.2f}) {stats['method']} {stats.get('start')}"
+                f" {stats['device']} scans {stats['rows_scanned'] / size:.1f} evaluated"
+                f" {stats.get('rows_evaluated', 0) / size:.2f} {result.status} gap {result.gap}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
