@@ -278,9 +278,6 @@ NEIGHBOURS_SHARE, SCATTERED_SHARE, SCATTERED_GAIN = 0.5, 0.2, 0.7
 
 #: Matrix products evaluate rows of at least this many columns and coordinates.
 PRODUCT_COLUMNS, PRODUCT_COORDINATES = 256, 8
-#: Where inner products are not kept, lists have one in so many of the columns, as far as memory allows:
-#: 20,000 rows in 50-D took 34.6 s of processors with 160 entries, 23.9 with 1,024, 23.4 with 2,048.
-PRODUCT_LIST_PART = 10
 
 # -- how long lists are -----------------------------------------------------------------
 
@@ -290,6 +287,10 @@ LIST_SIZE, LONG_LIST_SIZE, LONG_LIST_ROWS = 128, 160, 10_000
 #: 64 took the least time at 2,000 to 8,000 rows: random costs 0.75 to 0.85 of that with 128. Some
 #: rectangles took four times as many scans with 64.
 MATRIX_LIST_SIZE, LONG_MATRIX_LIST_SIZE = 64, 96
+#: The same for points of many dimensions, whose rows are kept or multiplied anew: 30,000 in 50-D took 5.1,
+#: 5.4, 6.1 and 8.6 s with 160, 256, 400 and 938 entries, 20,000 in 256-D 10.9, 10.3, 9.5 and 11.1 with 160,
+#: 256, 400 and 626.
+MANY_LIST_SIZE, LONG_MANY_LIST_SIZE = 160, 256
 #: The same where bounds make an evaluation cheap: shorter lists are evaluated more often, but scans of them
 #: take less, and so does memory.
 CLOSE_LIST_SIZE, LONG_CLOSE_LIST_SIZE, LONG_CLOSE_LIST_ROWS = 48, 64, 100_000

@@ -15,6 +15,7 @@ from bigsap.run.run import Run
 from bigsap.run.stats import list_bounds
 from bigsap.strategies import Outcome
 from bigsap.strategies.list_run import ListSettings, ListSolve
+from bigsap.strategies.list_sizes import many_dimensions
 from bigsap.strategies.lists import solve_compressed
 from bigsap.strategies.start.samples import pairs_are_cheap
 from bigsap.strategies.start.warm import Warm
@@ -82,6 +83,7 @@ def setting_of(run: Run) -> ListSettings:
         impatient=run.exhausted == policy.EXHAUSTED,
         hold=not pairs_are_cheap(run.reading),
         products=options.cache_budget(run.problem),
+        many=run.method == "compressed" and many_dimensions(run.problem.source),
         on_trial=run.lists_are_on_trial,
         offload=run.offload,
     )

@@ -39,6 +39,11 @@ _LAST_BELOW = 2.0
 #: Events are postponed by this many epsilons in phases with epsilon > 0: larger values mean fewer
 #: evaluations and more scans, which large problems can afford.
 SIGMA, _LONG_SIGMA = 20.0, 32.0
+#: Lists of many dimensions reach a few epsilons only. There, events are postponed by at most so many times
+#: what most lists reach beyond their best entry: prices of a row whose threshold was passed far away would be
+#: wrong by more than later phases mend in few scans. Not where a device evaluates lists: single rows, which
+#: the host evaluates, take hundreds of times as long as rows of a wave.
+_REACH = 6.0
 
 
 def run_course(
@@ -64,6 +69,9 @@ def run_course(
         if not course.plain:
             order = _outliers_first(course.order, engine.list_minima())
             epsilon = first * engine.greedy_gap(order) / max(1, n)
+        course.sigma = _sigma(n)
+        if engine.refreshes and not engine.waves_are_cheap and epsilon > 0 and not has_prices:
+            course.sigma = min(course.sigma, _REACH * _usual(engine.list_widths(), engine.infinity) / epsilon)
         # With prices of levels, a wide problem's small epsilon has other causes than narrow lists.
         epsilon_tells = n == m or not course.guided
         reach = policy.NARROW if n == m else policy.NARROW_RECTANGULAR
@@ -112,6 +120,12 @@ def _too_narrow(widths: Array, epsilon: float, reach: float) -> bool:
     The reach is measured beyond the best entry. Causes are ties, or prices that have far to fall.
     """
     return float(np.median(widths)) <= reach * epsilon
+
+
+def _usual(widths: Array, infinity: Any) -> float:
+    """Return the median width of the lists that end, infinity if none does."""
+    ended = widths[widths < infinity]
+    return float(np.median(ended)) if ended.size else np.inf
 
 
 def _uneven(widths: Array, infinity: Any) -> bool:
@@ -214,7 +228,7 @@ def _phase(engine: ListEngine, course: ListRun) -> tuple[dict[str, Any], bool]:
                 engine.fit_bounds()
             _evaluate(engine, engine.stale_rows())
         course.stage = MATCH
-    postpone = _sigma(engine.problem.shape[0]) * epsilon
+    postpone = course.sigma * epsilon
     feasible = engine.phase(course.order, backward=number % 2 == 1, epsilon=epsilon, postpone=postpone)
     f = engine.frontier
     n_drops = int(f.at.n_drops)

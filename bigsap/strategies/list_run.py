@@ -150,8 +150,9 @@ class ListSettings:
     whole rows are estimated to be faster, but already after the first evaluation if lists are too
     narrow. on_trial: they are abandoned if, and only if, some lists end much sooner than others.
     hold: lists keep the pairs' exact costs, for sources whose single costs take as long as rows.
-    products: bytes that the inner products of all rows may take, see ``engine.lists.products``. offload:
-    cluster workers that may evaluate rows which local kernels can read.
+    products: bytes that the inner products of all rows may take, see ``engine.lists.products``. many:
+    costs of points of many dimensions, kept or not: lists are longer, and stale rows are evaluated in the
+    midst of phases. offload: cluster workers that may evaluate rows which local kernels can read.
     """
 
     team: Team
@@ -168,6 +169,7 @@ class ListSettings:
     start: str = "auto"
     hold: bool = False
     products: int = 0
+    many: bool = False
     offload: Offloading | None = None
 
 
@@ -178,7 +180,7 @@ class ListRun(PhaseRun):
     plain: one phase with epsilon 0. warm: ``"pairs"`` or ``"prices"`` after a warm start with or
     without an assignment; pairs: ID (n,) the old column of each row in that case. guided: the first
     prices come from levels. stage: the next stage. Below ``lowest`` epsilon becomes 0. evaluated: rows
-    evaluated before the current phase.
+    evaluated before the current phase. sigma: epsilons by which events are postponed.
     """
 
     plain: bool = False
@@ -188,3 +190,4 @@ class ListRun(PhaseRun):
     stage: int = EVALUATE
     lowest: float = 0.0
     evaluated: int = 0
+    sigma: float = 0.0

@@ -1,4 +1,8 @@
-"""Initial size of lists: larger where searches go far, smaller where bounds are close."""
+"""Initial size of lists: larger where searches go far, smaller where bounds are close.
+
+Points of many dimensions are nearly equally far from each other: a row's best columns reach a few
+epsilons only, and short lists run out in each phase.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +12,26 @@ from bigsap import policy
 from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.problem import Problem
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import Separable
+from bigsap.sources.base import CostSource, Separable
+from bigsap.sources.cuda.placed import multiplies_there
 from bigsap.sources.products import is_multiplied
 from bigsap.types import Array
 
 #: Metrics for which affine majorants give close bounds, with few coordinates.
 _CLOSE = ("square", "product")
-#: Bytes of an inner product that is kept, see ``engine.lists.products``.
-_PRODUCT_BYTES = np.dtype(np.float32).itemsize
 
 
-def list_size(problem: Problem, memory: int | None = None, products: int = 0) -> int:
-    """Return the entries that lists start with; memory, products: see ``list_run.ListSettings``."""
-    n, m = problem.shape
-    usual = usual_list_size(problem, n)
+def many_dimensions(source: CostSource) -> bool:
+    """Return whether rows of a source are made by matrix products, here or on a device."""
+    return is_multiplied(source) or multiplies_there(source)
+
+
+def list_size(problem: Problem, memory: int | None = None, *, many: bool = False) -> int:
+    """Return the entries that lists start with; memory, many: see ``list_run.ListSettings``."""
+    n = problem.shape[0]
+    usual = _of_many_dimensions(n) if many else usual_list_size(problem, n)
     if memory is None:
         return usual
-    if is_multiplied(problem.source) and _PRODUCT_BYTES * n * m > products:
-        # Each evaluation multiplies anew: long lists end later.
-        usual = max(usual, m // policy.PRODUCT_LIST_PART)
     # Lists begin with half of it, and the rest is for those that double. Shorter ones are evaluated more
     # often.
     return max(policy.LEAST_LIST_SIZE, min(usual, memory // (2 * ENTRY_BYTES * max(1, n))))
@@ -35,6 +40,8 @@ def list_size(problem: Problem, memory: int | None = None, products: int = 0) ->
 def usual_list_size(problem: Problem, n: int) -> int:
     """Return the size for ``n`` rows where memory does not limit it."""
     source = problem.source
+    if many_dimensions(source):
+        return _of_many_dimensions(n)
     if isinstance(source, Separable) and not problem.maximize:
         terms = source.separable()
         few = terms is not None and terms.y.shape[0] <= policy.FEW_COORDINATES
@@ -44,6 +51,10 @@ def usual_list_size(problem: Problem, n: int) -> int:
     if isinstance(source, ArraySource) and not source.mapped and source.shape[0] == source.shape[1]:
         short, long = policy.MATRIX_LIST_SIZE, policy.LONG_MATRIX_LIST_SIZE
     return short if n < policy.LONG_LIST_ROWS else long
+
+
+def _of_many_dimensions(n: int) -> int:
+    return policy.MANY_LIST_SIZE if n < policy.LONG_LIST_ROWS else policy.LONG_MANY_LIST_SIZE
 
 
 def _repeated(points: Array) -> bool:

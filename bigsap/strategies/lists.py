@@ -310,7 +310,7 @@ def _row_order(problem: Problem, setting: ListSettings) -> Array:
 
 def _engine(problem: Problem, setting: ListSettings, solved: ListSolve) -> ListEngine:
     n, m = problem.shape
-    price, k = setting.arithmetic.price, setting.k or list_size(problem, setting.memory, setting.products)
+    price, k = setting.arithmetic.price, setting.k or list_size(problem, setting.memory, many=setting.many)
     engine = list_engine_for(problem, setting.team, setting.monitor, price, k, setting.seed)
     if setting.memory is not None:
         engine.limit_memory(_POOL_PART * setting.memory // 8)
@@ -320,7 +320,7 @@ def _engine(problem: Problem, setting: ListSettings, solved: ListSolve) -> ListE
         engine.weighed = setting.impatient
     if setting.hold and (engine.from_fill or not engine.immediate):
         engine.listed = Listed(problem.source.dtype, problem.sign)
-    engine.offload = setting.offload
+    engine.offload, engine.refreshes = setting.offload, setting.many and n >= policy.LONG_LIST_ROWS
     if engine.products is not None:
         engine.products.keep(setting.products)
     solved.engine = engine

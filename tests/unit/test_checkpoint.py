@@ -245,10 +245,15 @@ def _points_in_two_dimensions():
     return bigsap.points(*points_of("disjoint", 300, seed=2)), {}
 
 
+def _many_dimensions(n):
+    return np.random.default_rng(4).normal(size=(2, n, 12))
+
+
 STOPPED = {
     "points": _points_in_two_dimensions,
     "rows": lambda: (_as_rows(CLASSES["disjoint"](150, seed=2)), {"cache": 8 * 150}),
     "tall rows": lambda: (_as_rows(CLASSES["disjoint"](200, seed=2)[:, :150]), {"cache": 8 * 150}),
+    "refreshed": lambda: (bigsap.points(*_many_dimensions(300)), {"cache": 8 * 300}),
     "ties": lambda: (_as_rows(CLASSES["int0.1n"](300, seed=2)), {"cache": 8 * 300}),
     "tied array": lambda: (CLASSES["int0.1n"](300, seed=2) // 3, {}),
     "wide": lambda: (CLASSES["int10n"](150, seed=2)[:120].astype("i4"), {"maximize": True}),
@@ -261,8 +266,10 @@ STOPPED = {
 @pytest.mark.parametrize("kind", STOPPED)
 def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch):
     """Few columns a list, a search or a row a slice: a tick everywhere there can be one."""
-    for name in ("LIST_SIZE", "MATRIX_LIST_SIZE"):
+    for name in ("LIST_SIZE", "MATRIX_LIST_SIZE", "LONG_MANY_LIST_SIZE"):
         monkeypatch.setattr(policy, name, 6)
+    if kind == "refreshed":  # as large problems are
+        monkeypatch.setattr(policy, "LONG_LIST_ROWS", 100)
     cost, options = STOPPED[kind]()
     options = {"method": "compressed", "callback_every": 0, "certify": False, **options}
     whole = bigsap.solve(cost, **options)
@@ -279,6 +286,8 @@ def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch)
     wanted = {(list_run.EVALUATE, True), (list_run.MATCH, False)}
     if kind in ("rows", "tall rows", "ties"):
         wanted.add((list_run.MATCH, True))
+    if kind == "refreshed":  # a tile holds all rows
+        wanted = {(list_run.MATCH, True), (list_run.MATCH, False)}
     generator = random.Random(7)
     while res is None or res.status == "cancelled":
         stop = stops < 60 or (stops < 1000 and not wanted <= stages)

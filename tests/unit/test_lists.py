@@ -518,12 +518,13 @@ def test_lists_are_short_where_a_matrix_is_in_memory(n, size, of_files, tmp_path
     assert list_sizes.usual_list_size(Problem(mapped), n) == of_files
 
 
-@pytest.mark.parametrize(("memory", "products", "size"), [(None, 0, 128), (1 << 30, 0, 500), (10**7, 0, 83)])
-def test_lists_are_long_where_rows_are_multiplied_anew(memory, products, size):
-    x = np.random.default_rng(0).random((5000, 9))
-    problem = Problem(bigsap.points(x, x))
-    assert list_sizes.list_size(problem, memory, products) == size
-    assert list_sizes.list_size(problem, memory, 1 << 30) == min(size, 128)
+@pytest.mark.parametrize(("n", "size"), [(9_999, 160), (10_000, 256)])
+def test_lists_of_many_dimensions_are_long_whether_rows_are_kept_or_not(n, size):
+    points = Problem(bigsap.points(np.zeros((n, 9)), np.ones((n, 9))))
+    kept = Problem(as_source(np.broadcast_to(np.zeros((1, 1)), (n, n))))
+    assert list_sizes.usual_list_size(points, n) == size
+    assert list_sizes.list_size(kept, many=True) == size
+    assert list_sizes.list_size(kept, 24 * n * 80, many=True) == 80  # half of what memory there is
 
 
 @pytest.mark.parametrize(("repeated", "size"), [(1_000, 48), (1_500, 128)])

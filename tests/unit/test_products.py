@@ -180,6 +180,23 @@ def test_a_solve_takes_products_and_is_optimal(monkeypatch):
     assert found.status == "optimal"
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_stale_rows_of_large_problems_are_evaluated_within_phases(monkeypatch, kept):
+    """Prices in the midst of a phase rest on lists that are not stale, so fewer of them move."""
+    x, y = some_points(600, 600, 20)
+    options = {"method": "compressed", "certify": True} | ({} if kept else {"cache": 8 * 600})
+    monkeypatch.setattr(policy, "LONG_MANY_LIST_SIZE", 10)
+    monkeypatch.setattr(policy, "MANY_LIST_SIZE", 10)
+    scans = {}
+    for refreshed, rows in ((True, 100), (False, 10_000)):
+        monkeypatch.setattr(policy, "LONG_LIST_ROWS", rows)
+        found = bigsap.solve(bigsap.points(x, y), **options)
+        assert found.status == "optimal"
+        scans[refreshed] = found.stats["rows_scanned"]
+        assert found.fun == bigsap.solve(whole(bigsap.points(x, y)), method="ssp").fun
+    assert scans[True] < scans[False]
+
+
 def test_products_use_one_thread_each_and_give_the_others_back():
     threadpoolctl = pytest.importorskip("threadpoolctl")
 

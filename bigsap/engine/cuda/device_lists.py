@@ -2,7 +2,8 @@
 
 ``DeviceListEngine`` evaluates batches of rows in two kernels (``kernels_lists.cu``). The lists are
 copied to the host, which searches. Rows that a search requests one by one are evaluated by the host
-if bounds make that cheap; otherwise they are collected and evaluated together on the device.
+if bounds or its own matrix products make that cheap; otherwise they are collected and evaluated
+together on the device.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from bigsap.engine.cuda.products import products_of
 from bigsap.engine.cuda.row_cache import DeviceRows
 from bigsap.engine.cuda.wait import Wait
 from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.products import useful_products
 from bigsap.engine.lists.store import Wave
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.cuda.code import DeviceCode
 from bigsap.sources.cuda.device_kernels import Kernels, compiled, load_cupy, on
 from bigsap.sources.cuda.device_memory import empty
-from bigsap.sources.cuda.placed import OnDevice, StreamedToDevice
+from bigsap.sources.cuda.placed import ComputedOnDevice, OnDevice, StreamedToDevice
 from bigsap.types import Array
 
 #: Threads of a block, and distance between two columns of a group: SIDE in kernels_rows.cu.
@@ -86,14 +88,17 @@ class DeviceListEngine(ListEngine):
         self.cache = DeviceRows(source) if isinstance(source, StreamedToDevice) else None
         if self.blocks.offset.size and self.blocks.low.shape[0] > policy.FEW_COORDINATES:
             super().drop_bounds()
+        if isinstance(source, ComputedOnDevice) and self.from_fill and self.price.kind == "f":
+            self.products = useful_products(source.host, self.terms, seed, team)
         if not self.blocks.offset.size and (self.from_fill or problem.shape[1] > _SHORT):
-            self.immediate = False
+            self.immediate = self.by_products
         self.gather = 0 if self.immediate else _GATHER
         self.span = span(problem.shape[1])
         self._wait = Wait(self.device)
         with on(self.device):
             form = source.code().product if isinstance(source, OnDevice) and self.price.kind == "f" else None
             self._products = products_of(form)
+        self.waves_are_cheap = self._products is not None
         self._judged = isinstance(source, OnDevice) and source.code().trusted
         self._relative = not self.from_fill
         self._looked = np.zeros(problem.shape[0], bool)

@@ -386,3 +386,11 @@ def products_of(source: Any, sign: float, seed: int, terms: Terms, team: Team) -
         return None
     form = Form(product, sign, np.dtype(np.float32))
     return Products(form, seed, terms, team) if form.fits else None
+
+
+def useful_products(source: Any, terms: Terms, seed: int, team: Team) -> Products | None:
+    """Return the same where there are enough columns and coordinates to be of use."""
+    if terms.n_columns < policy.PRODUCT_COLUMNS:
+        return None
+    found = products_of(source, float(terms.sign), seed, terms, team)
+    return found if found and found.d >= policy.PRODUCT_COORDINATES else None

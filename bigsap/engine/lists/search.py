@@ -62,8 +62,8 @@ class Rules(NamedTuple):
     Otherwise the row joins the requests and its root the abandoned, with nothing changed, for
     another search after the evaluations; PAUSE at ``most_requests``. gather: scans for which such
     a search continues, to request rows it may need next, and as many again as it made before; 0:
-    none. unit: the rounding of P. refit: total evaluations at which to return REFIT between two
-    searches. most_entries, most_pairs: entries of lists and columns processed, and pairs
+    none. unit: the rounding of P. refit, refresh: total evaluations, and scans, at which to return
+    REFIT between two searches. most_entries, most_pairs: entries of lists and columns processed, and pairs
     evaluated, at which to return YIELD, within a search too. together: rows that Python evaluates
     within a search, that of the event and others that may be next; 0: the kernel evaluates.
     """
@@ -75,6 +75,7 @@ class Rules(NamedTuple):
     most_requests: int
     unit: float
     refit: int
+    refresh: int
     most_entries: int
     most_pairs: int
     together: int
@@ -391,7 +392,7 @@ def run_searches(order: Array, p: Pairs, f: Frontier, lists: Lists, e: Evaluator
     s.entries, s.pairs_end = 0, lists.counts.pairs + rules.most_pairs
     while at.position < order.size:
         if s.underway == 0:
-            if lists.counts.evaluations >= rules.refit:
+            if lists.counts.evaluations >= rules.refit or at.scans >= rules.refresh:
                 return REFIT
             if s.owed != 0 or is_due(s, lists, rules.most_entries):
                 s.owed = 0

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.core.changed import changed
 from bigsap.engine.core.precision import largest_cost, refuse_large
@@ -37,7 +36,7 @@ from bigsap.engine.lists.pool import (
     pool_bytes,
     widen,
 )
-from bigsap.engine.lists.products import Products, products_of
+from bigsap.engine.lists.products import Products, useful_products
 from bigsap.engine.lists.reading import costs_in
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
@@ -128,9 +127,8 @@ class ListStore:
                 self._y = separated_columns(source)
         #: Evaluates rows by matrix products, where the source is made of these and has no bounds.
         self.products: Products | None = None
-        if self.from_fill and price.kind == "f" and m >= policy.PRODUCT_COLUMNS:
-            found = products_of(source, float(self.terms.sign), seed, self.terms, team)
-            self.products = found if found and found.d >= policy.PRODUCT_COORDINATES else None
+        if self.from_fill and price.kind == "f":
+            self.products = useful_products(source, self.terms, seed, team)
         self._make_scratch(2 * k)
         #: Fewest rows that are evaluated at a time.
         self._least_batch = self.products.height * team.n_threads if self.products else 1

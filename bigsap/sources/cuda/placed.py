@@ -277,6 +277,11 @@ class ComputedOnDevice(_Device):
         return ComputedOnDevice(shape, self.device, self._pair.part(rows, columns))
 
 
+def multiplies_there(source: CostSource) -> bool:
+    """Return whether a device makes lists of a source's rows by matrix products."""
+    return isinstance(source, ComputedOnDevice) and source.code().product is not None
+
+
 class StreamedToDevice:
     """Costs larger than device memory: their rows are copied to the device when read.
 
