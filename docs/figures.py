@@ -87,9 +87,9 @@ def losses(log: Log) -> str:
     for n in SIZES:
         found = [match for match in _of(log, (n,)) if match.lost]
         worst = sorted(found, key=lambda match: match.lead or 0.0)
-        names = [f"{CLASSES.get(m.cls, m.cls)} {1 / m.lead:.2f} times" for m in worst if m.lead]
-        parts.append(f"at {n:,} rows " + (", ".join(names) or "none"))
-    text = f"Another solver is faster, of twenty classes on one thread: {'; '.join(parts)}."
+        names = [f'"{CLASSES.get(m.cls, m.cls)}" ({1 / m.lead:.2f} times)' for m in worst if m.lead]
+        parts.append(f"at {n:,} rows in " + (", ".join(names) or "none"))
+    text = f"Of twenty classes, on one thread, another solver is faster {'; '.join(parts)}."
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
