@@ -287,10 +287,13 @@ LIST_SIZE, LONG_LIST_SIZE, LONG_LIST_ROWS = 128, 160, 10_000
 #: 64 took the least time at 2,000 to 8,000 rows: random costs 0.75 to 0.85 of that with 128. Some
 #: rectangles took four times as many scans with 64.
 MATRIX_LIST_SIZE, LONG_MATRIX_LIST_SIZE = 64, 96
-#: The same for points of many dimensions, whose rows are kept or multiplied anew: 30,000 in 50-D took 5.1,
-#: 5.4, 6.1 and 8.6 s with 160, 256, 400 and 938 entries, 20,000 in 256-D 10.9, 10.3, 9.5 and 11.1 with 160,
-#: 256, 400 and 626.
+#: The same for points of many dimensions. The first also for any number of rows that are kept: 20,000 in 50-D
+#: took 3.7 and 4.1 s on one thread with 160 and 256 entries. Multiplied anew, 30,000 took 5.1, 5.4, 6.1 and
+#: 8.6 s with 160, 256, 400 and 938, 20,000 in 256-D 10.9, 10.3, 9.5 and 11.1 with 160, 256, 400 and 626.
 MANY_LIST_SIZE, LONG_MANY_LIST_SIZE = 160, 256
+#: From so many such rows on, stale ones are evaluated within phases: 10,000 in 50-D take a tenth more time
+#: with that, 20,000 as long or, where searches go far, half.
+REFRESHED_ROWS = 16_000
 #: The same where bounds make an evaluation cheap: shorter lists are evaluated more often, but scans of them
 #: take less, and so does memory.
 CLOSE_LIST_SIZE, LONG_CLOSE_LIST_SIZE, LONG_CLOSE_LIST_ROWS = 48, 64, 100_000

@@ -29,7 +29,8 @@ def many_dimensions(source: CostSource) -> bool:
 def list_size(problem: Problem, memory: int | None = None, *, many: bool = False) -> int:
     """Return the entries that lists start with; memory, many: see ``list_run.ListSettings``."""
     n = problem.shape[0]
-    usual = _of_many_dimensions(n) if many else usual_list_size(problem, n)
+    kept = many and isinstance(problem.source, ArraySource)
+    usual = policy.MANY_LIST_SIZE if kept else usual_list_size(problem, n)
     if memory is None:
         return usual
     # Lists begin with half of it, and the rest is for those that double. Shorter ones are evaluated more
@@ -41,7 +42,7 @@ def usual_list_size(problem: Problem, n: int) -> int:
     """Return the size for ``n`` rows where memory does not limit it."""
     source = problem.source
     if many_dimensions(source):
-        return _of_many_dimensions(n)
+        return policy.MANY_LIST_SIZE if n < policy.LONG_LIST_ROWS else policy.LONG_MANY_LIST_SIZE
     if isinstance(source, Separable) and not problem.maximize:
         terms = source.separable()
         few = terms is not None and terms.y.shape[0] <= policy.FEW_COORDINATES
@@ -51,10 +52,6 @@ def usual_list_size(problem: Problem, n: int) -> int:
     if isinstance(source, ArraySource) and not source.mapped and source.shape[0] == source.shape[1]:
         short, long = policy.MATRIX_LIST_SIZE, policy.LONG_MATRIX_LIST_SIZE
     return short if n < policy.LONG_LIST_ROWS else long
-
-
-def _of_many_dimensions(n: int) -> int:
-    return policy.MANY_LIST_SIZE if n < policy.LONG_LIST_ROWS else policy.LONG_MANY_LIST_SIZE
 
 
 def _repeated(points: Array) -> bool:

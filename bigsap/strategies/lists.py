@@ -320,7 +320,8 @@ def _engine(problem: Problem, setting: ListSettings, solved: ListSolve) -> ListE
         engine.weighed = setting.impatient
     if setting.hold and (engine.from_fill or not engine.immediate):
         engine.listed = Listed(problem.source.dtype, problem.sign)
-    engine.offload, engine.refreshes = setting.offload, setting.many and n >= policy.LONG_LIST_ROWS
+    engine.offload = setting.offload
+    engine.refreshes = setting.many and n >= policy.REFRESHED_ROWS
     if engine.products is not None:
         engine.products.keep(setting.products)
     solved.engine = engine

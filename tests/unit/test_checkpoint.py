@@ -266,10 +266,10 @@ STOPPED = {
 @pytest.mark.parametrize("kind", STOPPED)
 def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch):
     """Few columns a list, a search or a row a slice: a tick everywhere there can be one."""
-    for name in ("LIST_SIZE", "MATRIX_LIST_SIZE", "LONG_MANY_LIST_SIZE"):
+    for name in ("LIST_SIZE", "MATRIX_LIST_SIZE", "MANY_LIST_SIZE"):
         monkeypatch.setattr(policy, name, 6)
     if kind == "refreshed":  # as large problems are
-        monkeypatch.setattr(policy, "LONG_LIST_ROWS", 100)
+        monkeypatch.setattr(policy, "REFRESHED_ROWS", 100)
     cost, options = STOPPED[kind]()
     options = {"method": "compressed", "callback_every": 0, "certify": False, **options}
     whole = bigsap.solve(cost, **options)

@@ -185,11 +185,10 @@ def test_stale_rows_of_large_problems_are_evaluated_within_phases(monkeypatch, k
     """Prices in the midst of a phase rest on lists that are not stale, so fewer of them move."""
     x, y = some_points(600, 600, 20)
     options = {"method": "compressed", "certify": True} | ({} if kept else {"cache": 8 * 600})
-    monkeypatch.setattr(policy, "LONG_MANY_LIST_SIZE", 10)
     monkeypatch.setattr(policy, "MANY_LIST_SIZE", 10)
     scans = {}
     for refreshed, rows in ((True, 100), (False, 10_000)):
-        monkeypatch.setattr(policy, "LONG_LIST_ROWS", rows)
+        monkeypatch.setattr(policy, "REFRESHED_ROWS", rows)
         found = bigsap.solve(bigsap.points(x, y), **options)
         assert found.status == "optimal"
         scans[refreshed] = found.stats["rows_scanned"]
