@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.core.team import Team
 from bigsap.engine.cuda import products
 from bigsap.engine.cuda.device_lists import DeviceListEngine
+from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.cuda.placed import place
@@ -110,3 +112,22 @@ def test_solves_are_those_of_the_host(cupy: Any) -> None:
     assert there.status == here.status == "optimal"
     assert there.fun == here.fun
     there.verify(bigsap.points(x, y))
+
+
+def test_a_search_asks_the_hosts_products(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waves are evaluated there; rows that a search asks for, and no others, by products here."""
+    x, y = np.random.default_rng(8).normal(size=(2, 300, D))
+    asked: list[int] = []
+    evaluate = ListEngine.evaluate_by_products
+
+    def noted(self: ListEngine, rows: np.ndarray, v: np.ndarray) -> int:
+        asked.append(rows.size)
+        return evaluate(self, rows, v)
+
+    monkeypatch.setattr(ListEngine, "evaluate_by_products", noted)
+    monkeypatch.setattr(policy, "MANY_LIST_SIZE", K)
+    there = bigsap.solve(bigsap.points(x, y), device="cuda", method="compressed")
+    here = bigsap.solve(bigsap.points(x, y), method="ssp")
+    assert there.status == here.status == "optimal"
+    assert there.fun == here.fun
+    assert 0 < sum(asked) < there.stats["rows_evaluated"] - 300

@@ -16,6 +16,7 @@ from bigsap.engine.lists.bounded_evaluation import offset_of
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
+from bigsap.strategies import list_phases
 from contracts import whole
 
 SOURCES = {
@@ -194,6 +195,20 @@ def test_stale_rows_of_large_problems_are_evaluated_within_phases(monkeypatch, k
         scans[refreshed] = found.stats["rows_scanned"]
         assert found.fun == bigsap.solve(whole(bigsap.points(x, y)), method="ssp").fun
     assert scans[True] < scans[False]
+
+
+def test_events_of_refreshed_lists_wait_for_what_the_lists_reach(monkeypatch):
+    """Less postponed, more rows are asked for within the first phase."""
+    x, y = some_points(600, 600, 20)
+    monkeypatch.setattr(policy, "MANY_LIST_SIZE", 10)
+    monkeypatch.setattr(policy, "REFRESHED_ROWS", 100)
+    first = {}
+    for reach in (0.5, 6.0):
+        monkeypatch.setattr(list_phases, "_REACH", reach)
+        found = bigsap.solve(bigsap.points(x, y), method="compressed")
+        assert found.status == "optimal"
+        first[reach] = found.stats["phases"][0]["rows_evaluated"]
+    assert first[0.5] > first[6.0]
 
 
 def test_products_use_one_thread_each_and_give_the_others_back():
