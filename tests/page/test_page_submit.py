@@ -298,7 +298,7 @@ def test_a_job_over_several_workers(
     page.get_by_role("textbox", name=re.compile("JSON|Document|document")).first.fill(
         json.dumps({"cost": cost})
     )
-    page.locator("summary", has_text="Options").click()
+    page.locator("summary", has_text=re.compile("^Options$")).click()
     page.get_by_label("Spread over workers").check()
     needs = wait_text(page, "#estimate", "With one worker")
     assert re.search(r"Workers\s+2", needs), needs
