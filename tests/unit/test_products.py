@@ -187,6 +187,7 @@ def test_stale_rows_of_large_problems_are_evaluated_within_phases(monkeypatch, k
     x, y = some_points(600, 600, 20)
     options = {"method": "compressed", "certify": True} | ({} if kept else {"cache": 8 * 600})
     monkeypatch.setattr(policy, "MANY_LIST_SIZE", 10)
+    monkeypatch.setattr(list_phases, "_REACH", 1e9)
     scans = {}
     for refreshed, rows in ((True, 100), (False, 10_000)):
         monkeypatch.setattr(policy, "REFRESHED_ROWS", rows)
