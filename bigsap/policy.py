@@ -294,6 +294,12 @@ MANY_LIST_SIZE, LONG_MANY_LIST_SIZE = 160, 256
 #: From so many such rows on, stale ones are evaluated within phases: 10,000 in 50-D take a tenth more time
 #: with that, 20,000 as long or, where searches go far, half.
 REFRESHED_ROWS = 16_000
+#: After so many scans a row: 20,000 in 768-D within 1 GiB took 57 s of search with two, 18 with one.
+REFRESH_SCANS = 1
+#: Events of such lists are postponed by at most so many times what most lists reach beyond their best entry.
+#: They reach a few epsilons only: prices of a row whose threshold was passed far away would be wrong by more
+#: than later phases mend in few scans. With 3 in place of 6, more rows are asked for one by one.
+REACHES = 6.0
 #: The same where bounds make an evaluation cheap: shorter lists are evaluated more often, but scans of them
 #: take less, and so does memory.
 CLOSE_LIST_SIZE, LONG_CLOSE_LIST_SIZE, LONG_CLOSE_LIST_ROWS = 48, 64, 100_000

@@ -39,11 +39,6 @@ _LAST_BELOW = 2.0
 #: Events are postponed by this many epsilons in phases with epsilon > 0: larger values mean fewer
 #: evaluations and more scans, which large problems can afford.
 SIGMA, _LONG_SIGMA = 20.0, 32.0
-#: Lists of many dimensions reach a few epsilons only. There, events are postponed by at most so many times
-#: what most lists reach beyond their best entry: prices of a row whose threshold was passed far away would be
-#: wrong by more than later phases mend in few scans. Not where a device evaluates lists: single rows, which
-#: the host evaluates, take hundreds of times as long as rows of a wave.
-_REACH = 6.0
 
 
 def run_course(
@@ -70,8 +65,10 @@ def run_course(
             order = _outliers_first(course.order, engine.list_minima())
             epsilon = first * engine.greedy_gap(order) / max(1, n)
         course.sigma = _sigma(n)
+        # Not where a device makes waves: rows that a search asks for take the host hundreds of times as long.
         if engine.refreshes and not engine.waves_are_cheap and epsilon > 0 and not has_prices:
-            course.sigma = min(course.sigma, _REACH * _usual(engine.list_widths(), engine.infinity) / epsilon)
+            reach = policy.REACHES * _usual(engine.list_widths(), engine.infinity)
+            course.sigma = min(course.sigma, reach / epsilon)
         # With prices of levels, a wide problem's small epsilon has other causes than narrow lists.
         epsilon_tells = n == m or not course.guided
         reach = policy.NARROW if n == m else policy.NARROW_RECTANGULAR

@@ -16,7 +16,6 @@ from bigsap.engine.lists.bounded_evaluation import offset_of
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
-from bigsap.strategies import list_phases
 from contracts import whole
 
 SOURCES = {
@@ -187,7 +186,7 @@ def test_stale_rows_of_large_problems_are_evaluated_within_phases(monkeypatch, k
     x, y = some_points(600, 600, 20)
     options = {"method": "compressed", "certify": True} | ({} if kept else {"cache": 8 * 600})
     monkeypatch.setattr(policy, "MANY_LIST_SIZE", 10)
-    monkeypatch.setattr(list_phases, "_REACH", 1e9)
+    monkeypatch.setattr(policy, "REACHES", 1e9)
     scans = {}
     for refreshed, rows in ((True, 100), (False, 10_000)):
         monkeypatch.setattr(policy, "REFRESHED_ROWS", rows)
@@ -205,7 +204,7 @@ def test_events_of_refreshed_lists_wait_for_what_the_lists_reach(monkeypatch):
     monkeypatch.setattr(policy, "REFRESHED_ROWS", 100)
     first = {}
     for reach in (0.5, 6.0):
-        monkeypatch.setattr(list_phases, "_REACH", reach)
+        monkeypatch.setattr(policy, "REACHES", reach)
         found = bigsap.solve(bigsap.points(x, y), method="compressed")
         assert found.status == "optimal"
         first[reach] = found.stats["phases"][0]["rows_evaluated"]

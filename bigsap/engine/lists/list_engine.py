@@ -44,9 +44,6 @@ MOST_REQUESTS = 32
 #: Majorants are fitted again after evaluations in searches of this share of the rows.
 _FIT_SHARE = 16
 _FIT_LEAST = 512
-#: Scans a row after which stale rows are evaluated, where lists reach a few epsilons only. 20,000 in 768-D
-#: within 1 GiB: 57 s of search after two, 18 after one.
-_REFRESH = 1
 _NEVER = int(np.iinfo(np.int64).max)
 #: Rows that are evaluated together by a matrix product within a search: one alone takes as long as several.
 _TOGETHER = 16
@@ -430,7 +427,7 @@ class ListEngine(ListStore):
         """Return the number of scans at which stale rows are evaluated. At multiples, see ``_next_fit``."""
         if not self.refreshes:
             return _NEVER
-        step = _REFRESH * self.column_of_row.size
+        step = policy.REFRESH_SCANS * self.column_of_row.size
         return int((self.frontier.at.scans // step + 1) * step)
 
     def tree(self) -> Array:
