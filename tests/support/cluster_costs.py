@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 
+import bigsap
 from bigsap.sources.cluster import on_worker
 from gate import Gate
 
@@ -25,6 +26,17 @@ def same(one, other):
     assert (one.fun, one.bound, one.gap, one.status) == (other.fun, other.bound, other.gap, other.status)
     assert one.stats["method"] == other.stats["method"]
     return True
+
+
+def called(name, n=300, m=None, kind="row", seed=0):
+    """Costs of a function of this module, by its name, for points at random."""
+    x, y = points(n, m, seed=seed)
+    return bigsap.from_function(globals()[name], (n, m or n), (x, y), kind=kind, compiled=False)
+
+
+def few_rows(n, m=None):
+    """A cache that does not hold all rows: lists are evaluated again and again."""
+    return 40 * 8 * (m or n)
 
 
 def local(workers):

@@ -80,11 +80,11 @@ class ListEngine(ListStore):
         self.roots = np.empty(0, S.ID)
         self._visited = 0
 
-    #: Whether stale rows are evaluated in the midst of phases; and the scans at which that is due.
+    #: Whether stale rows are evaluated within phases, and the number of scans at which that is due.
     refreshes = False
-    #: Whether a row of a wave takes far less time than one that a search asks for.
-    waves_are_cheap = False
     _refresh_at = _NEVER
+    #: Whether a row costs far less time in a wave than alone, when a search asks for it.
+    waves_are_cheap = False
     #: The prices that workers have, if these evaluate rows.
     _sent: SentPrices | None = None
     #: Workers for rows that kernels here can also read.
@@ -424,7 +424,10 @@ class ListEngine(ListStore):
         return int((self.lists.counts.evaluations // step + 1) * step)
 
     def _next_refresh(self) -> int:
-        """Return the number of scans at which stale rows are evaluated. At multiples, see ``_next_fit``."""
+        """Return the number of scans at which stale rows are evaluated next.
+
+        At multiples, so that no state is needed: a resumed solve does it at the same scans.
+        """
         if not self.refreshes:
             return _NEVER
         step = policy.REFRESH_SCANS * self.column_of_row.size

@@ -389,7 +389,10 @@ def products_of(source: Any, sign: float, seed: int, terms: Terms, team: Team) -
 
 
 def useful_products(source: Any, terms: Terms, seed: int, team: Team) -> Products | None:
-    """Return the same where there are enough columns and coordinates to be of use."""
+    """Return ``products_of`` a source; None too if it has few columns or coordinates.
+
+    For few, other evaluations are as fast (``policy.PRODUCT_COLUMNS``, ``PRODUCT_COORDINATES``).
+    """
     if terms.n_columns < policy.PRODUCT_COLUMNS:
         return None
     found = products_of(source, float(terms.sign), seed, terms, team)
