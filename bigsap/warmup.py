@@ -139,6 +139,9 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     ties = np.random.default_rng(1).integers(0, _PROBED // 10, (_PROBED, _PROBED))
     ties[:, 0] += 1
     yield "small arrays", partial(solve, small)
+    uneven = small.astype(np.float64)
+    uneven[0] += 2.0**60
+    yield "small arrays, one huge row", partial(solve, uneven)
     yield "linear_sum_assignment", partial(quick_assignment, small.astype(np.float64))
     yield "batches of small arrays", partial(solve_many, [small])
     yield "capacities", _balance

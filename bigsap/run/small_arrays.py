@@ -27,11 +27,11 @@ from bigsap.engine.small.search import (
     solve_dense,
     solve_matrix,
 )
-from bigsap.errors import BigsapError, InfeasibleError, InvalidCostError
+from bigsap.errors import InfeasibleError, InvalidCostError
 from bigsap.memory import peak_bytes
 from bigsap.problem import Problem
-from bigsap.proof.certificate import certify
 from bigsap.result import MESSAGES, Result, Status, views_of
+from bigsap.run.small_search import Start, solved_closely
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies.orientation import inverse
@@ -43,8 +43,6 @@ _EXACT, _TERMS_PER_ROW = 1 << 53, 4
 
 # Costs converted at a time, so that they stay in a core's own cache: 256 KiB.
 _AT_ONCE = 1 << 15
-# Lower limit of given integer prices: with the costs, their sums stay below _EXACT.
-_LOWEST = -(_EXACT >> 2)
 
 WHY, WHY_POINTS = "a small matrix in memory", "few points, whose costs take less time than a search"
 
@@ -63,17 +61,6 @@ WITHOUT_LISTS: dict[str, Any] = {
     "cluster": None,
     "refined": 0,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Start of the search of a square problem.
-
-    Signed finite prices (m,), and the column of each row (n,), -1 for none, no column twice.
-    """
-
-    prices: Array
-    column_of_row: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +135,8 @@ def assignment(costs: Array, maximize: bool) -> tuple[Array, Array] | None:
     prepared = signed_costs(costs, maximize)
     if prepared is None:
         return None
-    status, column_of_row, kept = _solved(*prepared)
+    status, column_of_row, kept, _ = solved_closely(*prepared)
     n, m = costs.shape
-    if status == LOOSE and tightened(prepared[0], column_of_row, kept) is not None:
-        status = OPTIMAL
     if status == OPTIMAL:
         if n <= m:
             return np.arange(n), column_of_row
@@ -185,15 +170,9 @@ def solve_small(
     prepared = signed_costs(costs, maximize)
     if prepared is None:
         return None
-    status, column_of_row, kept = _solved(*prepared, start)
+    status, column_of_row, kept, v_low = solved_closely(*prepared, start, gated=gated)
     if status == INVALID:
         _complain(costs, maximize)
-    v_low = None
-    if status == LOOSE:
-        closer = tightened(prepared[0], column_of_row, kept, gated=gated)
-        if closer is not None:
-            kept, v_low = closer
-            status = OPTIMAL
     if status in (UNSURE, LOOSE):
         if start is None:
             return None
@@ -282,29 +261,6 @@ def solve_priced(costs: Array, gated: ClippedCosts, proved: bool, points: str | 
     return Result.later(fields_of, answer, maximize=maximize, shape=(n, m))
 
 
-def tightened(
-    matrix: Array, column_of_row: Array, kept: Array, *, gated: bool = False
-) -> tuple[Array, Array | None] | None:
-    """Return the stored numbers of a problem with corrected prices, and the prices' low parts.
-
-    For a problem whose prices leave a gap. None where the correction does not make it optimal.
-    gated: see ``solve_small``.
-    """
-    n, m = matrix.shape
-    prices = kept[2 * n : 2 * n + m]
-    try:
-        proof = certify(ArraySource(matrix), column_of_row, prices, not_above_zero=gated)
-    except BigsapError:
-        return None
-    if not (proof.optimal and proof.clear):
-        return None
-    facts = kept[2 * n + m : 2 * n + m + FACTS].copy()
-    facts[3:6] = proof.fun, proof.gap, proof.bound
-    rest = np.zeros(n) if proof.u_low is None else proof.u_low
-    found = np.concatenate((proof.u, kept[n : 2 * n], proof.v, facts, rest))
-    return found, proof.v_low
-
-
 def signed_costs(costs: Array, maximize: bool) -> tuple[Array, bool] | None:
     """Return costs (..., n, m) as the kernel takes them, and whether they are integers with exact sums.
 
@@ -333,32 +289,6 @@ def signed_costs(costs: Array, maximize: bool) -> tuple[Array, bool] | None:
             np.negative(part, out=part)
     exact = _TERMS_PER_ROW * (min(n, m) + 2) * largest < _EXACT
     return (signed, integers) if exact or not integers else None
-
-
-def _solved(matrix: Array, integers: bool, start: Start | None = None) -> tuple[int, Array, Array]:
-    n, m = matrix.shape
-    keep, n_real, n_whole = sizes(n, m)
-    column_of_row = np.empty(n, np.intp)
-    kept, real = np.empty(keep), np.empty(n_real)
-    if start is not None:
-        real[:m] = start.prices
-        if integers:
-            real[:m] = np.maximum(np.floor(real[:m] - real[:m].max()), _LOWEST)
-        column_of_row[:] = start.column_of_row
-    status = solve_dense(
-        matrix.__array_interface__["data"][0],
-        max(matrix.strides[0] // 8, 0),
-        n,
-        m,
-        integers,
-        start is not None,
-        np.empty(0),
-        column_of_row,
-        kept,
-        real,
-        np.empty(n_whole, np.int64),
-    )
-    return status, column_of_row, kept
 
 
 def _complain(costs: Array, maximize: bool) -> None:

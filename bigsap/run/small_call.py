@@ -17,7 +17,8 @@ from bigsap.proof.unassigned import drop_clipped_pairs
 from bigsap.result import Result
 from bigsap.row_cache import parse_bytes
 from bigsap.run.interrupted import in_order
-from bigsap.run.small_arrays import Start, solve_priced, solve_small, suits
+from bigsap.run.small_arrays import solve_priced, solve_small, suits
+from bigsap.run.small_search import Start
 from bigsap.run.stats import last_report
 from bigsap.run.warm_start import GivenStart
 from bigsap.sources.arrays.matrix import ArraySource

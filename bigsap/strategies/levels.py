@@ -87,7 +87,7 @@ class Ladder:
         generator = np.random.default_rng([seed, n, m])
         rows, columns = strata.rows, strata.columns
         #: Points excluded from levels, or None.
-        self.far = outlying(problem)
+        self.far = outlying(problem, strata)
         if self.far is not None:
             left = n - max(self.far.rows.size, self.far.columns.size)
             rows = without(rows, self.far.rows, left)

@@ -25,6 +25,7 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Separable
 from bigsap.strategies import whole_rows
 from bigsap.strategies.start.samples import Counts, some_costs
+from bigsap.strategies.start.strata import Strata
 from bigsap.types import Array
 
 
@@ -36,11 +37,16 @@ class Outlying:
     columns: Array
 
 
-def outlying(problem: Problem) -> Outlying | None:
-    """Return the few points of a square problem that are far from all others; None without any."""
+def outlying(problem: Problem, strata: Strata) -> Outlying | None:
+    """Return the few points of a square problem that are far from all others; None without any.
+
+    Without coordinates, rows and columns are outlying by their costs to landmarks.
+    """
     source = problem.source
     n, m = problem.shape
     terms = source.separable() if isinstance(source, Separable) else None
+    if n == m and not problem.integer and strata.far_rows.size + strata.far_columns.size:
+        return Outlying(strata.far_rows, strata.far_columns)
     if terms is None or n != m or problem.integer or terms.kind == "product" or not terms.x.size:
         return None
     x, y = terms.x, terms.y.T

@@ -29,6 +29,7 @@ from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.base import Resident
+from bigsap.strategies.start.outliers import lower_outliers
 from bigsap.strategies.start.samples import Counts
 from bigsap.types import Array
 
@@ -228,6 +229,7 @@ class _Attempt:
             least = np.minimum(least, costs)
         self.counts.rows += rows.size
         self.counts.pairs += rows.size * m
+        lower_outliers(runner_up)
         runner_up -= runner_up.max()
         return runner_up
 

@@ -8,9 +8,14 @@ from scipy.optimize import linear_sum_assignment
 
 import bigsap
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.proof.near_matching import matched_again
 from bigsap.proof.row_minima import NearPairs, Prices, RowMinima
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.strategies.outlying import outlying
+from bigsap.strategies.start.outliers import lower_outliers, outlying_lines, usual
+from bigsap.strategies.start.samples import Counts
+from bigsap.strategies.start.strata import strata_of
 
 N = 4500
 
@@ -51,12 +56,17 @@ def test_outliers_take_no_more(metric, kind, distance, count, without):
     assert len(result.stats["phases"]) <= 4
 
 
+def outlying_of(source):
+    problem = Problem(source)
+    return outlying(problem, strata_of(problem, Monitor(), 0, Counts()))
+
+
 def test_points_that_are_outlying():
-    far = outlying(Problem(points(1e3, "pairs", 3)))
+    far = outlying_of(points(1e3, "pairs", 3))
     assert far is not None
     assert far.rows.tolist() == far.columns.tolist() == [0, 1, 2]
-    assert outlying(Problem(points(10.0, "pairs"))) is None
-    assert outlying(Problem(points(1e3, "pairs", N // 2))) is None
+    assert outlying_of(points(10.0, "pairs")) is None
+    assert outlying_of(points(1e3, "pairs", N // 2)) is None
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -79,3 +89,75 @@ def test_near_pairs_tell_a_better_assignment(seed):
     assert cost[np.arange(n), again].sum() == pytest.approx(best, abs=1e-12)
     left = cost - prices.high
     assert left[np.arange(n), again] == pytest.approx(left.min(axis=1), abs=1e-12)
+
+
+def put_away(cost, kind, size):
+    """Make a pair, a row, a column, or both of these, as dear as ``size``."""
+    cost = cost.copy()
+    row, column = len(cost) // 3, cost.shape[1] // 2
+    pair = cost[row, column]
+    if kind in ("rows", "crosses"):
+        cost[row] += size
+    if kind in ("columns", "crosses"):
+        cost[:, column] += size
+    if kind == "pairs":
+        cost[row, column] = size
+    if kind == "crosses":
+        cost[row, column] = pair
+    return cost
+
+
+def matrix(kind, n):
+    rng = np.random.default_rng(n)
+    if kind == "distances":
+        x, y = rng.random((2, n, 2))
+        return np.sqrt(((x[:, None] - y) ** 2).sum(axis=2))
+    return 100 * rng.random((n, n)) if kind == "random" else rng.random((n, 2)) @ rng.random((2, n))
+
+
+@pytest.mark.some(8)
+@pytest.mark.parametrize("n", [60, 300, 1100, 1700])
+@pytest.mark.parametrize("size", [1e6, 1e13, float(2**63)])
+@pytest.mark.parametrize("outlier", ["rows", "columns", "pairs", "crosses"])
+@pytest.mark.parametrize("kind", ["random", "rank 2", "distances"])
+def test_a_huge_cost_in_a_matrix_takes_no_more(kind, outlier, size, n):
+    """Of a matrix, by the kernel for small ones, the estimator, and levels."""
+    cost = matrix(kind, n)
+    plain = bigsap.solve(cost)
+    result = bigsap.solve(put_away(cost, outlier, size))
+    assert result.status == "optimal"
+    assert result.stats["method"] == plain.stats["method"]
+    if outlier != "columns" or n <= 300:
+        assert result.stats["rows_scanned"] <= 2.5 * plain.stats["rows_scanned"]
+        assert result.stats["refined"] == 0
+
+
+def test_outlying_lines_of_a_matrix():
+    cost = matrix("distances", 1700)
+    for kind, rows, columns in (("rows", [566], []), ("columns", [], [850]), ("crosses", [566], [850])):
+        far = outlying_of(ArraySource(put_away(cost, kind, 1e6)))
+        assert far.rows.tolist() == rows
+        assert far.columns.tolist() == columns
+    for source in (ArraySource(cost), ArraySource(put_away(cost, "pairs", 1e6))):
+        assert outlying_of(source) is None
+    forbidden = put_away(cost, "rows", 1e6)
+    forbidden[:, ::2] = np.inf
+    assert outlying_of(ArraySource(forbidden)) is None
+
+
+def test_numbers_without_outliers():
+    v = np.linspace(0.0, 1.0, 400)
+    v[7] = 1e9
+    lowered = v.copy()
+    lower_outliers(lowered)
+    assert lowered[7] < 1000
+    assert np.delete(lowered == v, 7).all()
+    few = v[:100].copy()
+    lower_outliers(few)
+    np.testing.assert_array_equal(few, v[:100])
+    whole = v.astype(np.int64)
+    lower_outliers(whole)
+    assert whole[7] == 10**9
+    assert usual(v)[7] < 1000
+    assert outlying_lines(v[:, None]).tolist() == [7]
+    assert not outlying_lines(np.ones((400, 3))).size

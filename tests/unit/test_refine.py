@@ -46,19 +46,22 @@ def forced(n, m, size, largest=100.0):
 
 @pytest.fixture(scope="module")
 def sentinel():
-    """Solved with the largest integer as forbidden."""
+    """Solved with the largest integer as forbidden, by a method whose prices reach that size."""
     cost, _ = forced(1100, 1100, sys.maxsize)
-    return cost, bigsap.solve(cost)
+    return cost, bigsap.solve(cost, method="auction")
 
 
 @pytest.mark.some(2)
 @pytest.mark.parametrize("size", [1e13, 1e14, 1e16, 1e18, float(sys.maxsize), 1e300])
 def test_forced_pairs(size):
     cost, best = forced(1100, 1100, size)
-    result = right(cost, bigsap.solve(cost))
-    assert result.fun == float(best)
-    assert result.stats["refined"] >= (size > 1e15)
-    assert result.verify(cost, pairs=True).optimal
+    # An auction's prices reach that size; other methods begin with prices that do not.
+    for method, refined in (("auction", size > 1e15), ("auto", False)):
+        result = right(cost, bigsap.solve(cost, method=method))
+        assert result.fun == float(best)
+        assert (result.stats["refined"] > 0) >= refined
+        assert result.verify(cost, pairs=True).optimal
+    assert result.stats["refined"] == 0
 
 
 @pytest.mark.parametrize(
@@ -148,6 +151,12 @@ def test_a_stored_result_still_proves_itself(sentinel, tmp_path):
 def test_one_unit_in_the_last_place_of_a_price_is_seen(sentinel):
     """Prices of the sentinel's size: a unit of theirs is more than all that is assigned."""
     cost, result = sentinel
+    v = result.v + result.v_low
+    v[0] = -(2.0**60)
+    proof = certify(ArraySource(cost), result.col4row, v)
+    assert proof.optimal
+    result = dataclasses.replace(result, u=proof.u, u_low=proof.u_low, v=proof.v, v_low=proof.v_low)
+    assert result.verify(cost).optimal
     columns = np.flatnonzero(np.spacing(np.abs(result.v)) > 1)
     assert columns.size
     for column in columns[:3]:

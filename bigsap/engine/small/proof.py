@@ -56,13 +56,23 @@ class Found(NamedTuple):
 
 @kernel
 def prove_dense(
-    cost: int, stride: int, n: int, m: int, whole: bool, claim: Claim, seen: Array, found: Found, room: Array
+    cost: int,
+    stride: int,
+    n: int,
+    m: int,
+    whole: bool,
+    claim: Claim,
+    seen: Array,
+    found: Found,
+    room: Array,
+    shift: bool = True,
 ) -> int:
     """Check that the assignment is optimal: complete, allowed, and tight at these prices.
 
     cost, stride, whole: as for ``search.solve_dense``. seen (m,) int64: workspace. found: out.
     room (4 m + 2 n + 64,): sums of 4 n + m numbers. With caps, rows without a column are those that
-    pay their cap, and a row's dual is at most its cap.
+    pay their cap, and a row's dual is at most its cap. shift: make the largest price 0, which rounds
+    the others if it is huge; False only for square problems.
     """
     column_of_row, v, caps = claim
     low, rest, matched, prices, facts = found
@@ -87,8 +97,8 @@ def prove_dense(
     if gated:
         top = 0.0
     for j in range(m):
-        prices[j] = v[j] - top
-        if prices[j] > 0.0:
+        prices[j] = v[j] - top if shift else v[j]
+        if shift and prices[j] > 0.0:
             prices[j] = 0.0
     facts[0] = largest - smallest
     at = np.int64(prices.ctypes.data)

@@ -43,6 +43,8 @@ _MOST_PAIRS = 3 << 24
 
 # Number of bidding rounds, and limit of displacing bids per row over all rounds.
 _ROUNDS, _BIDS = 2, 2
+# A share of the cost below which limits of bids do not help.
+_TINY = 2.0**-20
 # Limit of equally good columns that are searched for a free one.
 _TIES = 8
 
@@ -150,29 +152,39 @@ def solve_dense(
         real[5 * m : 6 * m],
         caps,
     )
-    n_free = _given_prices(t, integers) if warm else _first_prices(t, square)
-    if n_free < 0:
-        return INVALID
-    status, n_free = _bid(t, n_free, not square)
-    if status == OPTIMAL:
-        status = _search(t, n_free)
-    if status == INFEASIBLE:
-        n_rows = np.int64(facts[2])
-        if not prove_infeasible(cost, stride, m, column_of_row, n_rows, row_of_column, caps):
-            return UNSURE
-        for j in range(m):
-            prices[j] = row_of_column[j]
-    if status != OPTIMAL:
-        return status
-    if caps.size == 0 and _identity_is_as_good(cost, stride, n, column_of_row, room):
-        for i in range(n):
-            column_of_row[i] = i
     claim = Claim(column_of_row, v, caps)
     found = Found(low, rest, matched, prices, facts)
-    proved = prove_dense(cost, stride, n, m, integers, claim, row_of_column, found, room)
-    if proved == PROVED:
-        return OPTIMAL
-    return LOOSE if proved == LOOSE_PROOF and not integers else UNSURE
+    limit = np.inf
+    while True:
+        n_free = _given_prices(t, integers) if warm else _first_prices(t, square)
+        if n_free < 0:
+            return INVALID
+        status, n_free = _bid(t, n_free, not square, limit)
+        if status == OPTIMAL:
+            status = _search(t, n_free)
+        if status == INFEASIBLE:
+            n_rows = np.int64(facts[2])
+            if not prove_infeasible(cost, stride, m, column_of_row, n_rows, row_of_column, caps):
+                return UNSURE
+            for j in range(m):
+                prices[j] = row_of_column[j]
+        if status != OPTIMAL:
+            return status
+        if caps.size == 0 and _identity_is_as_good(cost, stride, n, column_of_row, room):
+            for i in range(n):
+                column_of_row[i] = i
+        proved = _prove(cost, stride, n, m, integers, claim, row_of_column, found, room)
+        if proved == PROVED:
+            return OPTIMAL
+        if proved != LOOSE_PROOF or integers:
+            return UNSURE
+        if warm or caps.size > 0 or limit < np.inf:
+            return LOOSE
+        # Prices as large as a forbidding cost have lost the digits of the others. No price must fall
+        # by more than this assignment exceeds the rows' minima: begin again with that limit.
+        limit = _excess(t, facts[3])
+        if facts[0] <= limit:
+            return LOOSE
 
 
 @kernel
@@ -189,6 +201,41 @@ def solve_matrix(matrix: Array, column_of_row: Array, real: Array, whole: Array)
     return solve_dense(
         address_of(matrix), m, n, m, False, False, real[:0], column_of_row, real[:keep], real[keep:], whole
     )
+
+
+@kernel
+def prove_matrix(matrix: Array, column_of_row: Array, v: Array, kept: Array, room: Array, seen: Array) -> int:
+    """Prove an assignment of a contiguous float64 matrix by prices v (m,), as ``solve_dense`` does.
+
+    Returns OPTIMAL, LOOSE or UNSURE. kept: as there. room (4 m + 2 n + SPARE,), seen (m,) int64: workspace.
+    """
+    n, m = matrix.shape
+    claim = Claim(column_of_row, v, v[:0])
+    found = Found(
+        kept[:n],
+        kept[2 * n + m + FACTS :],
+        kept[n : 2 * n],
+        kept[2 * n : 2 * n + m],
+        kept[2 * n + m : 2 * n + m + FACTS],
+    )
+    proved = _prove(address_of(matrix), m, n, m, False, claim, seen, found, room)
+    return OPTIMAL if proved == PROVED else LOOSE if proved == LOOSE_PROOF else UNSURE
+
+
+@kernel
+def _prove(
+    cost: int, stride: int, n: int, m: int, whole: bool, claim: Claim, seen: Array, found: Found, room: Array
+) -> int:
+    """Prove with the largest price 0; in a square problem else with prices as they are.
+
+    Where a few prices are huge, shifting them would round the others.
+    """
+    shift = True
+    while True:
+        proved = prove_dense(cost, stride, n, m, whole, claim, seen, found, room, shift)
+        if proved != LOOSE_PROOF or n < m or claim.caps.size > 0 or not shift:
+            return proved
+        shift = False
 
 
 @kernel
@@ -263,13 +310,29 @@ def _given_prices(t: Task, exact: bool) -> int:
 
 
 @kernel
-def _bid(t: Task, n_free: int, unjudged: bool) -> tuple[int, int]:
+def _excess(t: Task, total: float) -> float:
+    """Return twice the amount by which an assignment of this cost exceeds the sum of the rows' minima.
+
+    A pair that exceeds its row's minimum by more is in no better assignment. inf where the amount is a
+    tiny share of the cost: then the cost, not a forbidding one, made prices lose digits.
+    """
+    nothing_at = np.int64(t.nothing.ctypes.data)
+    excess = total
+    for i in range(t.free.size):
+        excess -= least(t.cost + 8 * i * t.stride, nothing_at, t.v.size)
+    return 2.0 * max(excess, 0.0) if excess > _TINY * abs(total) else np.inf
+
+
+@kernel
+def _bid(t: Task, n_free: int, unjudged: bool, limit: float) -> tuple[int, int]:
     """Run rounds of bids (augmenting row reduction); return OPTIMAL and the number of free rows.
+
+    limit: of the amount by which one bid lowers a price.
 
     unjudged: all rows are free, and their costs may be NaN or -inf: the first bids return INVALID then.
     """
     m, gated = t.v.size, t.caps.size > 0
-    n_scans, bids = 0, _BIDS * n_free
+    n_scans, bids = np.int64(t.facts[1]), _BIDS * n_free
     prices_at = np.int64(t.v.ctypes.data)
     for _ in range(_ROUNDS):
         k = n_left = 0
@@ -309,7 +372,7 @@ def _bid(t: Task, n_free: int, unjudged: bool) -> tuple[int, int]:
                 n_left += 1
                 continue
             if dearer:
-                t.v[j] -= second - first
+                t.v[j] -= min(second - first, limit)
             t.column_of_row[row] = j
             t.row_of_column[j] = row
             if owner >= 0:

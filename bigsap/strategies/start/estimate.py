@@ -13,6 +13,7 @@ import numpy as np
 from bigsap.engine.core.state import FREE, ID
 from bigsap.engine.rows.row_engine import Engine
 from bigsap.engine.rows.sweep import Survey, first_survey, later_survey
+from bigsap.strategies.start.outliers import lower_outliers, usual
 from bigsap.strategies.start.warm import mean_gap
 from bigsap.types import Array
 
@@ -35,15 +36,28 @@ class Start:
     solution: Array | None = None
 
 
-def _total(values: Array) -> float:
-    return float(values.sum(dtype=np.float64))
+def _total(values: Array, base: Array | None = None) -> float:
+    """Return the sum of values, less that of ``base``, subtracted first."""
+    return float((values if base is None else values - base).sum(dtype=np.float64))
 
 
-def _upper(engine: Engine, costs: Array) -> float:
+def _upper(engine: Engine, costs: Array, base: Array | None) -> float:
     """Return the total cost of a candidate assignment; infinite when a pair is missing."""
     if costs.size and costs.max() >= engine.infinity:
         return float("inf")
-    return _total(costs)
+    return _total(costs, base)
+
+
+def _base(engine: Engine, low: Array) -> Array | None:
+    """Return what to subtract from rows' costs before they are summed: their minima, or None.
+
+    A few rows of huge costs would round all others away. low: of the first sweep.
+    """
+    n, m = engine.problem.shape
+    sizes = np.abs(low)
+    if n > m or low.dtype.kind != "f" or usual(sizes) is sizes or sizes.max() >= engine.infinity:
+        return None
+    return low.copy() if (usual(sizes) < sizes).any() else None
 
 
 def _identity(engine: Engine, survey: Survey) -> Array | None:
@@ -147,18 +161,32 @@ def _set_references(engine: Engine) -> None:
     reference[reference >= engine.infinity] = 0
 
 
+def _identity_gap(survey: Survey, gap: float) -> float:
+    """Return by how much the identity exceeds the rows' minima, without its outliers.
+
+    gap: with them. They would make every epsilon too large or too small.
+    """
+    excess = survey.second - survey.low
+    without = usual(excess)
+    return gap if without is excess or (without == excess).all() else _total(without)
+
+
 def estimate(engine: Engine) -> Start:
     """Compute first prices and epsilon; may already solve the problem."""
     problem, st = engine.problem, engine.state
     n, m = problem.shape
     start, survey = inspect(engine)
-    lower = _total(survey.low)
+    base = _base(engine, survey.low)
+    lower = _total(survey.low, base)
     _set_references(engine)
     if start.solution is not None:
         return start
-    upper = _upper(engine, survey.pick_cost)
-    identity = _upper(engine, survey.second) if n <= m else float("inf")
-    initial_gap = (identity if np.isfinite(identity) else upper) - lower
+    upper = _upper(engine, survey.pick_cost, base)
+    identity = _upper(engine, survey.second, base) if n <= m else float("inf")
+    if np.isfinite(identity):
+        initial_gap = _identity_gap(survey, identity - lower)
+    else:
+        initial_gap = upper - lower
     upper = min(upper, identity)
     hopeless = not np.isfinite(lower) or (survey.low >= engine.infinity).any()
     if hopeless or (n > m and not np.isfinite(upper)):
@@ -171,6 +199,7 @@ def estimate(engine: Engine) -> Start:
         return Start(high, high / (16 * n))
     if problem.n_virtual_rows == 0:
         st.v[:] = survey.runner_up if n > 1 else 0
+        lower_outliers(st.v)
         _shift(st.v, engine.infinity)
 
     survey = later_survey(survey, st)
@@ -180,8 +209,8 @@ def estimate(engine: Engine) -> Start:
     if solution is not None:
         return Start(0.0, 0.0, solution)
     price_total = _total(st.v)
-    lower2 = _total(survey.low) + price_total
-    upper2 = _upper(engine, survey.pick_cost)
+    lower2 = _total(survey.low, base) + price_total
+    upper2 = _upper(engine, survey.pick_cost, base)
     greedy_gap = upper2 - lower2
     lower, upper = max(lower, lower2), min(upper, upper2)
 
@@ -195,14 +224,14 @@ def estimate(engine: Engine) -> Start:
         solution = _picks(engine, survey)
         if solution is not None:
             return Start(0.0, 0.0, solution)
-        upper = min(upper, _upper(engine, survey.pick_cost))
+        upper = min(upper, _upper(engine, survey.pick_cost, base))
         old = st.v.copy()
         engine.undercut(survey.pick, _ranks(survey.pick, order, st.row_of_column), order)
         del order
         _shift(st.v, engine.infinity)
         engine.sweep(survey, np.arange(n, dtype=ID), backward=False, first=False)
-        lower3 = _total(survey.low) + _total(st.v)
-        upper3 = _upper(engine, survey.pick_cost)
+        lower3 = _total(survey.low, base) + _total(st.v)
+        upper3 = _upper(engine, survey.pick_cost, base)
         new_gap = upper3 - lower3
         upper = min(upper, upper3)
         lower = max(lower, lower3)

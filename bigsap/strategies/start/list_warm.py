@@ -16,6 +16,7 @@ from bigsap.engine.core.virtual import rows_for_group
 from bigsap.engine.lists.first_matching import Entries, FirstPairs, keep_tight, pick_tight
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.proof.tightness import UNIT
+from bigsap.strategies.start.outliers import usual
 from bigsap.strategies.start.warm import Warm, allowed, fitting
 from bigsap.types import Array
 
@@ -63,7 +64,7 @@ def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
     relative = 2 * np.abs(np.where(finite, low - lists.reference, 0)) + extent
     near = np.zeros(low.size, engine.price) + allowed(engine, relative, exact=False)
     if engine.price.kind == "f" and not engine.problem.integer:
-        near = np.maximum(near, 2 * UNIT * _usual(np.abs(np.where(finite, low, 0))))
+        near = np.maximum(near, 2 * UNIT * usual(np.abs(np.where(finite, low, 0))))
     pick_tight(entries, v, order, near, matching, engine.infinity)
     if engine.group.size:
         _fill_group(engine, low, exact)
@@ -86,15 +87,6 @@ def _extent(v: Array) -> Any:
     ordered = np.partition(v, (few, v.size - 1 - few))
     most = ordered[v.size - 1 - few] - ordered[few]
     return most if extent > policy.OUTLYING * most > 0 else extent
-
-
-def _usual(sizes: Array) -> Array:
-    """Return the sizes with outliers reduced to the others' maximum; searches handle outliers better."""
-    if sizes.size < policy.OUTLIERS_AMONG:
-        return sizes
-    place = sizes.size - 1 - sizes.size // policy.FEW_OUTLIERS
-    most = np.partition(sizes, place)[place]
-    return np.minimum(sizes, policy.OUTLYING * most) if most > 0 else sizes
 
 
 def _fill_group(engine: ListEngine, low: Array, exact: bool) -> None:

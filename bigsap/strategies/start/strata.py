@@ -12,7 +12,7 @@ the columns are ordered, by landmark rows, and the rows are in a seeded random o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from bigsap.engine.lists.ordering import compact_order
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.base import Separable
+from bigsap.strategies.start.outliers import no_ids, outlying_lines
 from bigsap.strategies.start.samples import Counts, pairs_are_cheap, some_costs
 from bigsap.types import Array
 
@@ -32,12 +33,15 @@ class Strata:
     """Orders of a problem's rows and columns, with neighbours together.
 
     rows: intp (n,), columns: intp (m,). kind: ``"coordinates"``, ``"landmarks"``, or ``"columns"``
-    where only these are ordered.
+    where only these are ordered. far_rows, far_columns: intp, ids of the few lines whose costs are far
+    from all others', where landmarks show them.
     """
 
     rows: Array
     columns: Array
     kind: str
+    far_rows: Array = field(default_factory=no_ids)
+    far_columns: Array = field(default_factory=no_ids)
 
 
 def strata_of(problem: Problem, monitor: Monitor, seed: int, counts: Counts) -> Strata:
@@ -64,7 +68,13 @@ def strata_of(problem: Problem, monitor: Monitor, seed: int, counts: Counts) -> 
         return Strata(generator.permutation(n), column_order, "columns")
     of_rows = some_costs(problem, np.arange(n), columns, monitor, counts)
     counts.rows -= n  # of which hardly anything was read
-    return Strata(compact_order(finite(of_rows), monitor.tick), column_order, "landmarks")
+    return Strata(
+        compact_order(finite(of_rows), monitor.tick),
+        column_order,
+        "landmarks",
+        outlying_lines(of_rows),
+        outlying_lines(of_columns.T),
+    )
 
 
 def finite(features: Array) -> Array:

@@ -1,0 +1,161 @@
+"""Search of a small matrix by the dense kernel, with prices that prove its answer.
+
+A few costs of another size than all others leave prices that lose the digits of the others. The
+same search of reduced costs does not: differences of the huge costs of one row, or of one column,
+are exact, or nearly so. The given costs prove the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bigsap.engine.small.search import (
+    FACTS,
+    LOOSE,
+    OPTIMAL,
+    SPARE,
+    UNSURE,
+    kept_of,
+    prove_matrix,
+    sizes,
+    solve_dense,
+)
+from bigsap.errors import BigsapError
+from bigsap.proof.certificate import certify
+from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.types import Array
+
+# How many times most others a huge minimum is.
+_HUGE = 2.0**16
+# Lower limit of given integer prices: with the costs, their sums stay below 2**53.
+_LOWEST = -(1 << 51)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start of the search of a square problem.
+
+    Signed finite prices (m,), and the column of each row (n,), -1 for none, no column twice.
+    """
+
+    prices: Array
+    column_of_row: Array
+
+
+#: Status, column of each row, the numbers that ``engine.small.search`` keeps, low parts of the prices.
+Found = tuple[int, Array, Array, Array | None]
+
+
+def solved_closely(
+    matrix: Array, integers: bool, start: Start | None = None, *, gated: bool = False
+) -> Found:
+    """Return the kernel's answer; where rounding decided, a closer one.
+
+    matrix, integers: see ``small_arrays.signed_costs``. gated: some columns may stay free, so no price may
+    be above 0.
+    """
+    n, m = matrix.shape
+    status, column_of_row, kept = _solved(matrix, integers, start)
+    if gated and status == OPTIMAL and kept[2 * n : 2 * n + m].max() > 0:
+        status = LOOSE
+    if status in (LOOSE, UNSURE) and not integers and start is None and not gated:
+        closer = _by_reduced_costs(matrix)
+        if closer is not None:
+            return closer
+    if status == LOOSE:
+        return _tightened(matrix, column_of_row, kept, gated)
+    return status, column_of_row, kept, None
+
+
+def _by_reduced_costs(matrix: Array) -> Found | None:
+    """Return the answer by costs without the huge minima of a few rows, and, if square, columns."""
+    n, m = matrix.shape
+    low, least = matrix.min(axis=1), matrix.min(axis=0) if n == m else np.zeros(m)
+    if not (np.isfinite(low).all() and np.isfinite(least).all()):
+        return None
+    low, least = _huge(low), _huge(least)
+    reduced = matrix - low[:, None]
+    # A row of huge costs in a huge column is done with.
+    if low.any():
+        least = np.minimum(least, reduced.min(axis=0)) if least.any() else least
+    reduced -= least
+    status, column_of_row, kept = _solved(reduced, False)
+    if status not in (OPTIMAL, LOOSE):
+        return None
+    v = kept[2 * n : 2 * n + m] + least
+    status, proved = _proved(matrix, column_of_row, v)
+    if status == OPTIMAL:
+        return status, column_of_row, proved, None
+    if n != m or not least.any():
+        return None
+    # Prices of huge columns need two parts: those of the transposed matrix have them.
+    status, turned = _proved(np.ascontiguousarray(matrix.T), np.argsort(column_of_row), kept[:n] + low)
+    if status != OPTIMAL:
+        return None
+    u, matched, facts = turned[2 * n : 3 * n], turned[n : 2 * n], turned[3 * n : 3 * n + FACTS]
+    swapped = np.concatenate((u, matched[column_of_row], turned[:n], facts, np.zeros(n)))
+    return status, column_of_row, swapped, turned[3 * n + FACTS :]
+
+
+def _huge(minima: Array) -> Array:
+    """Return minima that are far larger than most others, and 0 for the others."""
+    sizes = np.abs(minima)
+    most = np.partition(sizes, sizes.size // 2)[sizes.size // 2]
+    return np.where(sizes > _HUGE * most, minima, 0.0)
+
+
+def _proved(matrix: Array, column_of_row: Array, v: Array) -> tuple[int, Array]:
+    """Return the status of an assignment with these prices, and what the kernel keeps."""
+    n, m = matrix.shape
+    kept = np.zeros(kept_of(n, m))
+    room, seen = np.empty(4 * m + 2 * n + SPARE), np.empty(m, np.int64)
+    return prove_matrix(np.ascontiguousarray(matrix), column_of_row, v, kept, room, seen), kept
+
+
+def _tightened(matrix: Array, column_of_row: Array, kept: Array, gated: bool) -> Found:
+    """Return the answer with corrected prices, for one whose prices leave a gap.
+
+    LOOSE where the correction does not make it optimal.
+    """
+    loose = LOOSE, column_of_row, kept, None
+    n, m = matrix.shape
+    prices = kept[2 * n : 2 * n + m]
+    try:
+        proof = certify(ArraySource(matrix), column_of_row, prices, not_above_zero=gated)
+    except BigsapError:
+        return loose
+    if not (proof.optimal and proof.clear):
+        return loose
+    facts = kept[2 * n + m : 2 * n + m + FACTS].copy()
+    facts[3:6] = proof.fun, proof.gap, proof.bound
+    rest = np.zeros(n) if proof.u_low is None else proof.u_low
+    found = np.concatenate((proof.u, kept[n : 2 * n], proof.v, facts, rest))
+    return OPTIMAL, column_of_row, found, proof.v_low
+
+
+def _solved(matrix: Array, integers: bool, start: Start | None = None) -> tuple[int, Array, Array]:
+    n, m = matrix.shape
+    keep, n_real, n_whole = sizes(n, m)
+    column_of_row = np.empty(n, np.intp)
+    kept, real = np.empty(keep), np.empty(n_real)
+    if start is not None:
+        real[:m] = start.prices
+        if integers:
+            real[:m] = np.maximum(np.floor(real[:m] - real[:m].max()), _LOWEST)
+        column_of_row[:] = start.column_of_row
+    status = solve_dense(
+        matrix.__array_interface__["data"][0],
+        max(matrix.strides[0] // 8, 0),
+        n,
+        m,
+        integers,
+        start is not None,
+        np.empty(0),
+        column_of_row,
+        kept,
+        real,
+        np.empty(n_whole, np.int64),
+    )
+    return status, column_of_row, kept

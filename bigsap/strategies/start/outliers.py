@@ -1,0 +1,59 @@
+"""Numbers without outliers: a few that exceed all others by far are lowered.
+
+One huge cost, such as that of a pair meant to be forbidden, becomes the first price of its column.
+Shifting prices so that the largest is 0 would then round the digits of all others away. Any prices
+are a legal start, so lowering a few costs nothing but these columns' better start.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigsap import policy
+from bigsap.types import Array
+
+
+def lower_outliers(v: Array) -> None:
+    """Lower the few prices (m,) that exceed the others by ``policy.OUTLYING`` times their range, in place.
+
+    The range is that of nine tenths of the prices. Integers, which are never rounded, stay. O(m).
+    """
+    if v.dtype.kind != "f" or v.size < policy.OUTLIERS_AMONG:
+        return
+    few = v.size // policy.FEW_OUTLIERS
+    ordered = np.partition(v, (few, v.size - 1 - few))
+    most = ordered[v.size - 1 - few]
+    extent = most - ordered[few]
+    if extent > 0:
+        np.minimum(v, most + policy.OUTLYING * extent, out=v)
+
+
+def usual(sizes: Array) -> Array:
+    """Return sizes (n,) with outliers reduced to the others' maximum, times ``policy.OUTLYING``. O(n)."""
+    if sizes.size < policy.OUTLIERS_AMONG:
+        return sizes
+    place = sizes.size - 1 - sizes.size // policy.FEW_OUTLIERS
+    most = np.partition(sizes, place)[place]
+    return np.minimum(sizes, policy.OUTLYING * most) if most > 0 else sizes
+
+
+def no_ids() -> Array:
+    """Return an empty array of ids."""
+    return np.empty(0, np.intp)
+
+
+def outlying_lines(features: Array) -> Array:
+    """Return the ids, ascending, of the few lines whose costs are far from those of all others.
+
+    features (lines, k): some costs of each row, or column. A line counts by the median of its costs, since
+    other lines may be outlying, too. Empty where a cost is not finite. O(lines * k).
+    """
+    if len(features) < policy.OUTLIERS_AMONG or not np.isfinite(features).all():
+        return no_ids()
+    middle = np.median(features, axis=1)
+    low, usual_one, high = np.quantile(middle, (0.05, 0.5, 0.95))
+    extent = high - low
+    if not extent > 0:
+        return no_ids()
+    far = np.flatnonzero(np.abs(middle - usual_one) > policy.OUTLYING * extent)
+    return far if far.size <= min(policy.MOST_FAR_POINTS, len(features) // policy.FEW_OUTLIERS) else no_ids()
