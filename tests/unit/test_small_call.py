@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import bigsap
 from bigsap.engine.small import search as dense
-from bigsap.run import small_arrays, small_call
+from bigsap.run import small_call, small_search
 from examples_of import examples
 from instances import CLASSES
 from oracle import optimum, value
@@ -194,7 +194,7 @@ def test_a_kept_pair_that_is_displaced_before_its_row_bids(monkeypatch):
     other = changed(cost, first, cost.max() // 2)
     poisoned = SimpleNamespace(**vars(np))
     poisoned.empty = lambda shape, dtype=float: np.full(shape, np.nan if dtype is float else -7, dtype)
-    monkeypatch.setattr(small_arrays, "np", poisoned)
+    monkeypatch.setattr(small_search, "np", poisoned)
     assert small(other, warm_start=first).stats["warm_started"]
 
 
@@ -248,13 +248,13 @@ def test_a_start_that_does_not_fit_is_told_as_by_the_general_way(start, price, g
 
 def test_a_start_that_leads_nowhere_is_left(monkeypatch):
     cost, asked = costs((7, 7)), []
-    kernel = small_arrays.solve_dense
+    kernel = small_search.solve_dense
 
     def unsure(address, stride, n, m, integers, warm, *room):
         asked.append(warm)
         return dense.UNSURE if warm else kernel(address, stride, n, m, integers, warm, *room)
 
-    monkeypatch.setattr(small_arrays, "solve_dense", unsure)
+    monkeypatch.setattr(small_search, "solve_dense", unsure)
     found = small(cost, warm_start=np.zeros(7))
     assert asked == [True, False]
     assert not found.stats["warm_started"]
@@ -320,7 +320,7 @@ def test_what_a_callback_is_told(shape, maximize, price):
 
 
 def test_what_is_hard_for_its_size_is_told_to_the_same_callback(monkeypatch):
-    monkeypatch.setattr(small_arrays, "solve_dense", lambda *told: dense.UNSURE)
+    monkeypatch.setattr(small_search, "solve_dense", lambda *told: dense.UNSURE)
     told = []
     result = bigsap.solve(costs((9, 9)), callback=told.append)
     assert result.stats["why"] == "a small matrix that is hard for its size"
