@@ -53,12 +53,13 @@ def solved_closely(
 ) -> Found:
     """Return the kernel's answer; where rounding decided, a closer one.
 
-    matrix, integers: see ``small_arrays.signed_costs``. gated: some columns may stay free, so no price may
-    be above 0.
+    matrix, integers: see ``small_arrays.signed_costs``. gated: some columns may stay free, so the largest
+    price must be 0.
     """
     n, m = matrix.shape
     status, column_of_row, kept = _solved(matrix, integers, start)
-    if gated and status == OPTIMAL and kept[2 * n : 2 * n + m].max() > 0:
+    if gated and status == OPTIMAL and kept[2 * n : 2 * n + m].max() != 0:
+        # Proved by prices as they are; the largest must be 0, so that no row's dual is above its price.
         status = LOOSE
     if status in (LOOSE, UNSURE) and not integers and start is None and not gated:
         closer = _by_reduced_costs(matrix)
