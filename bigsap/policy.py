@@ -18,6 +18,8 @@ OUTLYING = 1e3
 #: this factor; and at most this many rows, or columns, are outlying.
 FAR_POINT = 100.0
 MOST_FAR_POINTS = 64
+#: Rows of a matrix that show whether columns are outlying.
+FAR_SAMPLE = 8
 
 # -- shapes -----------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Callback, Monitor
 from bigsap.proof.unassigned import drop_clipped_pairs, extend_warm_start
 from bigsap.result import Result
-from bigsap.row_cache import RowCache
+from bigsap.row_cache import RowCache, parse_bytes
 from bigsap.run.bottleneck import refuse_options, solve_bottleneck
 from bigsap.run.execute import execute
 from bigsap.run.on_capacities import refuse_with_capacities, solve_capacities
@@ -43,7 +43,7 @@ from bigsap.sources.packing import labels_of
 from bigsap.sources.sparse.by_rows import ByRows
 from bigsap.sources.sparse.sparse_costs import SparseCosts
 from bigsap.strategies import ON_COLUMNS, ON_ENTRIES
-from bigsap.strategies.orientation import orient
+from bigsap.strategies.orientation import orient, with_far_rows
 from bigsap.strategies.placement import place_costs
 
 _OPTIONS = tuple(field.name for field in fields(Options))
@@ -330,7 +330,9 @@ def _general(
         # Solved another way than the checkpoint's, if only for a moment: it stays as it is.
         saved, options = None, replace(options, checkpoint=None)
     given = Problem(source, options.maximize)
-    problem = orient(given)
+    limit = options.memory_limit
+    room = policy.RESIDUAL_BYTES if limit is None else parse_bytes(limit, "memory_limit") // 4
+    problem = with_far_rows(orient(given), room)
     if isinstance(problem.source, Guarded):
         monitor.guards.append(problem.source.intact)
     monitor.progress.n_rows, monitor.progress.n_columns = problem.shape

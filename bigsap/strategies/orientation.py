@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.errors import OptionError
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.proof.listed import listed_columns
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Resident, Sparse
+from bigsap.strategies.start.outliers import outlying_lines
 from bigsap.types import Array
 
 
@@ -45,6 +47,26 @@ def orient(problem: Problem) -> Problem:
     if other is None or (n <= m and resident(other) is None):
         return problem
     return other
+
+
+def with_far_rows(problem: Problem, most_bytes: float) -> Problem:
+    """Return a square matrix in memory transposed, in a copy, if a few columns are far from all others.
+
+    A price as large as such a column's costs loses the digits of all others, while the dual of a row is
+    computed from its costs, exactly. Judged by some rows; not if rows are far, too, or the copy takes
+    more than ``most_bytes``.
+    """
+    source = problem.source
+    n, m = problem.shape
+    if not isinstance(source, ArraySource) or source.mapped or n != m or source.dtype.kind != "f":
+        return problem
+    matrix = resident(problem)
+    if matrix is None or matrix.nbytes > most_bytes:
+        return problem
+    some = np.linspace(0, n - 1, policy.FAR_SAMPLE).astype(np.intp)
+    if not outlying_lines(matrix[some].T).size or outlying_lines(matrix[:, some]).size:
+        return problem
+    return Problem(ArraySource(np.ascontiguousarray(matrix.T)), problem.maximize, not problem.transposed)
 
 
 def refuse_more_rows(problem: Problem, method: str) -> None:
