@@ -78,7 +78,7 @@ def choose_first_prices(
     costs = _signed(problem, drawn.rows, drawn.columns, monitor, counts)
     if costs is None:
         return "none", None
-    if _worth(costs, drawn):
+    if _worth(costs, drawn) or _prices_spread(problem, strata, drawn, costs, monitor, counts):
         return "levels", strata
     # With twice as many columns as rows no prices are needed.
     competing = max(n, m) < policy.SKINNY * min(n, m)
@@ -192,6 +192,33 @@ def _worth(costs: Array, drawn: _Sample, *, ordered_rows: bool = True) -> bool:
     if now > policy.NUGGET_ROUGH:
         return means_share(costs) > policy.MEANS_SHARE and _gains(costs, drawn)
     return bool(now <= policy.NUGGET_SMOOTH or now < policy.NUGGET_FALLING * before or _gains(costs, drawn))
+
+
+def _prices_spread(
+    problem: Problem, strata: Strata, drawn: _Sample, costs: Array, monitor: Monitor, counts: Counts
+) -> bool:
+    """Return whether prices differ over long distances by more than a row's near columns do.
+
+    Searches for such prices go far, and levels find them from few points: in mixtures, where the two sides
+    have other densities. Prices of a sample show the differences, some whole rows what is near. Only for
+    large problems, whose sample is a small part.
+    """
+    n, m = problem.shape
+    if n != m or strata.kind != "coordinates" or n < policy.SPREAD_SAMPLES * drawn.rows.size:
+        return False
+    with Team(1) as team:
+        v = _exact_prices(costs, team)
+    if v is None:
+        return False
+    # The sample's columns are in compact order: neighbours are in one group.
+    middles = [np.median(part) for part in np.array_split(v, policy.SPREAD_GROUPS)]
+    rows = drawn.rows[:: max(1, drawn.rows.size // policy.SPREAD_ROWS)]
+    whole = _signed(problem, rows, np.arange(m), monitor, counts)
+    if whole is None:
+        return False
+    nearest = np.partition(whole, (0, policy.SPREAD_RANK), axis=1)
+    near = float(np.median(nearest[:, policy.SPREAD_RANK] - nearest[:, 0]))
+    return bool(np.isfinite(near) and np.std(middles) > policy.SPREAD * near)
 
 
 def _unrelated(costs: Array) -> bool:
