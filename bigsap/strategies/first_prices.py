@@ -28,6 +28,7 @@ from bigsap.progress import Monitor
 from bigsap.row_cache import RowCache, Rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Resident
+from bigsap.sources.cuda.placed import multiplies_there
 from bigsap.strategies import whole_rows
 from bigsap.strategies.levels import SHARE, reached
 from bigsap.strategies.placement import engine_for, unrelated_there
@@ -205,6 +206,8 @@ def _prices_spread(
     """
     n, m = problem.shape
     if n != m or strata.kind != "coordinates" or n < policy.SPREAD_SAMPLES * drawn.rows.size:
+        return False
+    if multiplies_there(problem.source):  # a level's searches would ask the host for rows one by one
         return False
     with Team(1) as team:
         v = _exact_prices(costs, team)

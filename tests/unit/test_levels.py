@@ -212,6 +212,22 @@ def test_the_decision_from_few_rows(name, wanted):
     assert counts.rows <= 256 + 8
 
 
+@pytest.mark.parametrize(
+    ("noise", "n", "wanted"), [(0.2, 20_000, "levels"), (None, 20_000, "none"), (0.2, 12_000, "none")]
+)
+def test_prices_that_spread_decide_for_levels(noise, n, wanted):
+    """Of a mixture against a noisier one; uniform points, and smaller problems, gain nothing."""
+    generator = np.random.default_rng(0)
+    x, y = generator.random((2, n, 5))
+    if noise is not None:
+        centres = generator.normal(size=(20, 5))
+        x, y = (centres[generator.integers(20, size=n)] + generator.normal(0, 0.5, (n, 5)) for _ in range(2))
+        y += generator.normal(0, noise, y.shape)
+    problem, counts = Problem(bigsap.points(x, y, "sqeuclidean")), Counts()
+    assert first_prices.choose_first_prices(problem, Monitor(), 0, counts)[0] == wanted
+    assert counts.pairs <= 40 * n + 2**20
+
+
 @pytest.mark.some(3)
 @pytest.mark.parametrize("shape", [(1800, 2400), (2400, 1800), (1500, 9000)])
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
