@@ -232,11 +232,11 @@ NUGGET_SMOOTH, NUGGET_FALLING, NUGGET_ROUGH = 0.03, 0.67, 0.75
 GAIN = 0.5
 #: Half of the sample recovers up to 0.4 less than all of it, or 0.2 more.
 DOUBTFUL_GAIN = (0.0, 0.8)
-#: Levels pay, too, if the prices of a sample, the medians of SPREAD_GROUPS groups of neighbours, differ by
-#: SPREAD times what the costs of a row's nearest SPREAD_RANK columns differ, judged by SPREAD_ROWS rows.
-#: Asked from SPREAD_SAMPLES samples on. In mixtures of 3 to 6 dimensions levels take a third to two thirds of
-#: the time, and a fifth more at worst (docs/lab/2026-11-27-prices-that-spread.md).
-SPREAD, SPREAD_GROUPS, SPREAD_RANK, SPREAD_ROWS, SPREAD_SAMPLES = 0.9, 16, 16, 32, 32
+#: Levels pay, too, if prices differ over long distances by SPREAD times what the costs of a row's nearest
+#: SPREAD_RANK columns differ: the medians of SPREAD_GROUPS groups of neighbours in two samples, and
+#: SPREAD_ROWS rows, tell. Asked from SPREAD_SAMPLES samples on. In mixtures of 3 to 6 dimensions levels take
+#: a quarter to two thirds of the time (docs/lab/2026-11-27-prices-that-spread.md).
+SPREAD, SPREAD_GROUPS, SPREAD_RANK, SPREAD_ROWS, SPREAD_SAMPLES = 0.25, 16, 16, 32, 32
 #: Prices are needed if the columns' means have more than this share of the variance, whatever is left.
 MEANS_SHARE = 0.05
 #: Prices are hardly needed if the ratio of columns to rows is at least WIDE and the rows' picks contain at

@@ -28,9 +28,9 @@ from bigsap.progress import Monitor
 from bigsap.row_cache import RowCache, Rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Resident
-from bigsap.sources.cuda.placed import multiplies_there
 from bigsap.strategies import whole_rows
 from bigsap.strategies.levels import SHARE, reached
+from bigsap.strategies.list_sizes import many_dimensions
 from bigsap.strategies.placement import engine_for, unrelated_there
 from bigsap.strategies.start.estimate import estimate
 from bigsap.strategies.start.samples import Counts, pairs_are_cheap, some_costs
@@ -201,27 +201,33 @@ def _prices_spread(
     """Return whether prices differ over long distances by more than a row's near columns do.
 
     Searches for such prices go far, and levels find them from few points: in mixtures, where the two sides
-    have other densities. Prices of a sample show the differences, some whole rows what is near. Only for
-    large problems, whose sample is a small part.
+    have other densities. What the prices of two samples have in common shows the differences, some whole
+    rows what is near. Only for large problems, whose samples are a small part.
     """
     n, m = problem.shape
-    if n != m or strata.kind != "coordinates" or n < policy.SPREAD_SAMPLES * drawn.rows.size:
+    size = drawn.rows.size
+    if n != m or strata.kind != "coordinates" or n < policy.SPREAD_SAMPLES * size:
         return False
-    if multiplies_there(problem.source):  # a level's searches would ask the host for rows one by one
+    if many_dimensions(problem.source):  # the rows of a level's searches would be multiplied one by one
         return False
-    with Team(1) as team:
-        v = _exact_prices(costs, team)
-    if v is None:
-        return False
-    # The sample's columns are in compact order: neighbours are in one group.
-    middles = [np.median(part) for part in np.array_split(v, policy.SPREAD_GROUPS)]
-    rows = drawn.rows[:: max(1, drawn.rows.size // policy.SPREAD_ROWS)]
+    other = _draw(problem, strata, policy.SAMPLE_ROWS, np.random.default_rng([size, n]))
+    again = _signed(problem, other.rows, other.columns, monitor, counts)
+    rows = drawn.rows[:: max(1, size // policy.SPREAD_ROWS)]
     whole = _signed(problem, rows, np.arange(m), monitor, counts)
-    if whole is None:
+    if again is None or whole is None:
         return False
+    common = np.cov(_middles(costs), _middles(again))[0, 1]
     nearest = np.partition(whole, (0, policy.SPREAD_RANK), axis=1)
     near = float(np.median(nearest[:, policy.SPREAD_RANK] - nearest[:, 0]))
-    return bool(np.isfinite(near) and np.std(middles) > policy.SPREAD * near)
+    return bool(abs(common) > (policy.SPREAD * near) ** 2)
+
+
+def _middles(costs: Array) -> Array:
+    """Return the median of the optimal prices in each group of neighbouring columns of a sample; or nan."""
+    with Team(1) as team:
+        v = _exact_prices(costs, team)
+    v = np.full(costs.shape[1], np.nan) if v is None else v
+    return np.array([np.median(part) for part in np.array_split(v, policy.SPREAD_GROUPS)])
 
 
 def _unrelated(costs: Array) -> bool:
