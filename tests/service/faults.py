@@ -9,7 +9,7 @@ import numpy as np
 import psutil
 from bigsap_server.jobs.files import is_locked
 
-from gate import PLUGINS
+from gate import HANG_S, PLUGINS
 from live_server import free_port
 
 ARRAYS = ("col4row", "row4col", "u", "v")
@@ -110,7 +110,7 @@ class Cluster:
             if process.poll() is None:
                 family = psutil.Process(process.pid).children(recursive=True)
                 process.kill()
-            process.wait(10)
+            process.wait(HANG_S)
             for child in family:
                 if child.is_running():
                     child.kill()

@@ -23,7 +23,6 @@ from gate import HANG_S, PLUGINS, until
 if TYPE_CHECKING:
     import httpx
 
-STOP_S = 60.0
 DEFAULTS = {"PYTHONUNBUFFERED": "1", "BIGSAP_WORKERS": "1", "BIGSAP_PLUGINS": '["gated"]'}
 
 
@@ -133,10 +132,10 @@ class LiveServer(Reached):
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
-            code = self.process.wait(STOP_S)
+            code = self.process.wait(HANG_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(HANG_S)
             raise
         finally:
             if self.process.stdout is not None:

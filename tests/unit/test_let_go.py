@@ -113,7 +113,7 @@ def _in_shares(threads: int) -> None:
 
     def some(start: int, stop: int, pause: Callable[[], None]) -> bool:
         if threads > 1:  # the calling thread looks meanwhile
-            looked.wait(60)
+            looked.wait(200)
         pause()
         return True
 

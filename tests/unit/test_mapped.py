@@ -114,7 +114,7 @@ def test_threads_copy_from_maps_that_make_room(tmp_path):
     for member in team:
         member.start()
     for member in team:
-        member.join(60)
+        member.join(200)
     assert not any(member.is_alive() for member in team)
     assert not wrong
 
