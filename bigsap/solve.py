@@ -25,7 +25,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Callback, Monitor
 from bigsap.proof.unassigned import drop_clipped_pairs, extend_warm_start
 from bigsap.result import Result
-from bigsap.row_cache import RowCache, parse_bytes
+from bigsap.row_cache import RowCache
 from bigsap.run.bottleneck import refuse_options, solve_bottleneck
 from bigsap.run.execute import execute
 from bigsap.run.on_capacities import refuse_with_capacities, solve_capacities
@@ -330,9 +330,11 @@ def _general(
         # Solved another way than the checkpoint's, if only for a moment: it stays as it is.
         saved, options = None, replace(options, checkpoint=None)
     given = Problem(source, options.maximize)
-    limit = options.memory_limit
-    room = policy.RESIDUAL_BYTES if limit is None else parse_bytes(limit, "memory_limit") // 4
-    problem = with_far_rows(orient(given), room)
+    problem = orient(given)
+    # A copy must fit no limit, and a checkpoint may be continued where there is none.
+    plain = options.device == "cpu" and options.memory_limit is None
+    if plain and saved is None and options.checkpoint is None:
+        problem = with_far_rows(problem)
     if isinstance(problem.source, Guarded):
         monitor.guards.append(problem.source.intact)
     monitor.progress.n_rows, monitor.progress.n_columns = problem.shape

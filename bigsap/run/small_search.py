@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.small.search import (
     FACTS,
     LOOSE,
@@ -27,8 +28,6 @@ from bigsap.proof.certificate import certify
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.types import Array
 
-# How many times most others a huge minimum is.
-_HUGE = 2.0**16
 # Lower limit of given integer prices: with the costs, their sums stay below 2**53.
 _LOWEST = -(1 << 51)
 
@@ -45,12 +44,12 @@ class Start:
 
 
 #: Status, column of each row, the numbers that ``engine.small.search`` keeps, low parts of the prices.
-Found = tuple[int, Array, Array, Array | None]
+Answered = tuple[int, Array, Array, Array | None]
 
 
 def solved_closely(
     matrix: Array, integers: bool, start: Start | None = None, *, gated: bool = False
-) -> Found:
+) -> Answered:
     """Return the kernel's answer; where rounding decided, a closer one.
 
     matrix, integers: see ``small_arrays.signed_costs``. gated: some columns may stay free, so the largest
@@ -62,7 +61,7 @@ def solved_closely(
         # Proved by prices as they are; the largest must be 0, so that no row's dual is above its price.
         status = LOOSE
     if status in (LOOSE, UNSURE) and not integers and start is None and not gated:
-        closer = _by_reduced_costs(matrix)
+        closer = _by_reduced_costs(matrix, kept[2 * n + m + 1])
         if closer is not None:
             return closer
     if status == LOOSE:
@@ -70,23 +69,29 @@ def solved_closely(
     return status, column_of_row, kept, None
 
 
-def _by_reduced_costs(matrix: Array) -> Found | None:
-    """Return the answer by costs without the huge minima of a few rows, and, if square, columns."""
+def _by_reduced_costs(matrix: Array, scans: float) -> Answered | None:
+    """Return the answer by costs without the huge minima of a few rows, and, if square, columns.
+
+    scans: rows scanned before. None if no minimum is huge, or the answer is not proved.
+    """
     n, m = matrix.shape
     low, least = matrix.min(axis=1), matrix.min(axis=0) if n == m else np.zeros(m)
     if not (np.isfinite(low).all() and np.isfinite(least).all()):
         return None
     low, least = _huge(low), _huge(least)
+    if not (low.any() or least.any()):
+        return None
     reduced = matrix - low[:, None]
-    # A row of huge costs in a huge column is done with.
-    if low.any():
-        least = np.minimum(least, reduced.min(axis=0)) if least.any() else least
+    if low.any() and least.any():  # a huge row may have given the minimum of a huge column
+        least = np.minimum(least, reduced.min(axis=0))
     reduced -= least
     status, column_of_row, kept = _solved(reduced, False)
     if status not in (OPTIMAL, LOOSE):
         return None
+    scans += kept[2 * n + m + 1]
     v = kept[2 * n : 2 * n + m] + least
     status, proved = _proved(matrix, column_of_row, v)
+    proved[2 * n + m + 1] = scans
     if status == OPTIMAL:
         return status, column_of_row, proved, None
     if n != m or not least.any():
@@ -95,6 +100,7 @@ def _by_reduced_costs(matrix: Array) -> Found | None:
     status, turned = _proved(np.ascontiguousarray(matrix.T), np.argsort(column_of_row), kept[:n] + low)
     if status != OPTIMAL:
         return None
+    turned[3 * n + 1] = scans
     u, matched, facts = turned[2 * n : 3 * n], turned[n : 2 * n], turned[3 * n : 3 * n + FACTS]
     swapped = np.concatenate((u, matched[column_of_row], turned[:n], facts, np.zeros(n)))
     return status, column_of_row, swapped, turned[3 * n + FACTS :]
@@ -104,7 +110,7 @@ def _huge(minima: Array) -> Array:
     """Return minima that are far larger than most others, and 0 for the others."""
     sizes = np.abs(minima)
     most = np.partition(sizes, sizes.size // 2)[sizes.size // 2]
-    return np.where(sizes > _HUGE * most, minima, 0.0)
+    return np.where(sizes > policy.HUGE_MINIMUM * most, minima, 0.0)
 
 
 def _proved(matrix: Array, column_of_row: Array, v: Array) -> tuple[int, Array]:
@@ -115,7 +121,7 @@ def _proved(matrix: Array, column_of_row: Array, v: Array) -> tuple[int, Array]:
     return prove_matrix(np.ascontiguousarray(matrix), column_of_row, v, kept, room, seen), kept
 
 
-def _tightened(matrix: Array, column_of_row: Array, kept: Array, gated: bool) -> Found:
+def _tightened(matrix: Array, column_of_row: Array, kept: Array, gated: bool) -> Answered:
     """Return the answer with corrected prices, for one whose prices leave a gap.
 
     LOOSE where the correction does not make it optimal.

@@ -216,10 +216,13 @@ def _prices_spread(
     whole = _signed(problem, rows, np.arange(m), monitor, counts)
     if again is None or whole is None:
         return False
-    common = np.cov(_middles(costs), _middles(again))[0, 1]
     nearest = np.partition(whole, (0, policy.SPREAD_RANK), axis=1)
     near = float(np.median(nearest[:, policy.SPREAD_RANK] - nearest[:, 0]))
-    return bool(abs(common) > (policy.SPREAD * near) ** 2)
+    if not 0 < near < np.inf:
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        common = np.cov(_middles(costs) / near, _middles(again) / near)[0, 1]
+    return bool(abs(common) > policy.SPREAD**2)
 
 
 def _middles(costs: Array) -> Array:

@@ -49,22 +49,22 @@ def orient(problem: Problem) -> Problem:
     return other
 
 
-def with_far_rows(problem: Problem, most_bytes: float) -> Problem:
+def with_far_rows(problem: Problem) -> Problem:
     """Return a square matrix in memory transposed, in a copy, if a few columns are far from all others.
 
     A price as large as such a column's costs loses the digits of all others, while the dual of a row is
-    computed from its costs, exactly. Judged by some rows; not if rows are far, too, or the copy takes
-    more than ``most_bytes``.
+    computed from its costs, exactly. Judged by some rows; not if rows are far, too.
     """
     source = problem.source
     n, m = problem.shape
     if not isinstance(source, ArraySource) or source.mapped or n != m or source.dtype.kind != "f":
         return problem
-    matrix = resident(problem)
-    if matrix is None or matrix.nbytes > most_bytes:
+    matrix = source.array
+    if resident(problem) is None or n < policy.OUTLIERS_AMONG or matrix.nbytes > policy.FAR_COPY_BYTES:
         return problem
     some = np.linspace(0, n - 1, policy.FAR_SAMPLE).astype(np.intp)
-    if not outlying_lines(matrix[some].T).size or outlying_lines(matrix[:, some]).size:
+    far = policy.FAR_COLUMN
+    if not outlying_lines(matrix[some].T, far).size or outlying_lines(matrix[:, some], far).size:
         return problem
     return Problem(ArraySource(np.ascontiguousarray(matrix.T)), problem.maximize, not problem.transposed)
 

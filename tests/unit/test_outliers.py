@@ -129,8 +129,10 @@ def test_a_huge_cost_in_a_matrix_takes_no_more(kind, outlier, size, n):
     result = bigsap.solve(put_away(cost, outlier, size))
     assert result.status == "optimal"
     assert result.stats["method"] == plain.stats["method"]
-    assert result.stats["rows_scanned"] <= 2.5 * plain.stats["rows_scanned"]
-    assert result.stats["refined"] == 0
+    # Columns that are not so far that digits are lost are not made rows.
+    refined = outlier == "columns" and size < 1e10 and n > 1000
+    assert result.stats["rows_scanned"] <= (4 if refined else 2.5) * plain.stats["rows_scanned"]
+    assert result.stats["refined"] <= refined
 
 
 def test_outlying_lines_of_a_matrix():
@@ -160,8 +162,9 @@ def test_numbers_without_outliers():
     lower_outliers(whole)
     assert whole[7] == 10**9
     assert usual(v)[7] < 1000
-    assert outlying_lines(v[:, None]).tolist() == [7]
-    assert not outlying_lines(np.ones((400, 3))).size
+    assert outlying_lines(v[:, None], 1e3).tolist() == [7]
+    assert not outlying_lines(v[:, None], 1e12).size
+    assert not outlying_lines(np.ones((400, 3)), 1e3).size
 
 
 @pytest.mark.parametrize("n", [1100, 1700])
@@ -178,10 +181,9 @@ def test_a_far_column_is_solved_as_a_row(n, tmp_path):
         other[3, first.col_ind[3]] += sign * 50.0
         for options in ({}, {"certify": False}, {"warm_start": old}, {"memory_limit": "1 GiB"}):
             found = bigsap.solve(other, maximize=sign < 0, **options)
-            assert found.stats["transposed"]
+            assert found.stats["transposed"] == ("memory_limit" not in options)
             found.verify(other)
             assert found.fun == bigsap.solve(other, maximize=sign < 0, method="ssp", start="none").fun
-    assert not bigsap.solve(cost, memory_limit=4 * cost.nbytes - 8).stats["transposed"]
     assert not bigsap.solve(put_away(cost, "rows", 1e13)).stats["transposed"]
     saved, event = tmp_path / "saved", threading.Event()
 

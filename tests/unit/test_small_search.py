@@ -60,7 +60,7 @@ def test_reduced_costs_are_needed_and_prove_in_two_parts(monkeypatch):
     slack = (cost - v) - v_low - u[:, None]
     assert slack.min() > -1e-12
     assert abs(slack[np.arange(n), columns]).max() < 1e-12
-    monkeypatch.setattr(small_search, "_by_reduced_costs", lambda matrix: None)
+    monkeypatch.setattr(small_search, "_by_reduced_costs", lambda *given: None)
     assert solved_closely(cost, False)[0] == LOOSE
 
 

@@ -42,7 +42,8 @@ class Found(NamedTuple):
 
     low, rest, matched (n,): the row duals ``min_j (cost - prices)`` in two parts, and the costs of the
     pairs, of unassigned rows their caps. prices (m,): v shifted so that its largest is 0 (n < m: the
-    largest of an assigned column, and the others capped; with caps not shifted).
+    largest of an assigned column, and the others capped; with caps not shifted; without ``shift`` so
+    that a typical one is 0).
     facts: [0] the span of v, [3] the total of ``matched``, rounded to nearest, [4] the gap,
     rounded up, [5] the bound, rounded down.
     """
@@ -72,7 +73,7 @@ def prove_dense(
     cost, stride, whole: as for ``search.solve_dense``. seen (m,) int64: workspace. found: out.
     room (4 m + 2 n + 64,): sums of 4 n + m numbers. With caps, rows without a column are those that
     pay their cap, and a row's dual is at most its cap. shift: make the largest price 0, which rounds
-    the others if it is huge; False only for square problems.
+    the others if it is huge; else, in square problems only, a typical one.
     """
     column_of_row, v, caps = claim
     low, rest, matched, prices, facts = found
@@ -96,8 +97,10 @@ def prove_dense(
     top = largest if n == m else top
     if gated:
         top = 0.0
+    if not shift:
+        top = _typical(v, room)
     for j in range(m):
-        prices[j] = v[j] - top if shift else v[j]
+        prices[j] = v[j] - top
         if shift and prices[j] > 0.0:
             prices[j] = 0.0
     facts[0] = largest - smallest
@@ -175,6 +178,21 @@ def _least_rest(row: int, prices: int, m: int, low: float) -> float:
         found = error if error < found else found
         j = find(row, prices, j + 1, m, low)
     return found
+
+
+@kernel
+def _typical(v: Array, room: Array) -> float:
+    """Return the median of sampled prices."""
+    m = v.size
+    count = min(m, _SAMPLE)
+    for k in range(count):
+        price = v[k if count == m else k * (m - 1) // (count - 1)]
+        p = k
+        while p > 0 and room[p - 1] > price:
+            room[p] = room[p - 1]
+            p -= 1
+        room[p] = price
+    return room[count // 2]
 
 
 @kernel

@@ -226,9 +226,9 @@ def prove_matrix(matrix: Array, column_of_row: Array, v: Array, kept: Array, roo
 def _prove(
     cost: int, stride: int, n: int, m: int, whole: bool, claim: Claim, seen: Array, found: Found, room: Array
 ) -> int:
-    """Prove with the largest price 0; in a square problem else with prices as they are.
+    """Prove with the largest price 0; if that fails in a square problem, with a typical price 0.
 
-    Where a few prices are huge, shifting them would round the others.
+    Where the largest is huge, the first shift rounds the others.
     """
     shift = True
     while True:
@@ -316,6 +316,8 @@ def _excess(t: Task, total: float) -> float:
     A pair that exceeds its row's minimum by more is in no better assignment. inf where the amount is a
     tiny share of the cost: then the cost, not a forbidding one, made prices lose digits.
     """
+    for j in range(t.v.size):
+        t.nothing[j] = 0.0  # the proof's sums were there
     nothing_at = np.int64(t.nothing.ctypes.data)
     excess = total
     for i in range(t.free.size):

@@ -1,8 +1,8 @@
-"""Numbers without outliers: a few that exceed all others by far are lowered.
+"""A few numbers that exceed all others by far: prices, sizes, and rows or columns of a matrix.
 
 One huge cost, such as that of a pair meant to be forbidden, becomes the first price of its column.
 Shifting prices so that the largest is 0 would then round the digits of all others away. Any prices
-are a legal start, so lowering a few costs nothing but these columns' better start.
+are a legal start, so those few can be lowered: only their own columns begin worse.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from bigsap.types import Array
 def lower_outliers(v: Array) -> None:
     """Lower the few prices (m,) that exceed the others by ``policy.OUTLYING`` times their range, in place.
 
-    The range is that of nine tenths of the prices. Integers, which are never rounded, stay. O(m).
+    The range is that of nine tenths of the prices. Integers, which are never rounded, stay, and so do
+    prices of which one is not finite. O(m).
     """
-    if v.dtype.kind != "f" or v.size < policy.OUTLIERS_AMONG:
+    if v.dtype.kind != "f" or v.size < policy.OUTLIERS_AMONG or not np.isfinite(v).all():
         return
     few = v.size // policy.FEW_OUTLIERS
     ordered = np.partition(v, (few, v.size - 1 - few))
@@ -42,18 +43,20 @@ def no_ids() -> Array:
     return np.empty(0, np.intp)
 
 
-def outlying_lines(features: Array) -> Array:
+def outlying_lines(features: Array, times: float) -> Array:
     """Return the ids, ascending, of the few lines whose costs are far from those of all others.
 
     features (lines, k): some costs of each row, or column. A line counts by the median of its costs, since
-    other lines may be outlying, too. Empty where a cost is not finite. O(lines * k).
+    other lines may be outlying, too. times: how many times the range of nine tenths it must be away. Empty
+    where a cost is not finite. O(lines * k).
     """
     if len(features) < policy.OUTLIERS_AMONG or not np.isfinite(features).all():
         return no_ids()
+    share = 1 / policy.FEW_OUTLIERS
     middle = np.median(features, axis=1)
-    low, usual_one, high = np.quantile(middle, (0.05, 0.5, 0.95))
+    low, usual_one, high = np.quantile(middle, (share, 0.5, 1 - share))
     extent = high - low
     if not extent > 0:
         return no_ids()
-    far = np.flatnonzero(np.abs(middle - usual_one) > policy.OUTLYING * extent)
+    far = np.flatnonzero(np.abs(middle - usual_one) > times * extent)
     return far if far.size <= min(policy.MOST_FAR_POINTS, len(features) // policy.FEW_OUTLIERS) else no_ids()

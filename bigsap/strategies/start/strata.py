@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.lists.ordering import compact_order
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
@@ -72,8 +73,8 @@ def strata_of(problem: Problem, monitor: Monitor, seed: int, counts: Counts) -> 
         compact_order(finite(of_rows), monitor.tick),
         column_order,
         "landmarks",
-        outlying_lines(of_rows),
-        outlying_lines(of_columns.T),
+        outlying_lines(of_rows, policy.OUTLYING),
+        outlying_lines(of_columns.T, policy.OUTLYING),
     )
 
 
