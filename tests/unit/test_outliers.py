@@ -14,6 +14,7 @@ from bigsap.progress import Monitor
 from bigsap.proof.near_matching import matched_again
 from bigsap.proof.row_minima import NearPairs, Prices, RowMinima
 from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.strategies.first_prices import choose_first_prices
 from bigsap.strategies.outlying import outlying
 from bigsap.strategies.start.outliers import lower_outliers, outlying_lines, usual
 from bigsap.strategies.start.samples import Counts
@@ -195,3 +196,33 @@ def test_a_far_column_is_solved_as_a_row(n, tmp_path):
     assert stopped.status == "cancelled"
     resumed = bigsap.resume(saved, cost)
     assert (resumed.fun, resumed.col_ind.tolist()) == (first.fun, first.col_ind.tolist())
+
+
+def test_a_far_column_of_a_view(tmp_path):
+    """What lies beside the view is no cost: rows may be parts of longer ones."""
+    n = 1100
+    cost = put_away(matrix("random", n), "columns", 1e13)
+    best = bigsap.solve(cost).fun
+    for beside in (np.nan, -5.0, 1e20):
+        wide = np.full((n, n + 12), beside)
+        wide[:, :n] = cost
+        apart = np.full((2 * n, n), beside)
+        apart[::2] = cost
+        shifted = np.full((n, n + 1), beside)
+        shifted[:, 1:] = cost
+        for view in (wide[:, :n], apart[::2], shifted[:, 1:]):
+            result = bigsap.solve(view)
+            assert (result.fun, result.v.shape) == (best, (n,))
+            result.verify(view)
+
+
+def test_empty_problems_have_no_far_columns():
+    for shape in ((0, 0), (1, 1), (3, 3)):
+        assert bigsap.solve(np.ones(shape), method="ssp").status == "optimal"
+
+
+def test_points_too_large_to_be_squared_are_solved():
+    """The choice of first prices compares their spread without overflow."""
+    x, y = np.random.default_rng(0).random((2, 17_000, 5)) * 1e80
+    problem = Problem(bigsap.points(x, y, "sqeuclidean"))
+    assert choose_first_prices(problem, Monitor(), 0, Counts())[0] in ("none", "levels")

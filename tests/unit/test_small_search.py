@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 
 import bigsap
 from bigsap.engine.small.search import LOOSE, OPTIMAL
+from bigsap.proof.certificate import certify
 from bigsap.run import small_search
 from bigsap.run.small_search import solved_closely
+from bigsap.sources.arrays.matrix import ArraySource
 from exact_judge import Truth, judge
 
 KINDS = ("row", "column", "row and column", "pair", "far pair")
@@ -44,6 +49,42 @@ def test_the_kernel_solves_and_proves(spread, kind, size, shape):
         assert result.stats["method"] == "dense"
     rows, columns = bigsap.linear_sum_assignment(cost)
     assert cost[rows, columns].tolist() == result.costs.tolist()
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize("size", [1e13, 1e15, 1e16, 1e17, 2.0**63, 1e30])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_a_huge_gain_does_not_hide_the_rest(maximize, size):
+    """Every price is huge, and the gap of the other rows small beside what is assigned."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        cost = rng.random((20, 20))
+        cost[3] = size if maximize else -size
+        rest = np.delete(cost, 3, axis=0)
+        rows, columns = linear_sum_assignment(rest, maximize)
+        best = sum(map(Fraction, rest[rows, columns].tolist()))
+        result = bigsap.solve(cost, maximize=maximize)
+        again = bigsap.solve_many([cost], maximize=maximize)[0]
+        for col_ind in (result.col_ind, again.col_ind, bigsap.linear_sum_assignment(cost, maximize)[1]):
+            found = np.delete(cost[np.arange(20), col_ind], 3)
+            assert abs(sum(map(Fraction, found.tolist())) - best) < 1e-12
+        v = -result.v if maximize else result.v
+        assert certify(ArraySource(cost), result.col4row, v, maximize=maximize).clear
+
+
+def test_a_second_search_is_not_made_for_nothing(monkeypatch):
+    """Without a huge minimum reduced costs are the same; scans of both searches count."""
+    searches, solved = [], small_search._solved
+    monkeypatch.setattr(small_search, "_solved", lambda *given: searches.append(given) or solved(*given))
+    rng = np.random.default_rng(3)
+    hard = np.outer(*np.sort(rng.random((2, 700)))) ** 3
+    assert bigsap.solve(hard).stats["method"] != "dense"
+    assert len(searches) == 1
+    searches.clear()
+    far = bigsap.solve(put_away(rng.random((60, 60)), "column", 1e13))
+    assert len(searches) == 2
+    counts = [solved(*given)[2][3 * 60 + 1] for given in searches]
+    assert far.stats["rows_scanned"] == sum(counts)
 
 
 def test_reduced_costs_are_needed_and_prove_in_two_parts(monkeypatch):
