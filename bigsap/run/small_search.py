@@ -94,10 +94,10 @@ def _by_reduced_costs(matrix: Array, scans: float) -> Answered | None:
     proved[2 * n + m + 1] = scans
     if status == OPTIMAL:
         return status, column_of_row, proved, None
-    if n != m or not least.any():
+    if low.any() or not least.any():
         return None
     # Prices of huge columns need two parts: those of the transposed matrix have them.
-    status, turned = _proved(np.ascontiguousarray(matrix.T), np.argsort(column_of_row), kept[:n] + low)
+    status, turned = _proved(np.ascontiguousarray(matrix.T), np.argsort(column_of_row), kept[:n])
     if status != OPTIMAL:
         return None
     turned[3 * n + 1] = scans

@@ -136,6 +136,21 @@ def test_a_huge_cost_in_a_matrix_takes_no_more(kind, outlier, size, n):
     assert result.stats["refined"] <= refined
 
 
+@pytest.mark.parametrize(("n", "size"), [(1100, 1e13), (60, 1e13), (240, 1e16), (1700, float(2**63))])
+def test_a_forced_pair_takes_no_more(n, size):
+    """By the estimator's prices, limits of bids, shifts of prices, and tight pairs, in this order."""
+    rng = np.random.default_rng(n)
+    cost = rng.lognormal(0, 2, (n, n)) if n == 240 else 100 * rng.random((n, n))
+    plain = bigsap.solve(cost)
+    pair = cost[0, 0]
+    cost[0] = cost[:, 0] = size
+    cost[0, 0] = pair
+    result = bigsap.solve(cost)
+    assert result.stats["method"] == plain.stats["method"]
+    assert result.stats["rows_scanned"] <= 3 * plain.stats["rows_scanned"]
+    assert result.stats["refined"] == 0
+
+
 def test_outlying_lines_of_a_matrix():
     cost = matrix("distances", 1700)
     for kind, rows, columns in (("rows", [566], []), ("columns", [], [850]), ("crosses", [566], [850])):
