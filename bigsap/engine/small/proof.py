@@ -67,13 +67,15 @@ def prove_dense(
     found: Found,
     room: Array,
     shift: bool = True,
+    strict: bool = False,
 ) -> int:
     """Check that the assignment is optimal: complete, allowed, and tight at these prices.
 
     cost, stride, whole: as for ``search.solve_dense``. seen (m,) int64: workspace. found: out.
     room (4 m + 2 n + 64,): sums of 4 n + m numbers. With caps, rows without a column are those that
     pay their cap, and a row's dual is at most its cap. shift: make the largest price 0, which rounds
-    the others if it is huge; else, in square problems only, a typical one.
+    the others if it is huge; else, in square problems only, a typical one. strict: a few huge costs
+    made rounding decide before, so the gap must be small beside a typical cost, too.
     """
     column_of_row, v, caps = claim
     low, rest, matched, prices, facts = found
@@ -98,7 +100,7 @@ def prove_dense(
     if gated:
         top = 0.0
     if not shift:
-        top = _typical(v, room)
+        top = _typical(v, False, room)
     for j in range(m):
         prices[j] = v[j] - top
         if shift and prices[j] > 0.0:
@@ -164,6 +166,8 @@ def prove_dense(
     # Sums of magnitudes are rounded too.
     if whole or not gap <= _SHARE * size * (1.0 - 2.0**-20):
         return LOOSE
+    if strict and gap > _CLEAR * n * _typical(matched, True, room):
+        return LOOSE
     margin = _margin(cost, stride, n, m, at, caps, room)
     return LOOSE if margin > 0.0 and gap > _CLEAR * n * margin else PROVED
 
@@ -181,18 +185,18 @@ def _least_rest(row: int, prices: int, m: int, low: float) -> float:
 
 
 @kernel
-def _typical(v: Array, room: Array) -> float:
-    """Return the median of sampled prices."""
-    m = v.size
-    count = min(m, _SAMPLE)
+def _typical(values: Array, sizes: bool, room: Array) -> float:
+    """Return the median of sampled values, or of their sizes."""
+    count = min(values.size, _SAMPLE)
     for k in range(count):
-        price = v[k if count == m else k * (m - 1) // (count - 1)]
+        value = values[k if count == values.size else k * (values.size - 1) // (count - 1)]
+        value = abs(value) if sizes else value
         p = k
-        while p > 0 and room[p - 1] > price:
+        while p > 0 and room[p - 1] > value:
             room[p] = room[p - 1]
             p -= 1
-        room[p] = price
-    return room[count // 2]
+        room[p] = value
+    return room[count // 2] if count > 0 else 0.0
 
 
 @kernel

@@ -173,7 +173,8 @@ def solve_dense(
         if caps.size == 0 and _identity_is_as_good(cost, stride, n, column_of_row, room):
             for i in range(n):
                 column_of_row[i] = i
-        proved = _prove(cost, stride, n, m, integers, claim, row_of_column, found, room)
+        strict = limit < np.inf
+        proved = _prove(cost, stride, n, m, integers, claim, row_of_column, found, room, strict)
         if proved == PROVED:
             return OPTIMAL
         if proved != LOOSE_PROOF or integers:
@@ -218,21 +219,30 @@ def prove_matrix(matrix: Array, column_of_row: Array, v: Array, kept: Array, roo
         kept[2 * n : 2 * n + m],
         kept[2 * n + m : 2 * n + m + FACTS],
     )
-    proved = _prove(address_of(matrix), m, n, m, False, claim, seen, found, room)
+    proved = _prove(address_of(matrix), m, n, m, False, claim, seen, found, room, True)
     return OPTIMAL if proved == PROVED else LOOSE if proved == LOOSE_PROOF else UNSURE
 
 
 @kernel
 def _prove(
-    cost: int, stride: int, n: int, m: int, whole: bool, claim: Claim, seen: Array, found: Found, room: Array
+    cost: int,
+    stride: int,
+    n: int,
+    m: int,
+    whole: bool,
+    claim: Claim,
+    seen: Array,
+    found: Found,
+    room: Array,
+    strict: bool,
 ) -> int:
     """Prove with the largest price 0; if that fails in a square problem, with a typical price 0.
 
-    Where the largest is huge, the first shift rounds the others.
+    Where the largest is huge, the first shift rounds the others. strict: see ``prove_dense``.
     """
     shift = True
     while True:
-        proved = prove_dense(cost, stride, n, m, whole, claim, seen, found, room, shift)
+        proved = prove_dense(cost, stride, n, m, whole, claim, seen, found, room, shift, strict or not shift)
         if proved != LOOSE_PROOF or n < m or claim.caps.size > 0 or not shift:
             return proved
         shift = False
