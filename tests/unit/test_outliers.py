@@ -9,13 +9,15 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 import bigsap
+from bigsap.engine.core.team import Team
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.proof.near_matching import matched_again
 from bigsap.proof.row_minima import NearPairs, Prices, RowMinima
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.strategies.first_prices import choose_first_prices
+from bigsap.strategies.first_prices import _engine, choose_first_prices
 from bigsap.strategies.outlying import outlying
+from bigsap.strategies.start.estimate import estimate
 from bigsap.strategies.start.outliers import lower_outliers, outlying_lines, usual
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.strata import strata_of
@@ -241,3 +243,19 @@ def test_points_too_large_to_be_squared_are_solved():
     x, y = np.random.default_rng(0).random((2, 17_000, 5)) * 1e80
     problem = Problem(bigsap.points(x, y, "sqeuclidean"))
     assert choose_first_prices(problem, Monitor(), 0, Counts())[0] in ("none", "levels")
+
+
+def test_the_first_epsilon_stays_within_the_costs():
+    """Where all differences but a few are tiny, what is left without these is far smaller than any gap."""
+    for seed in (21, 22, 23):
+        rng = np.random.default_rng(seed)
+        cost = rng.random((300, 300)) * 1e-280
+        few, share = int(rng.integers(1, 14)), 0.99
+        rows = rng.permutation(300)[:few]
+        rng.choice(5)
+        for row in rows:
+            cost[row, rng.random(300) < share] = rng.choice([1.0, 0.5])
+        if rng.random() < 0.5:
+            cost[rng.random((300, 300)) < 0.001] = 1.0
+        with Team(1) as team:
+            assert estimate(_engine(cost, team)).epsilon <= 2.0

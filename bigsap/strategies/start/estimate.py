@@ -161,14 +161,14 @@ def _set_references(engine: Engine) -> None:
     reference[reference >= engine.infinity] = 0
 
 
-def _identity_gap(survey: Survey, gap: float) -> float:
-    """Return by how much the identity exceeds the rows' minima, without its outliers.
+def _usual_gap(survey: Survey) -> float | None:
+    """Return by how much the identity exceeds the rows' minima without its outliers; None without any.
 
-    gap: with them. They would make every epsilon too large or too small.
+    With them every epsilon would be too large or too small.
     """
     excess = survey.second - survey.low
     without = usual(excess)
-    return gap if without is excess or (without == excess).all() else _total(without)
+    return None if without is excess or (without == excess).all() else _total(without)
 
 
 def estimate(engine: Engine) -> Start:
@@ -183,10 +183,10 @@ def estimate(engine: Engine) -> Start:
         return start
     upper = _upper(engine, survey.pick_cost, base)
     identity = _upper(engine, survey.second, base) if n <= m else float("inf")
-    if np.isfinite(identity):
-        initial_gap = _identity_gap(survey, identity - lower)
-    else:
-        initial_gap = upper - lower
+    initial_gap = (identity if np.isfinite(identity) else upper) - lower
+    usual_gap = _usual_gap(survey) if np.isfinite(identity) else None
+    if usual_gap is not None:
+        initial_gap = usual_gap
     upper = min(upper, identity)
     hopeless = not np.isfinite(lower) or (survey.low >= engine.infinity).any()
     if hopeless or (n > m and not np.isfinite(upper)):
@@ -254,6 +254,9 @@ def estimate(engine: Engine) -> Start:
         _shift(st.v, engine.infinity)
 
     gap = max(0.0, upper - lower)
+    if usual_gap is not None:
+        # What is left of a cost of few large differences may be far smaller than any gap.
+        initial_gap = max(initial_gap, gap)
     if initial_gap <= 0 or gap <= 0:
         return Start(0.0, 0.0)
     if gap > _SQUARED_TOO_LARGE:
