@@ -118,7 +118,7 @@ def draw(seed: int, number: int, place: str, folder: Path, most: int = 2500, for
     maximize = bool(rng.random() < 0.3)
     kinds = [("computed", 25), ("kept", 75)]
     if place == "service":
-        source = str(rng.choice(SENT, p=[0.5, *[0.1] * 5]))
+        source = "array" if forced else str(rng.choice(SENT, p=[0.5, *[0.1] * 5]))
     elif way in ("scipy", "many"):
         source = "array"
     else:
@@ -127,7 +127,7 @@ def draw(seed: int, number: int, place: str, folder: Path, most: int = 2500, for
         source = "array" if place == "host" and rng.random() < 0.3 else source
     if place == "cluster":
         source = str(rng.choice(["rows", "blocks", "npy", "points", "expression", "lowrank"]))
-    if forced and way != "scipy":
+    if forced and way != "scipy" and place != "service":
         source = str(rng.choice(FORCED_SOURCES[3 * (place == "cluster") :]))
     families = ("forced",) if forced else FAMILIES
     if source in COMPUTED:
