@@ -170,8 +170,8 @@ def test_kernels_that_came_along(package, tmp_path):
         assert run(package) == (ANSWER, 0, 2)
         assert not kernels(package)
         # A processor that numba is told, and another version.
-        told = "x86-64" if level in cpu_levels.X86 else "generic"
-        assert run(package, NUMBA_CPU_NAME=told, NUMBA_CPU_FEATURES="")[1:] == (2, 0)
+        processor = "x86-64" if level in cpu_levels.X86 else "generic"
+        assert run(package, NUMBA_CPU_NAME=processor, NUMBA_CPU_FEATURES="")[1:] == (2, 0)
         assert run(package, "kernel_cache.made_with = lambda: ('other',)")[1:] == (2, 0)
     finally:
         for path in [package, *package.rglob("*")]:

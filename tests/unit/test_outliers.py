@@ -97,7 +97,7 @@ def test_near_pairs_tell_a_better_assignment(seed):
 
 
 def put_away(cost, kind, size):
-    """Make a pair, a row, a column, or both of these, as dear as ``size``."""
+    """Make a pair, a row, a column, or both of these, cost ``size``."""
     cost = cost.copy()
     row, column = len(cost) // 3, cost.shape[1] // 2
     pair = cost[row, column]
@@ -216,16 +216,16 @@ def test_a_far_column_is_solved_as_a_row(n, tmp_path):
 
 
 def test_a_far_column_of_a_view(tmp_path):
-    """What lies beside the view is no cost: rows may be parts of longer ones."""
+    """What surrounds the view is no cost: rows may be parts of longer ones."""
     n = 1100
     cost = put_away(matrix("random", n), "columns", 1e13)
     best = bigsap.solve(cost).fun
-    for beside in (np.nan, -5.0, 1e20):
-        wide = np.full((n, n + 12), beside)
+    for other in (np.nan, -5.0, 1e20):
+        wide = np.full((n, n + 12), other)
         wide[:, :n] = cost
-        apart = np.full((2 * n, n), beside)
+        apart = np.full((2 * n, n), other)
         apart[::2] = cost
-        shifted = np.full((n, n + 1), beside)
+        shifted = np.full((n, n + 1), other)
         shifted[:, 1:] = cost
         for view in (wide[:, :n], apart[::2], shifted[:, 1:]):
             result = bigsap.solve(view)

@@ -433,7 +433,7 @@ def test_the_proof_of_infeasibility(rows, proved):
 def test_what_the_kernel_is_not_sure_of_is_solved_by_another_method(monkeypatch):
     cost = np.random.default_rng(12).random((6, 6))
     plain = bigsap.solve(cost)
-    monkeypatch.setattr(small_search, "solve_dense", lambda *told: dense.UNSURE)
+    monkeypatch.setattr(small_search, "solve_dense", lambda *given: dense.UNSURE)
     result = bigsap.solve(cost)
     assert (result.stats["method"], result.fun) == ("ssp", plain.fun)
     np.testing.assert_array_equal(bigsap.linear_sum_assignment(cost)[1], plain.col_ind)

@@ -320,7 +320,7 @@ def test_what_a_callback_is_told(shape, maximize, price):
 
 
 def test_what_is_hard_for_its_size_is_told_to_the_same_callback(monkeypatch):
-    monkeypatch.setattr(small_search, "solve_dense", lambda *told: dense.UNSURE)
+    monkeypatch.setattr(small_search, "solve_dense", lambda *given: dense.UNSURE)
     told = []
     result = bigsap.solve(costs((9, 9)), callback=told.append)
     assert result.stats["why"] == "a small matrix that is hard for its size"

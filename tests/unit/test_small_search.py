@@ -55,7 +55,7 @@ def test_the_kernel_solves_and_proves(spread, kind, size, shape):
 @pytest.mark.parametrize("size", [1e13, 1e15, 1e16, 1e17, 2.0**63, 1e30])
 @pytest.mark.parametrize("maximize", [False, True])
 def test_a_huge_gain_does_not_hide_the_rest(maximize, size):
-    """Every price is huge, and the gap of the other rows small beside what is assigned."""
+    """Every price is huge, and the gap of the other rows small against the total."""
     for seed in range(6):
         rng = np.random.default_rng(seed)
         cost = rng.random((20, 20))

@@ -75,7 +75,7 @@ def prove_dense(
     room (4 m + 2 n + 64,): sums of 4 n + m numbers. With caps, rows without a column are those that
     pay their cap, and a row's dual is at most its cap. shift: make the largest price 0, which rounds
     the others if it is huge; else, in square problems only, a typical one. strict: a few huge costs
-    made rounding decide before, so the gap must be small beside a typical cost, too.
+    made rounding decide before, so the gap must be small against a typical cost, too.
     """
     column_of_row, v, caps = claim
     low, rest, matched, prices, facts = found
