@@ -286,6 +286,8 @@ MOST_MINIMA_PER_ENTRY = 6
 #: smaller the scattered share must be to repay that.
 NEIGHBOURS_SHARE, SCATTERED_SHARE, SCATTERED_GAIN = 0.5, 0.2, 0.7
 
+#: Most coordinates by which rows and columns are ordered.
+ORDERED_COORDINATES = 16
 #: Matrix products evaluate rows of at least this many columns and coordinates.
 PRODUCT_COLUMNS, PRODUCT_COORDINATES = 256, 8
 
@@ -301,6 +303,10 @@ MATRIX_LIST_SIZE, LONG_MATRIX_LIST_SIZE = 64, 96
 #: took 3.7 and 4.1 s on one thread with 160 and 256 entries. Multiplied anew, 30,000 took 5.1, 5.4, 6.1 and
 #: 8.6 s with 160, 256, 400 and 938, 20,000 in 256-D 10.9, 10.3, 9.5 and 11.1 with 160, 256, 400 and 626.
 MANY_LIST_SIZE, LONG_MANY_LIST_SIZE = 160, 256
+#: The same where a device evaluates many rows at a time.
+DEVICE_MANY_LIST_SIZE = 64
+#: From so many coordinates on, a device makes all exact rows for the host, where its memory holds them.
+DEVICE_KEPT_COORDINATES = 128
 #: From so many such rows on, stale ones are evaluated within phases: 10,000 in 50-D take a tenth more time
 #: with that, 20,000 as long or, where searches go far, half.
 REFRESHED_ROWS = 16_000

@@ -35,6 +35,7 @@ from bigsap.sources.base import (
     Separable,
     range_of,
 )
+from bigsap.sources.cuda.placed import bring_all, many_coordinates_there
 from bigsap.sources.filling import fill_of
 from bigsap.sources.functions.callbacks import FunctionSource
 from bigsap.sources.products import is_multiplied
@@ -62,7 +63,8 @@ def kept_problem(run: Run) -> Problem:
     """
     problem, rows = run.problem, run.rows
     source = problem.source
-    if rows.policy == "in place" or device_name(source) != "cpu" or 0 in problem.shape:
+    there = device_name(source) != "cpu"
+    if rows.policy == "in place" or (there and not many_coordinates_there(source)) or 0 in problem.shape:
         return problem
     if isinstance(source, Resident) and source.resident() is not None:
         return problem
@@ -90,7 +92,7 @@ def kept_problem(run: Run) -> Problem:
 def _worth_keeping(problem: Problem) -> bool:
     """Return whether compiled costs should be looked up instead of recomputed, given memory for all."""
     n, m = problem.shape
-    if is_multiplied(problem.source):
+    if is_multiplied(problem.source) or many_coordinates_there(problem.source):
         return True  # many rows at once take a few times as long as inner products, which only exclude
     few = n * m * problem.source.dtype.itemsize <= policy.KEPT_BYTES
     return (few and not _bounded(problem)) or is_dear(problem)
@@ -157,7 +159,14 @@ def _read_all(run: Run, source: CostSource) -> None:
         monitor.reached(0, n_done)
         monitor.tick()
 
+    def from_device(n_done: int) -> None:
+        table.slot_of_row[:n_done] = table.row_of_slot[:n_done] = np.arange(n_done)
+        tick(n_done)
+
     try:
+        if many_coordinates_there(source):
+            bring_all(source, slots[:, :m], run.n_threads, from_device)
+            return
         stream(source, prepare, threads=run.n_threads, block_bytes=block_bytes, tick=tick)
     finally:
         table.head[N_USED] = table.head[MISSES] = np.count_nonzero(table.slot_of_row != ABSENT)

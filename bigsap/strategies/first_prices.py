@@ -28,6 +28,7 @@ from bigsap.progress import Monitor
 from bigsap.row_cache import RowCache, Rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Resident
+from bigsap.sources.cuda.placed import many_coordinates_there
 from bigsap.strategies import whole_rows
 from bigsap.strategies.levels import SHARE, reached
 from bigsap.strategies.list_sizes import many_dimensions
@@ -74,6 +75,8 @@ def choose_first_prices(
             costs = _signed(problem, some, some, monitor, counts)
             if costs is not None and np.isfinite(costs).all() and _estimator_proves(costs):
                 return "estimate", None
+    if many_coordinates_there(problem.source):
+        return "none", None  # searches of a level ask for rows one by one
     strata = strata_of(problem, monitor, seed, counts)
     drawn = _draw(problem, strata, policy.SAMPLE_ROWS, np.random.default_rng([seed, 1]))
     costs = _signed(problem, drawn.rows, drawn.columns, monitor, counts)

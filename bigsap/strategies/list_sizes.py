@@ -41,6 +41,8 @@ def list_size(problem: Problem, memory: int | None = None, *, many: bool = False
 def usual_list_size(problem: Problem, n: int) -> int:
     """Return the size for ``n`` rows where memory does not limit it."""
     source = problem.source
+    if multiplies_there(source):
+        return policy.DEVICE_MANY_LIST_SIZE
     if many_dimensions(source):
         return policy.MANY_LIST_SIZE if n < policy.LONG_LIST_ROWS else policy.LONG_MANY_LIST_SIZE
     if isinstance(source, Separable) and not problem.maximize:

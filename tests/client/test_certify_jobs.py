@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,6 @@ RNG = np.random.default_rng(8)
 COST = RNG.random((40, 50))
 BEST = bigsap.solve(COST)
 SWAPPED = BEST.col4row[[1, 0, *range(2, 40)]]
-
-
-@pytest.fixture
-def client(live_server: Any) -> Iterator[Client]:
-    with Client(live_server.url) as found:
-        yield found
 
 
 def plan_of(col4row: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,6 @@ A, B = RNG.random((30, 2)), RNG.random((40, 2))
 COST = RNG.random((30, 40))
 CLASSES = RNG.integers(0, 4, 30), RNG.integers(0, 3, 40)
 BIG = RNG.random((60, 70))
-
-
-@pytest.fixture
-def client(live_server) -> Iterator[Client]:
-    with Client(live_server.url, patience=5) as found:
-        yield found
 
 
 def table() -> Any:

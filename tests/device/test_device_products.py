@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,10 @@ from bigsap.engine.cuda.device_lists import DeviceListEngine
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
+from bigsap.sources.cuda import placed
 from bigsap.sources.cuda.placed import place
+from bigsap.strategies.first_prices import choose_first_prices
+from bigsap.strategies.start.samples import Counts
 
 N, M, D, K = 40, 300, 12, 16
 
@@ -93,14 +97,25 @@ def test_lists_are_those_of_whole_costs(cupy: Any, disturbed: None, kind: str, m
         same_lists(one, other)
 
 
-def test_rows_read_there_are_those_of_the_host(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y, _ = points("usual")
-    here = bigsap.points(x, y)
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_read_there_are_those_of_the_host(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, metric: str, weighted: bool
+) -> None:
+    """Whole tiles and parts of tiles; more coordinates than a tile holds at a time; a range of columns."""
+    if weighted and metric == "cosine":
+        metric = "euclidean"
+    g = np.random.default_rng(9)
+    x, y = g.normal(size=(40, 70)), g.normal(size=(1100, 70))
+    here = bigsap.points(x, y, metric=metric, **({"w": g.random(70)} if weighted else {}))
     there = place(here, 0, None)
-    found, expected = np.empty((20, M)), np.empty((20, M))
-    here.read(np.arange(20), slice(0, M), expected)
+    rows, columns = g.permutation(40)[:37], slice(3, 1090)
+    found, expected = np.empty((2, 37, 1087))
+    here.read(rows, columns, expected)
     monkeypatch.setattr(type(here), "read", None)  # the host is not asked
-    there.read(np.arange(20), slice(0, M), found)
+    there.read(rows, columns, found)
+    assert np.array_equal(found, expected)
+    there.read(rows[:5], columns, found[:5])  # few rows, another kernel
     assert np.array_equal(found, expected)
 
 
@@ -114,20 +129,89 @@ def test_solves_are_those_of_the_host(cupy: Any) -> None:
     there.verify(bigsap.points(x, y))
 
 
-def test_a_search_asks_the_hosts_products(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waves are evaluated there; rows that a search asks for, and no others, by products here."""
+def test_rows_that_a_search_asks_for_are_evaluated_there(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = np.random.default_rng(8).normal(size=(2, 300, D))
     asked: list[int] = []
-    evaluate = ListEngine.evaluate_by_products
+    evaluate = DeviceListEngine.evaluate_by_products
 
-    def noted(self: ListEngine, rows: np.ndarray, v: np.ndarray) -> int:
+    def noted(self: DeviceListEngine, rows: np.ndarray, v: np.ndarray) -> int:
         asked.append(rows.size)
         return evaluate(self, rows, v)
 
-    monkeypatch.setattr(ListEngine, "evaluate_by_products", noted)
-    monkeypatch.setattr(policy, "MANY_LIST_SIZE", K)
+    monkeypatch.setattr(DeviceListEngine, "evaluate_by_products", noted)
+    monkeypatch.setattr(ListEngine, "evaluate_by_products", None)  # the host makes none
+    monkeypatch.setattr(policy, "DEVICE_MANY_LIST_SIZE", K)
     there = bigsap.solve(bigsap.points(x, y), device="cuda", method="compressed")
     here = bigsap.solve(bigsap.points(x, y), method="ssp")
     assert there.status == here.status == "optimal"
     assert there.fun == here.fun
     assert 0 < sum(asked) < there.stats["rows_evaluated"] - 300
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_row_asked_for_has_the_hosts_list(cupy: Any, masked: bool) -> None:
+    """Also with prices of settled columns hidden, and a free column whose price is another."""
+    x, y, _ = points("usual")
+    g = np.random.default_rng(6)
+    prices, free = g.random(M), g.random(M) < 0.1
+    shown = prices.copy()
+    with Team(1) as team:
+        problem = Problem(place(bigsap.points(x, y), 0, None))
+        there = DeviceListEngine(problem, team, Monitor(), np.dtype("f8"), K, 0)
+        here = ListEngine(Problem(bigsap.points(x, y)), team, Monitor(), np.dtype("f8"), K, 0)
+        here.drop_bounds()
+        if masked:
+            shown[(g.random(M) < 0.3) & ~free] = there.blocked
+        for engine in (there, here):
+            engine.v[:], engine.open_price[:] = prices, np.where(free, prices, engine.blocked)
+            assert engine.by_products
+            assert engine.evaluate_by_products(np.array([3, 17]), shown) == -1
+        assert np.array_equal(there.lists.size, here.lists.size)
+        assert np.array_equal(there.lists.theta, here.lists.theta)
+        for row in (3, 17):
+            some = slice(there.lists.start[row], there.lists.start[row] + there.lists.size[row])
+            assert set(there.lists.ids[some].tolist()) == set(here.lists.ids[some].tolist())
+
+
+def test_the_host_keeps_rows_of_many_coordinates(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device makes them once, in panels, and the search never asks again."""
+    monkeypatch.setattr(policy, "DEVICE_KEPT_COORDINATES", D)
+    monkeypatch.setattr(placed, "PANEL_BYTES", 7 * 300 * 8)
+    x, y = np.random.default_rng(8).normal(size=(2, 300, D))
+    monkeypatch.setattr(DeviceListEngine, "__init__", None)
+    there = bigsap.solve(bigsap.points(x, y), device="cuda", method="compressed", threads=2)
+    here = bigsap.solve(bigsap.points(x, y), method="ssp")
+    assert there.status == here.status == "optimal"
+    assert there.fun == here.fun
+    assert np.array_equal(there.col4row, here.col4row)
+    assert there.stats["device"] == "cuda:0"
+    assert there.stats["rows_evaluated"] == 300
+    there.verify(bigsap.points(x, y))
+
+
+def test_a_solve_stopped_while_rows_come_from_the_device(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "DEVICE_KEPT_COORDINATES", D)
+    monkeypatch.setattr(placed, "PANEL_BYTES", 50 * 300 * 8)
+    x, y = np.random.default_rng(8).normal(size=(2, 300, D))
+    cancel = threading.Event()
+
+    def stop(progress: bigsap.Progress) -> None:
+        if progress.rows_evaluated >= 100:
+            cancel.set()
+
+    source = bigsap.points(x, y)
+    options = {"callback": stop, "callback_rows": 50, "cancel": cancel}
+    stopped = bigsap.solve(source, device="cuda", method="compressed", **options)
+    assert stopped.status == "cancelled"
+    assert 100 <= stopped.stats["rows_evaluated"] < 300
+    best = bigsap.solve(bigsap.points(x, y)).fun
+    assert stopped.fun - stopped.gap <= best <= stopped.fun
+
+
+def test_levels_are_not_asked_where_rows_take_long(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "DEVICE_KEPT_COORDINATES", D)
+    monkeypatch.setattr(policy, "FIRST_PRICES_ROWS", 100)
+    g = np.random.default_rng(8)
+    x, y = g.normal(size=(400, D)), 3.0 + 2.0 * g.normal(size=(400, D))
+    problem = Problem(place(bigsap.points(x, y), 0, None))
+    assert choose_first_prices(problem, Monitor(), 0, Counts()) == ("none", None)

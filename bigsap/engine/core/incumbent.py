@@ -187,9 +187,10 @@ def row_floors(problem: Problem) -> Array | None:
     terms = source.separable() if isinstance(source, Separable) else None
     if terms is not None and not (problem.maximize and terms.kind == "chord"):
         floors = np.empty(n)
+        low, high = terms.y.min(axis=1), terms.y.max(axis=1)
         for first in range(0, n, _AT_ONCE):  # temporaries of a block stay in a cache
             rows = slice(first, first + _AT_ONCE)
-            floors[rows] = _row_floors(replace(terms, x=terms.x[rows]), problem.maximize)
+            floors[rows] = _row_floors(replace(terms, x=terms.x[rows]), low, high, problem.maximize)
         return floors
     ends = range_of(source)
     floor = -math.inf
@@ -198,10 +199,12 @@ def row_floors(problem: Problem) -> Array | None:
     return np.full(n, floor) if math.isfinite(floor) else None
 
 
-def _row_floors(terms: Separation, maximize: bool) -> Array:
-    """Return (n,) lower bounds of each row's signed costs: box of all columns, see ``bounds.bound_row``."""
+def _row_floors(terms: Separation, low: Array, high: Array, maximize: bool) -> Array:
+    """Return (n,) lower bounds of each row's signed costs, see ``bounds.bound_row``.
+
+    low, high: (d,) the box of all columns.
+    """
     x, w = terms.x, terms.scale
-    low, high = terms.y.min(axis=1), terms.y.max(axis=1)
     ends = np.maximum(np.abs(x - low), np.abs(x - high))
     reach = ends if maximize else np.maximum(np.maximum(low - x, x - high), 0)
     if terms.kind == "product":

@@ -2,8 +2,8 @@
 
 ``DeviceListEngine`` evaluates batches of rows in two kernels (``kernels_lists.cu``). The lists are
 copied to the host, which searches. Rows that a search requests one by one are evaluated by the host
-if bounds or its own matrix products make that cheap; otherwise they are collected and evaluated
-together on the device.
+if bounds make that cheap, at once on the device if matrix products do; otherwise they are collected
+and evaluated together on the device.
 """
 
 from __future__ import annotations
@@ -131,16 +131,27 @@ class DeviceListEngine(ListEngine):
                 super().go_through(Wave(some, self.lists.theta[:0]))
             else:
                 with on(self.device):
-                    self._evaluate_there(some, int(k))
+                    self._evaluate_there(some, int(k), self.v)
         wave.done = (rows.size, 0)
 
-    def _evaluate_there(self, rows: Array, k: int) -> None:
+    def evaluate_by_products(self, rows: Array, v: Array) -> int:
+        """Evaluate rows that a search asks for under prices ``v``."""
+        width = self.lists.width[rows]
+        if self._products is None or width.max(initial=0) > MOST_ENTRIES:
+            return super().evaluate_by_products(rows, v)
+        with on(self.device):
+            for k in np.unique(width).tolist():
+                self._evaluate_there(rows[width == k], int(k), v, within=True)
+        return -1
+
+    def _evaluate_there(self, rows: Array, k: int, shown: Array, *, within: bool = False) -> None:
+        """Evaluate lists of k entries under prices ``shown``. within: a search, which must not be stopped."""
         cupy = load_cupy()
         source = self.problem.source
         m = self.terms.n_columns
-        v, offered = cupy.asarray(self.v), cupy.asarray(self.open_price)
+        v, offered = cupy.asarray(shown), cupy.asarray(self.open_price)
         # If every column is free, the best free one is the best of all.
-        with_free = bool((self.open_price != self.v).any())
+        with_free = bool((self.open_price != shown).any())
         groups = -(-m // (SIDE * self.span)) * SIDE
         most = max(ROWS, min(_PAIRS // m, _BYTES // (4 * groups)))
         if self._products is not None:
@@ -148,7 +159,8 @@ class DeviceListEngine(ListEngine):
         if isinstance(source, OnDevice):
             for start in range(0, rows.size, most):
                 part = rows[start : start + most]
-                self._batch_there(source.code(), source.words(), part, part, k, v, offered, with_free)
+                given = (part, part, k, v, offered, with_free)
+                self._batch_there(source.code(), source.words(), *given, within=within)
             return
         assert self.cache is not None
 
@@ -169,19 +181,23 @@ class DeviceListEngine(ListEngine):
         v: Any,
         offered: Any,
         with_free: bool,
+        *,
+        within: bool = False,
     ) -> None:
         """Evaluate the lists of ``rows``, whose costs are at ``places`` of the code's rows."""
         cupy = load_cupy()
         kernels = self._kernels(code, with_free)
-        there = cupy.asarray(places)
+        there = cupy.asarray(np.asarray(places, np.int32))
         self._first_look(kernels, words, rows, there)
         found = self._lists_there(kernels, words, rows, there, k, v, offered, with_free)
-        raised = self._wait.until_done(self.monitor.tick)
-        if raised is not None:
-            raise raised
+        if not within:
+            raised = self._wait.until_done(self.monitor.tick)
+            if raised is not None:
+                raise raised
         ids, costs, sizes, theta = (part.get() for part in found)
         self._store(rows, k, ids, costs, sizes, theta)
-        self._tick()
+        if not within:
+            self._tick()
 
     def _lists_there(
         self,
@@ -204,6 +220,7 @@ class DeviceListEngine(ListEngine):
         free_shape = (count, chunks) if with_free else (1, 1)
         free_low, free_at = cupy.empty(free_shape, self.price), cupy.empty(free_shape, np.int32)
         products, slack = self._products, np.intp(0)
+        bounds: tuple[Any, ...] = (np.intp(0), np.intp(0), np.intp(0), np.float64(0.0))
         common = (reference, v, offered, np.int32(groups), lows, free_low)
         given: tuple[Any, ...]
         if products is None:
@@ -213,7 +230,8 @@ class DeviceListEngine(ListEngine):
         else:
             slack = cupy.asarray(products.slack(rows, self.lists.reference[rows], self.v))
             norms = (products.row_norms, products.column_norms, np.float64(products.gamma))
-            given = (products.of(there), np.int32(m), there, np.int32(count), *norms, *common)
+            bounds = (products.of(there), *norms)
+            given = (bounds[0], np.int32(m), there, np.int32(count), *norms, *common)
             kernels.get("bigsap_product_tiles")((chunks, count), (SIDE,), given)
         ids, costs = cupy.empty((count, k), np.int32), cupy.empty((count, k), self.price)
         sizes, theta = cupy.empty(count, np.int32), cupy.empty(count, self.price)
@@ -234,6 +252,7 @@ class DeviceListEngine(ListEngine):
                 np.int32(groups),
                 lows,
                 slack,
+                *bounds,
                 np.int32(chunks),
                 free_low,
                 free_at,

@@ -86,6 +86,22 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_tiles(
 #endif
 }
 
+// A number that is at most the signed cost. a, b: squared norms. PHI: 0 squared distance,
+// 1 distance, 2 half of the squared distance.
+__device__ __forceinline__ PRICE bound_of_cost(double a, double b, double product, double gamma) {
+    const double sum = a + b, squared = sum - 2.0 * product;
+    // The constant covers products that underflow.
+    const double error = gamma * sum + 1e-290;
+    double bound = SIGN > 0 ? squared - error : squared + error;
+    bound = bound > 0.0 ? bound : 0.0;
+#if PHI == 1
+    bound = __dsqrt_rn(bound) * (SIGN > 0 ? 1.0 - 0x1p-50 : 1.0 + 0x1p-50);
+#elif PHI == 2
+    bound *= 0.5;
+#endif
+    return SIGN * (PRICE)bound;
+}
+
 #define ROOM 2048
 #define HALF (ROOM / 2)
 // Odd, so that multiplying scrambles ids one to one; and its inverse.
@@ -123,12 +139,14 @@ __device__ __forceinline__ void sort_candidates(Candidates& c) {
 
 // The lists of a batch: of row p at p * k of ids and costs, at most k entries; size, theta.
 // lows is read only. slack: null, or how far each row's bounds may lie below its costs
-// (bigsap_product_tiles); free_low are bounds then, and free_column is not used. names: the rows' own ids, on which ties rest, wherever their costs lie at
-// the moment.
+// (bigsap_product_tiles); free_low are bounds then, free_column is not used, and products, norms
+// and gamma are those of that kernel. names: the rows' own ids, on which ties rest, wherever their
+// costs lie at the moment.
 extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
     const i64* cost_words, int n_columns, const int* rows, const int* names, int n_rows,
     const PRICE* reference,
     const PRICE* v, const PRICE* open_price, int n_groups, const float* lows, const PRICE* slack,
+    const double* products, const double* row_norms, const double* column_norms, double gamma,
     int n_chunks, const PRICE* free_low, const int* free_column, int k, u32 seed, int* ids, PRICE* list_costs,
     int* sizes, PRICE* thetas, u64* n_opened
 ) {
@@ -142,6 +160,8 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
     const int p = blockIdx.x, i = rows[p];
     const Row row = open_row(costs, i);
     const PRICE base = reference[p];
+    const double norm = slack ? row_norms[i] : 0.0;
+    const double* inner = products + (slack ? (i64)p * n_columns : 0);
     const int wanted = k + 1;
     for (int g = threadIdx.x; g < n_groups; g += SIDE)
         group_bits[g] = bits_of(lows[(i64)p * n_groups + g]);
@@ -244,6 +264,11 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
                 int g = list[e / SPAN];
                 int j = (g / SIDE) * (SIDE * SPAN) + (e % SPAN) * SIDE + g % SIDE;
                 if (j >= n_columns) continue;
+                if (slack) {
+                    // A cost takes many times longer than its bound, which excludes most of a group.
+                    const PRICE bound = bound_of_cost(norm, column_norms[j], inner[j], gamma) - base;
+                    if (bits_of(rounded_down(bound - v[j])) > limit) continue;
+                }
                 PRICE x = signed_cost(cost_at(costs, row, j)) - base;
                 PRICE tau = x - v[j];
                 if (tau < INFINITE) {
@@ -291,6 +316,8 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
             for (int s = 0; s < SPAN; s++) {
                 const int j = chunk * SIDE * SPAN + s * SIDE + threadIdx.x;
                 if (j >= n_columns) break;
+                const PRICE bound = bound_of_cost(norm, column_norms[j], inner[j], gamma) - base;
+                if (bound - open_price[j] > reach) continue;
                 const PRICE f = signed_cost(cost_at(costs, row, j)) - base - open_price[j];
                 if (f < mine) mine = f, at = j;
             }

@@ -4,22 +4,6 @@
 // gamma bounds the relative difference (products.py), so that bigsap_select finds the same lists
 // from these bounds, which lie up to its `slack` below the costs.
 
-// A number that is at most the signed cost. a, b: squared norms. PHI: 0 squared distance,
-// 1 distance, 2 half of the squared distance.
-__device__ __forceinline__ PRICE bound_of_cost(double a, double b, double product, double gamma) {
-    const double sum = a + b, squared = sum - 2.0 * product;
-    // The constant covers products that underflow.
-    const double error = gamma * sum + 1e-290;
-    double bound = SIGN > 0 ? squared - error : squared + error;
-    bound = bound > 0.0 ? bound : 0.0;
-#if PHI == 1
-    bound = __dsqrt_rn(bound) * (SIGN > 0 ? 1.0 - 0x1p-50 : 1.0 + 0x1p-50);
-#elif PHI == 2
-    bound *= 0.5;
-#endif
-    return SIGN * (PRICE)bound;
-}
-
 // Like bigsap_tiles, from inner products (n_rows, n_columns), one row a block; all results are
 // lower bounds.
 extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_tiles(

@@ -430,7 +430,7 @@ class ListEngine(ListStore):
         """
         if not self.refreshes:
             return _NEVER
-        step = policy.REFRESH_SCANS * self.column_of_row.size
+        step = int(policy.REFRESH_SCANS * self.column_of_row.size)
         return int((self.frontier.at.scans // step + 1) * step)
 
     def tree(self) -> Array:

@@ -196,6 +196,15 @@ _POINT_TERMS = {
     ),
 }
 
+# One term of a sum, and the cost, for kernels that load a coordinate once for many pairs.
+_SUMMED = """
+__device__ __forceinline__ double with_term(const Costs& costs, double total, double x, double y, int k) {{
+    const double a = x - y;
+    return total + W(a * a);
+}}
+__device__ __forceinline__ double cost_of(double total) {{ return {result}; }}
+"""
+
 _HAVERSINE = """
     double a = sin(0.5 * (row.x[0] - Y(0)));
     double b = sin(0.5 * (row.x[1] - Y(1)));
@@ -222,7 +231,7 @@ def _points(source: PointSource) -> DeviceCode:
         text += _HAVERSINE + "}\n"
     else:
         term, result = _POINT_TERMS[kernel]
-        unroll = d if d <= _IN_REGISTERS else 4
+        unroll = d if d <= _IN_REGISTERS else 8
         text += (
             f"\n    double total = 0.0;\n    #pragma unroll {unroll}\n"
             f"    for (int k = 0; k < {d}; k++) {{ {term} }}\n    return {result};\n}}\n"
@@ -232,6 +241,7 @@ def _points(source: PointSource) -> DeviceCode:
     product = None
     if kernel in _PHI and d > _IN_REGISTERS:
         product = ProductForm(_PHI[kernel], x, y, weights)
+        text += _SUMMED.format(result=_POINT_TERMS[kernel][1])
     return DeviceCode(text + _COMPUTED, words, np.dtype(np.float64), True, exact=exact, product=product)
 
 

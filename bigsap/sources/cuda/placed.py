@@ -7,14 +7,17 @@ when the first of them is made.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.errors import DeviceMemoryError, DtypeError, OptionError
 from bigsap.sources.base import (
     SCANNABLE,
@@ -33,7 +36,7 @@ from bigsap.sources.base import (
 )
 from bigsap.sources.convert import check_rows, cost_shape, fingerprint_of
 from bigsap.sources.cuda.code import DeviceCode, PairCode, matrix_code, source_code
-from bigsap.sources.cuda.device_kernels import PAIRS, compiled, load_cupy, on
+from bigsap.sources.cuda.device_kernels import PAIRS, TILES, compiled, load_cupy, on
 from bigsap.sources.cuda.device_memory import PANEL_BYTES, bring, copy_of, empty, free_bytes, no_room, panels
 from bigsap.types import Array, Ids
 
@@ -60,6 +63,8 @@ def device_numbers(device: str | Sequence[str]) -> tuple[int, ...]:
 
 #: Pairs from which on a device computes costs of many dimensions sooner than the host.
 _MANY_PAIRS = 4096
+#: Rows and columns of a block of bigsap_gather_tiles.
+_TILE = (16, 512)
 
 
 @runtime_checkable
@@ -126,17 +131,32 @@ class _Device:
         width = columns.stop - columns.start
         if not width or not len(rows):
             return
-        cupy = load_cupy()
         with on(self.device):
-            kernel = compiled(self.device, self.code(), PAIRS, ()).get("bigsap_gather")
             step = max(1, PANEL_BYTES // (width * self.dtype.itemsize))
             for first in range(0, len(rows), step):
-                part = cupy.asarray(np.asarray(rows[first : first + step], np.int32))
-                costs = cupy.empty((part.size, width), self.dtype)
-                grid = (min(64, -(-width // 256)), min(part.size, 4096))
-                some = (np.int32(part.size), np.int32(columns.start), np.int32(width))
-                kernel(grid, (256,), (self.words(), part, *some, costs))
+                costs = self.computed(rows[first : first + step], columns)
                 out[first : first + step] = costs.get()
+
+    def computed(self, rows: Ids, columns: slice) -> Any:
+        """Return ``cost[rows][:, columns]`` in device memory; launched, perhaps not yet computed.
+
+        The device must be CuPy's current one.
+        """
+        cupy, code = load_cupy(), self.code()
+        there = cupy.asarray(np.asarray(rows, np.int32))
+        count, width = there.size, columns.stop - columns.start
+        costs = cupy.empty((count, width), self.dtype)
+        some = (np.int32(columns.start), np.int32(width), costs)
+        if code.product is not None and count >= _TILE[0] // 2:
+            d = np.int32(code.product.rows.shape[1])
+            grid = (-(-count // _TILE[0]), -(-width // _TILE[1]))
+            kernel = compiled(self.device, code, TILES, ()).get("bigsap_gather_tiles")
+            kernel(grid, (256,), (self.words(), there, np.int32(count), d, *some))
+        else:
+            grid = (min(64, -(-width // 256)), min(count, 4096))
+            kernel = compiled(self.device, code, PAIRS, ()).get("bigsap_gather")
+            kernel(grid, (256,), (self.words(), there, np.int32(count), *some))
+        return costs
 
     def row_minima(
         self,
@@ -280,6 +300,48 @@ class ComputedOnDevice(_Device):
 def multiplies_there(source: CostSource) -> bool:
     """Return whether a device makes lists of a source's rows by matrix products."""
     return isinstance(source, ComputedOnDevice) and source.code().product is not None
+
+
+def many_coordinates_there(source: CostSource) -> bool:
+    """Return whether a device computes costs of so many coordinates that single rows take long.
+
+    The host keeps all rows then, where its memory holds them: the device makes them with the same bits.
+    """
+    if not isinstance(source, ComputedOnDevice):
+        return False
+    product = source.code().product
+    return product is not None and product.rows.shape[1] >= policy.DEVICE_KEPT_COORDINATES
+
+
+def bring_all(source: CostSource, out: Array, n_threads: int, done: Callable[[int], None]) -> None:
+    """Compute all costs on the device, and copy them to ``out`` (n, m).
+
+    Two panels of pinned memory: while threads copy one to its place, the device makes the other.
+    done: called with the number of rows in place; its exceptions end the copy.
+    """
+    assert isinstance(source, ComputedOnDevice)
+    cupy = load_cupy()
+    n, m = source.shape
+    height = max(1, min(n, PANEL_BYTES // (m * source.dtype.itemsize)))
+    with on(source.device), ThreadPoolExecutor(n_threads) as pool:
+        pinned = [cupy.cuda.alloc_pinned_memory(height * m * source.dtype.itemsize) for _ in range(2)]
+        sides = [np.frombuffer(p, source.dtype, height * m).reshape(height, m) for p in pinned]
+        copies: list[Future[None]] = []
+        for turn, start in enumerate(range(0, n, height)):
+            stop = min(n, start + height)
+            panel = sides[turn % 2][: stop - start]
+            source.computed(np.arange(start, stop), slice(0, m)).get(out=panel)
+            for copy in copies:
+                copy.result()
+            done(start)
+            cuts = np.linspace(0, stop - start, n_threads + 1).astype(np.intp).tolist()
+            copies = [
+                pool.submit(np.copyto, out[start + a : start + b], panel[a:b])
+                for a, b in itertools.pairwise(cuts)
+            ]
+        for copy in copies:
+            copy.result()
+    done(n)
 
 
 class StreamedToDevice:
