@@ -307,6 +307,9 @@ MANY_LIST_SIZE, LONG_MANY_LIST_SIZE = 160, 256
 DEVICE_MANY_LIST_SIZE = 64
 #: From so many coordinates on, a device makes all exact rows for the host, where its memory holds them.
 DEVICE_KEPT_COORDINATES = 128
+#: Only up to so many bytes: a host's thread reads a longer row in no less time than a device makes its list.
+#: 20,000 rows in 512-D took 3.9 s kept and 6.3 on lists, 50,000 in 768-D 23 and 15 (one H200, one run).
+DEVICE_KEPT_BYTES = 8 << 30
 #: From so many such rows on, stale ones are evaluated within phases: 10,000 in 50-D take a tenth more time
 #: with that, 20,000 as long or, where searches go far, half.
 REFRESHED_ROWS = 16_000

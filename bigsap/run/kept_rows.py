@@ -35,7 +35,7 @@ from bigsap.sources.base import (
     Separable,
     range_of,
 )
-from bigsap.sources.cuda.placed import bring_all, many_coordinates_there
+from bigsap.sources.cuda.placed import bring_all, many_coordinates_there, needed_bytes
 from bigsap.sources.filling import fill_of
 from bigsap.sources.functions.callbacks import FunctionSource
 from bigsap.sources.products import is_multiplied
@@ -64,7 +64,7 @@ def kept_problem(run: Run) -> Problem:
     problem, rows = run.problem, run.rows
     source = problem.source
     there = device_name(source) != "cpu"
-    if rows.policy == "in place" or (there and not many_coordinates_there(source)) or 0 in problem.shape:
+    if rows.policy == "in place" or (there and not _worth_bringing(source)) or 0 in problem.shape:
         return problem
     if isinstance(source, Resident) and source.resident() is not None:
         return problem
@@ -92,10 +92,15 @@ def kept_problem(run: Run) -> Problem:
 def _worth_keeping(problem: Problem) -> bool:
     """Return whether compiled costs should be looked up instead of recomputed, given memory for all."""
     n, m = problem.shape
-    if is_multiplied(problem.source) or many_coordinates_there(problem.source):
+    if is_multiplied(problem.source) or _worth_bringing(problem.source):
         return True  # many rows at once take a few times as long as inner products, which only exclude
     few = n * m * problem.source.dtype.itemsize <= policy.KEPT_BYTES
     return (few and not _bounded(problem)) or is_dear(problem)
+
+
+def _worth_bringing(source: CostSource) -> bool:
+    """Return whether the host keeps the rows that a device makes."""
+    return many_coordinates_there(source) and needed_bytes(source) <= policy.DEVICE_KEPT_BYTES
 
 
 def _bounded(problem: Problem) -> bool:
@@ -164,7 +169,7 @@ def _read_all(run: Run, source: CostSource) -> None:
         tick(n_done)
 
     try:
-        if many_coordinates_there(source):
+        if _worth_bringing(source):
             bring_all(source, slots[:, :m], run.n_threads, from_device)
             return
         stream(source, prepare, threads=run.n_threads, block_bytes=block_bytes, tick=tick)
