@@ -9,10 +9,12 @@ import sys
 import threading
 import time
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 from bigsap_server.jobs import model as jobs
 from bigsap_server.jobs import sql as jobs_sql
+from bigsap_server.jobs import store as jobs_store
 from bigsap_server.jobs.store import JobStore
 
 from gate import HANG_S
@@ -283,6 +285,8 @@ def test_a_crash_within_delete_leaves_all_or_nothing(tmp_path):
 
 def test_old_progress_is_thinned_out_and_states_are_kept(store, monkeypatch):
     monkeypatch.setattr(jobs_sql, "_MOST_EVENTS", 160)
+    seconds = itertools.count(1000.0)
+    monkeypatch.setattr(jobs_store, "time", SimpleNamespace(time=lambda: next(seconds)))
     job = started(store)
     for k in range(400):
         store.update(job.id, attempt=1, progress={"assigned": k})

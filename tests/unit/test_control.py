@@ -405,6 +405,10 @@ def test_the_best_bound_is_kept_with_its_duals():
         assert known.v.tolist() == (good - good.max()).tolist()
 
 
+def floors_of(terms, maximize):
+    return _row_floors(terms, terms.y.min(axis=1), terms.y.max(axis=1), maximize)
+
+
 @each(maximize=[False, True], kind=["square", "absolute", "root", "largest", "product"])
 def test_row_floors_lie_below_every_cost(kind, maximize):
     rng = np.random.default_rng(5)
@@ -414,7 +418,7 @@ def test_row_floors_lie_below_every_cost(kind, maximize):
     cost = pairs.max(0) if kind == "largest" else pairs.sum(0)
     cost = np.sqrt(cost) if kind == "root" else cost
     signed = -cost if maximize else cost
-    floors = _row_floors(Separation(x, y, w, kind), maximize)
+    floors = floors_of(Separation(x, y, w, kind), maximize)
     assert (floors <= signed.min(axis=1)).all()
     # Sums over thousands of coordinates, of equal terms whose rounding goes one way.
     if kind == "absolute":
@@ -422,8 +426,8 @@ def test_row_floors_lie_below_every_cost(kind, maximize):
         for _ in range(12_000):
             total += term  # from 8,192 on each sum is rounded down
         far = np.full((1, 12_000), term)
-        ends = _row_floors(Separation(far, np.zeros((12_000, 1)), np.ones(12_000), kind), maximize)
+        ends = floors_of(Separation(far, np.zeros((12_000, 1)), np.ones(12_000), kind), maximize)
         assert ends[0] <= (-total if maximize else total)
     # The box of all columns bounds a single column exactly.
-    one = _row_floors(Separation(x, y[:, :1].copy(), w, kind), maximize)
+    one = floors_of(Separation(x, y[:, :1].copy(), w, kind), maximize)
     np.testing.assert_allclose(one, signed[:, 0], rtol=1e-9, atol=1e-9)
