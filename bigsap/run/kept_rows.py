@@ -64,7 +64,7 @@ def kept_problem(run: Run) -> Problem:
     problem, rows = run.problem, run.rows
     source = problem.source
     there = device_name(source) != "cpu"
-    if rows.policy == "in place" or (there and not _worth_bringing(source)) or 0 in problem.shape:
+    if rows.policy == "in place" or (there and not _worth_bringing(run)) or 0 in problem.shape:
         return problem
     if isinstance(source, Resident) and source.resident() is not None:
         return problem
@@ -74,7 +74,7 @@ def kept_problem(run: Run) -> Problem:
     # strided rows or of another dtype, scans of whole rows would copy each row.
     whole = lists or (isinstance(source, ArraySource) and not source.mapped)
     whole = whole or getattr(source, "rows_a_call", 1) > 1
-    if whole and rows.n_slots == problem.shape[0] and (behind or _worth_keeping(problem)):
+    if whole and rows.n_slots == problem.shape[0] and (behind or there or _worth_keeping(problem)):
         # If the solve is stopped during the read, rows that are already here are not read again.
         seen = KeptRows(source, rows, keep=False)
         run.reading = Problem(seen, problem.maximize, problem.transposed)
@@ -92,15 +92,17 @@ def kept_problem(run: Run) -> Problem:
 def _worth_keeping(problem: Problem) -> bool:
     """Return whether compiled costs should be looked up instead of recomputed, given memory for all."""
     n, m = problem.shape
-    if is_multiplied(problem.source) or _worth_bringing(problem.source):
+    if is_multiplied(problem.source):
         return True  # many rows at once take a few times as long as inner products, which only exclude
     few = n * m * problem.source.dtype.itemsize <= policy.KEPT_BYTES
     return (few and not _bounded(problem)) or is_dear(problem)
 
 
-def _worth_bringing(source: CostSource) -> bool:
-    """Return whether the host keeps the rows that a device makes."""
-    return many_coordinates_there(source) and needed_bytes(source) <= policy.DEVICE_KEPT_BYTES
+def _worth_bringing(run: Run) -> bool:
+    """Return whether the host keeps the rows that a device makes: not for a method that runs there."""
+    source = run.problem.source
+    small = many_coordinates_there(source) and needed_bytes(source) <= policy.DEVICE_KEPT_BYTES
+    return small and run.options.variant != "classical"
 
 
 def _bounded(problem: Problem) -> bool:
@@ -169,7 +171,7 @@ def _read_all(run: Run, source: CostSource) -> None:
         tick(n_done)
 
     try:
-        if _worth_bringing(source):
+        if many_coordinates_there(source):
             bring_all(source, slots[:, :m], run.n_threads, from_device)
             return
         stream(source, prepare, threads=run.n_threads, block_bytes=block_bytes, tick=tick)

@@ -13,7 +13,7 @@ from bigsap.engine.lists.layout import ENTRY_BYTES
 from bigsap.problem import Problem
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource, Separable
-from bigsap.sources.cuda.placed import multiplies_there
+from bigsap.sources.cuda.placed import ComputedOnDevice, multiplies_there
 from bigsap.sources.products import is_multiplied
 from bigsap.types import Array
 
@@ -24,6 +24,15 @@ _CLOSE = ("square", "product")
 def many_dimensions(source: CostSource) -> bool:
     """Return whether rows of a source are made by matrix products, here or on a device."""
     return is_multiplied(source) or multiplies_there(source)
+
+
+def _served_there(problem: Problem) -> bool:
+    """Return whether a device evaluates the rows that a search asks for, so that short lists pay."""
+    source = problem.source
+    if not isinstance(source, ComputedOnDevice) or source.shape[1] < policy.PRODUCT_COLUMNS:
+        return False
+    product = source.code().product
+    return product is not None and not (problem.maximize and product.root)
 
 
 def list_size(problem: Problem, memory: int | None = None, *, many: bool = False) -> int:
@@ -41,7 +50,7 @@ def list_size(problem: Problem, memory: int | None = None, *, many: bool = False
 def usual_list_size(problem: Problem, n: int) -> int:
     """Return the size for ``n`` rows where memory does not limit it."""
     source = problem.source
-    if multiplies_there(source):
+    if _served_there(problem):
         return policy.DEVICE_MANY_LIST_SIZE
     if many_dimensions(source):
         return policy.MANY_LIST_SIZE if n < policy.LONG_LIST_ROWS else policy.LONG_MANY_LIST_SIZE

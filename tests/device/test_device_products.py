@@ -17,10 +17,13 @@ from bigsap.engine.cuda.device_lists import DeviceListEngine
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
+from bigsap.run import kept_rows
 from bigsap.sources.cuda import placed
 from bigsap.sources.cuda.placed import place
 from bigsap.strategies.first_prices import choose_first_prices
+from bigsap.strategies.list_sizes import list_size
 from bigsap.strategies.start.samples import Counts
+from bigsap.strategies.start.strata import strata_of
 
 N, M, D, K = 40, 300, 12, 16
 
@@ -187,6 +190,33 @@ def test_the_host_keeps_rows_of_many_coordinates(cupy: Any, monkeypatch: pytest.
     assert there.stats["device"] == "cuda:0"
     assert there.stats["rows_evaluated"] == 300
     there.verify(bigsap.points(x, y))
+
+
+def test_the_classical_method_stays_on_the_device(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "DEVICE_KEPT_COORDINATES", D)
+    monkeypatch.setattr(kept_rows, "bring_all", None)
+    x, y = np.random.default_rng(8).normal(size=(2, 40, D))
+    options = {"method": "hungarian", "variant": "classical"}
+    there = bigsap.solve(bigsap.points(x, y), device="cuda", **options)
+    assert there.fun == bigsap.solve(bigsap.points(x, y)).fun
+
+
+@pytest.mark.parametrize(("maximize", "size"), [(False, 64), (True, 160)])
+def test_lists_are_short_where_a_device_serves_requests(cupy: Any, maximize: bool, size: int) -> None:
+    """The largest distances have no bounds from inner products: a request waits for others."""
+    x, y = np.random.default_rng(8).normal(size=(2, 300, D))
+    source = place(bigsap.points(x, y, metric="euclidean"), 0, None)
+    assert list_size(Problem(source, maximize), many=True) == size
+
+
+def test_orders_split_along_the_widest_coordinates_of_either_side() -> None:
+    g = np.random.default_rng(8)
+    x, y = 0.01 * g.random((2, 64, 40))
+    x[:, 7] = g.permutation(64)
+    y[:, 30] = g.permutation(64)
+    found = strata_of(Problem(bigsap.points(x, y)), Monitor(), 0, Counts())
+    assert np.abs(np.diff(x[found.rows, 7])).mean() < 4
+    assert np.abs(np.diff(y[found.columns, 30])).mean() < 4
 
 
 def test_a_solve_stopped_while_rows_come_from_the_device(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:

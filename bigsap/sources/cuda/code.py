@@ -114,6 +114,11 @@ class ProductForm:
     columns: Array
     weights: Array
 
+    @property
+    def root(self) -> bool:
+        """Whether costs are square roots."""
+        return self.phi == _PHI["euclidean"]
+
 
 @dataclass(frozen=True, eq=False)
 class DeviceCode:

@@ -54,7 +54,7 @@ def strata_of(problem: Problem, monitor: Monitor, seed: int, counts: Counts) -> 
     terms = source.separable() if isinstance(source, Separable) else None
     if terms is not None and min(terms.y.shape) > 0:
         # Scaled as in the costs, and finite: distant points must not cause a failure here.
-        some = _widest(terms.y, terms.scale)
+        some = _widest(terms.x, terms.y.T, terms.scale)
         scale = terms.scale[some]
         return Strata(
             compact_order(finite(terms.x[:, some] * scale), monitor.tick),
@@ -80,17 +80,17 @@ def strata_of(problem: Problem, monitor: Monitor, seed: int, counts: Counts) -> 
     )
 
 
-def _widest(points: Array, scale: Array) -> Array:
-    """Return the coordinates of points (d, m) along which a compact order splits them, in order.
+def _widest(x: Array, y: Array, scale: Array) -> Array:
+    """Return the coordinates along which a compact order splits the points x (n, d) and y (m, d).
 
     A tree of a few levels splits along the widest coordinates. Of hundreds, to look at all takes longer
     than what follows.
     """
-    d = points.shape[0]
+    d = scale.size
     if d <= policy.ORDERED_COORDINATES:
         return np.arange(d)
     with np.errstate(over="ignore", invalid="ignore"):
-        extent = (points.max(axis=1) - points.min(axis=1)) * scale
+        extent = scale * np.maximum(*(points.max(axis=0) - points.min(axis=0) for points in (x, y)))
     return np.sort(np.argsort(-extent, kind="stable")[: policy.ORDERED_COORDINATES])
 
 

@@ -10,7 +10,7 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.cuda.device_lists import DeviceListEngine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
-from bigsap.sources.cuda.placed import place
+from bigsap.sources.cuda.placed import bring_all, place
 
 
 @pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine"])
@@ -38,6 +38,16 @@ def test_lists_are_those_of_whole_costs(metric: str, d: int) -> None:
         some = slice(start, start + size)
         assert np.array_equal(one.ids[some], other.ids[some])
         assert np.array_equal(one.costs[some], other.costs[some])
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine"])
+def test_rows_made_there_have_the_hosts_bits(metric: str) -> None:
+    g = np.random.default_rng(2)
+    here = bigsap.points(g.normal(size=(700, 200)), g.normal(size=(1300, 200)), metric=metric)
+    expected, found = np.empty((2, 700, 1300))
+    here.read(np.arange(700), slice(0, 1300), expected)
+    bring_all(place(here, 0, None), found, 3, lambda n_done: None)
+    assert np.array_equal(found, expected)
 
 
 def test_many_dimensions_are_solved_by_lists() -> None:
