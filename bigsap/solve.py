@@ -118,7 +118,8 @@ def solve(
         Default: a quarter of ``memory_limit``, or of the memory of the machine or container. If
         all rows of a slow source (Python, stores, providers) fit, each is read once. With
         ``device``: budget for rows kept on the device if not all of them fit; default:
-        ``memory_limit`` less the panels.
+        ``memory_limit`` less the panels. Rows of points of many dimensions are made by the
+        device and kept by the host, within the same budget as without one.
     memory_limit: bytes the solve may take beyond the costs in memory.
     threads: None: the cores available, fewer for few columns. The answer does not depend on the
         number. Beyond the number of cores, or one thread for 64 columns, about 8 are used;
