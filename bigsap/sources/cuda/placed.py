@@ -145,7 +145,7 @@ class _Device:
         cupy, code = load_cupy(), self.code()
         there = cupy.asarray(np.asarray(rows, np.int32))
         count, width = there.size, columns.stop - columns.start
-        costs = cupy.empty((count, width), self.dtype)
+        costs = empty((count, width), self.dtype, "rows of costs")
         some = (np.int32(columns.start), np.int32(width), costs)
         if code.product is not None and count >= _TILE[0] // 2:
             d = np.int32(code.product.rows.shape[1])
@@ -303,10 +303,7 @@ def multiplies_there(source: CostSource) -> bool:
 
 
 def many_coordinates_there(source: CostSource) -> bool:
-    """Return whether a device computes costs of so many coordinates that single rows take long.
-
-    The host keeps all rows then, where its memory holds them: the device makes them with the same bits.
-    """
+    """Return whether a device computes costs of so many coordinates that one row takes the host long."""
     if not isinstance(source, ComputedOnDevice):
         return False
     product = source.code().product
@@ -314,10 +311,11 @@ def many_coordinates_there(source: CostSource) -> bool:
 
 
 def bring_all(source: CostSource, out: Array, n_threads: int, done: Callable[[int], None]) -> None:
-    """Compute all costs on the device, and copy them to ``out`` (n, m).
+    """Compute all costs on the device, and copy them to ``out`` (n, m), with the host's bits.
 
     Two panels of pinned memory: while threads copy one to its place, the device makes the other.
-    done: called with the number of rows in place; its exceptions end the copy.
+    done: called with the number of rows in place; its exceptions end the copy. O(n m d); raises
+    DeviceMemoryError where a panel finds no room.
     """
     assert isinstance(source, ComputedOnDevice)
     cupy = load_cupy()
