@@ -8,7 +8,7 @@ and evaluated together on the device.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from bigsap.engine.cuda import kernel_texts
 from bigsap.engine.cuda.products import products_of
 from bigsap.engine.cuda.row_cache import DeviceRows
 from bigsap.engine.cuda.wait import Wait
+from bigsap.engine.lists.bounded_evaluation import run_evaluations
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.products import useful_products
 from bigsap.engine.lists.store import Wave
@@ -71,6 +72,29 @@ def columns_of(group: Array, size: int) -> Array:
     return np.asarray(first)[..., None] + np.arange(size) * SIDE
 
 
+class _Entries(NamedTuple):
+    """Lists of some rows: ids and costs (rows, k); their sizes, thresholds, and columns opened (rows,)."""
+
+    ids: Any
+    costs: Any
+    sizes: Any
+    theta: Any
+    opened: Any
+
+    @staticmethod
+    def n_bytes(count: int, k: int) -> int:
+        """Return the bytes they take together."""
+        return count * (12 * k + 20)
+
+    @classmethod
+    def in_bytes(cls, data: Any, count: int, k: int, price: np.dtype[Any]) -> _Entries:
+        """Return their arrays in one of bytes, so that all are copied at once."""
+        wide, narrow = data[: count * (8 * k + 16)], data[count * (8 * k + 16) :].view(np.int32)
+        costs, theta = wide.view(price)[: count * k], wide.view(price)[count * k : count * (k + 1)]
+        opened, ids, sizes = wide.view(np.uint64)[count * (k + 1) :], narrow[: count * k], narrow[count * k :]
+        return cls(ids.reshape(count, k), costs.reshape(count, k), sizes, theta, opened)
+
+
 class DeviceListEngine(ListEngine):
     """``ListEngine`` whose evaluations of many rows run on a device.
 
@@ -88,16 +112,16 @@ class DeviceListEngine(ListEngine):
         self.cache = DeviceRows(source) if isinstance(source, StreamedToDevice) else None
         if self.blocks.offset.size and self.blocks.low.shape[0] > policy.FEW_COORDINATES:
             super().drop_bounds()
-        if isinstance(source, ComputedOnDevice) and self.from_fill and self.price.kind == "f":
-            self.products = useful_products(source.host, self.terms, seed, team)
-        if not self.blocks.offset.size and (self.from_fill or problem.shape[1] > _SHORT):
-            self.immediate = self.by_products
-        self.gather = 0 if self.immediate else _GATHER
         self.span = span(problem.shape[1])
         self._wait = Wait(self.device)
         with on(self.device):
             form = source.code().product if isinstance(source, OnDevice) and self.price.kind == "f" else None
             self._products = products_of(form)
+        if isinstance(source, ComputedOnDevice) and self.from_fill and self._products is None:
+            self.products = useful_products(source.host, self.terms, seed, team)
+        if not self.blocks.offset.size and (self.from_fill or problem.shape[1] > _SHORT):
+            self.immediate = self.by_products
+        self.gather = 0 if self.immediate else _GATHER
         self.waves_are_cheap = self._products is not None
         self._judged = isinstance(source, OnDevice) and source.code().trusted
         self._relative = not self.from_fill
@@ -134,11 +158,25 @@ class DeviceListEngine(ListEngine):
                     self._evaluate_there(some, int(k), self.v)
         wave.done = (rows.size, 0)
 
+    @property
+    def by_products(self) -> bool:
+        """Whether rows that a search asks for are evaluated by matrix products, there or here."""
+        if self._products is None or not self.from_fill or self.blocks.offset.size:
+            return super().by_products
+        return self._products.useful(self.problem.sign)
+
     def evaluate_by_products(self, rows: Array, v: Array) -> int:
         """Evaluate rows that a search asks for under prices ``v``."""
         width = self.lists.width[rows]
-        if self._products is None or width.max(initial=0) > MOST_ENTRIES:
+        if self._products is None:
             return super().evaluate_by_products(rows, v)
+        if width.max(initial=0) > MOST_ENTRIES:
+            counts = self.lists.counts
+            counts.next_item, counts.bad_row = 0, -1
+            evaluator = self.evaluator(self.slots, self.scratches)
+            self.team.run_claims(run_evaluations, rows, False, v, self.open_price, evaluator, self.lists)
+            counts.evaluations += rows.size
+            return int(counts.bad_row)
         with on(self.device):
             for k in np.unique(width).tolist():
                 self._evaluate_there(rows[width == k], int(k), v, within=True)
@@ -149,9 +187,10 @@ class DeviceListEngine(ListEngine):
         cupy = load_cupy()
         source = self.problem.source
         m = self.terms.n_columns
-        v, offered = cupy.asarray(shown), cupy.asarray(self.open_price)
         # If every column is free, the best free one is the best of all.
         with_free = bool((self.open_price != shown).any())
+        v = cupy.asarray(shown)
+        offered = cupy.asarray(self.open_price) if with_free else v
         groups = -(-m // (SIDE * self.span)) * SIDE
         most = max(ROWS, min(_PAIRS // m, _BYTES // (4 * groups)))
         if self._products is not None:
@@ -187,15 +226,18 @@ class DeviceListEngine(ListEngine):
         """Evaluate the lists of ``rows``, whose costs are at ``places`` of the code's rows."""
         cupy = load_cupy()
         kernels = self._kernels(code, with_free)
-        there = cupy.asarray(np.asarray(places, np.int32))
-        self._first_look(kernels, words, rows, there)
-        found = self._lists_there(kernels, words, rows, there, k, v, offered, with_free)
+        ids = cupy.asarray(np.stack((places, rows)).astype(np.int32))
+        self._first_look(kernels, words, rows, ids[0])
+        found = self._lists_there(kernels, words, rows, ids, k, v, offered, with_free)
         if not within:
             raised = self._wait.until_done(self.monitor.tick)
             if raised is not None:
                 raise raised
-        ids, costs, sizes, theta = (part.get() for part in found)
-        self._store(rows, k, ids, costs, sizes, theta)
+        entries = _Entries.in_bytes(found.get(), rows.size, k, self.price)
+        counts = self.lists.counts
+        counts.evaluations += rows.size
+        counts.pairs += rows.size * self.terms.n_columns + int(entries.opened.sum())
+        self._store(rows, entries)
         if not within:
             self._tick()
 
@@ -204,47 +246,48 @@ class DeviceListEngine(ListEngine):
         kernels: Kernels,
         words: Any,
         rows: Array,
-        there: Any,
+        ids: Any,
         k: int,
         v: Any,
         offered: Any,
         with_free: bool,
-    ) -> tuple[Any, Any, Any, Any]:
-        """Launch an evaluation; return device arrays of ids and costs (rows, k), sizes and thresholds."""
+    ) -> Any:
+        """Launch an evaluation; return a device array, the bytes of ``_Entries``.
+
+        ids: (2, rows), where the rows' costs are, and the rows.
+        """
         cupy = load_cupy()
         m, count = self.terms.n_columns, rows.size
-        reference = cupy.asarray(self.lists.reference[rows])
         chunks = -(-m // (SIDE * self.span))
         groups = chunks * SIDE
         lows = empty((count, groups), np.float32, "group minima")
         free_shape = (count, chunks) if with_free else (1, 1)
         free_low, free_at = cupy.empty(free_shape, self.price), cupy.empty(free_shape, np.int32)
-        products, slack = self._products, np.intp(0)
+        products, slack, reference = self._products, np.intp(0), self.lists.reference[rows]
         bounds: tuple[Any, ...] = (np.intp(0), np.intp(0), np.intp(0), np.float64(0.0))
-        common = (reference, v, offered, np.int32(groups), lows, free_low)
         given: tuple[Any, ...]
         if products is None:
+            reference = cupy.asarray(reference)
             grid = (chunks, -(-count // ROWS))
-            given = (words, np.int32(m), there, np.int32(count), *common, free_at)
-            kernels.get("bigsap_tiles")(grid, (SIDE,), given)
+            given = (words, np.int32(m), ids[0], np.int32(count), reference, v, offered, np.int32(groups))
+            kernels.get("bigsap_tiles")(grid, (SIDE,), (*given, lows, free_low, free_at))
         else:
-            slack = cupy.asarray(products.slack(rows, self.lists.reference[rows], self.v))
+            reference, slack = cupy.asarray(np.stack((reference, products.slack(rows, reference, self.v))))
             norms = (products.row_norms, products.column_norms, np.float64(products.gamma))
-            bounds = (products.of(there), *norms)
-            given = (bounds[0], np.int32(m), there, np.int32(count), *norms, *common)
+            bounds = (products.of(ids[0]), *norms)
+            given = (bounds[0], np.int32(m), ids[0], np.int32(count), *norms)
+            given = (*given, reference, v, offered, np.int32(groups), lows, free_low)
             kernels.get("bigsap_product_tiles")((chunks, count), (SIDE,), given)
-        ids, costs = cupy.empty((count, k), np.int32), cupy.empty((count, k), self.price)
-        sizes, theta = cupy.empty(count, np.int32), cupy.empty(count, self.price)
-        opened = cupy.zeros(1, np.uint64)
-        shared = 4 * (groups + _LIST)
+        found = cupy.empty(_Entries.n_bytes(count, k), np.uint8)
+        entries = _Entries.in_bytes(found, count, k, self.price)
         kernels.get("bigsap_select", 64 << 10)(
             (count,),
             (SIDE,),
             (
                 words,
                 np.int32(m),
-                there,
-                cupy.asarray(np.asarray(rows, np.int32)),
+                ids[0],
+                ids[1],
                 np.int32(count),
                 reference,
                 v,
@@ -258,18 +301,15 @@ class DeviceListEngine(ListEngine):
                 free_at,
                 np.int32(k),
                 np.uint32(self.seed & 0xFFFFFFFF),
-                ids,
-                costs,
-                sizes,
-                theta,
-                opened,
+                entries.ids,
+                entries.costs,
+                entries.sizes,
+                entries.theta,
+                entries.opened,
             ),
-            shared_mem=shared,
+            shared_mem=4 * (groups + _LIST),
         )
-        counts = self.lists.counts
-        counts.evaluations += count
-        counts.pairs += count * m + int(opened[0])
-        return ids, costs, sizes, theta
+        return found
 
     def _first_look(self, kernels: Kernels, words: Any, rows: Array, there: Any) -> None:
         """Check the costs of rows never evaluated before, and set their references."""
@@ -317,16 +357,17 @@ class DeviceListEngine(ListEngine):
             refuse_large(self.problem, row, costs[0], self.limit, usual=self.price.kind == "f")
         self.complain(row)
 
-    def _store(self, rows: Array, k: int, ids: Array, costs: Array, sizes: Array, theta: Array) -> None:
+    def _store(self, rows: Array, entries: _Entries) -> None:
         lists = self.lists
-        starts = lists.start[rows]
+        starts, (ids, costs) = lists.start[rows], entries[:2]
+        k = ids.shape[1]
         if rows.size and (np.diff(starts) == k).all():
             where = slice(int(starts[0]), int(starts[0]) + k * rows.size)
             lists.ids[where], lists.costs[where] = ids.ravel(), costs.ravel()
         else:
             places = starts[:, None] + np.arange(k)
             lists.ids[places], lists.costs[places] = ids, costs
-        lists.size[rows], lists.theta[rows] = sizes, theta
+        lists.size[rows], lists.theta[rows] = entries.sizes, entries.theta
 
 
 def device_transform(problem: Problem, rows: Array, u: Array, price: np.dtype[Any]) -> Array:

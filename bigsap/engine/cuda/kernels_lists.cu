@@ -137,7 +137,25 @@ __device__ __forceinline__ void sort_candidates(Candidates& c) {
     }
 }
 
-// The lists of a batch: of row p at p * k of ids and costs, at most k entries; size, theta.
+__device__ __forceinline__ void add_candidate(Candidates& c, PRICE tau, int j, u32 salt, u64 cap) {
+    if (!(tau < INFINITE)) return;
+    const u64 key = key_of(tau);
+    if (key > cap) return;
+    const int at = atomicAdd(&c.count, 1);
+    c.key[at] = key;
+    c.id[at] = (u32)j * SCRAMBLE + salt;
+}
+
+// Keep the wanted smallest candidates, all with keys up to the cap.
+__device__ __forceinline__ void keep_best(Candidates& c, int wanted, u64& cap) {
+    sort_candidates(c);
+    if (c.key[wanted - 1] < cap) cap = c.key[wanted - 1];
+    __syncthreads();
+    if (threadIdx.x == 0) c.count = wanted;
+    __syncthreads();
+}
+
+// The lists of a batch: of row p at p * k of ids and costs, at most k entries; size, theta, columns opened.
 // lows is read only. slack: null, or how far each row's bounds may lie below its costs
 // (bigsap_product_tiles); free_low are bounds then, free_column is not used, and products, norms
 // and gamma are those of that kernel. names: the rows' own ids, on which ties rest, wherever their
@@ -155,6 +173,7 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
     __shared__ u32 histogram[256];
     __shared__ u32 prefix, below;
     __shared__ int n_list, enough;
+    __shared__ int waiting[ROOM], n_waiting;  // columns whose bounds do not exclude them
     int* list = (int*)(group_bits + n_groups);
     const Costs costs = load_costs(cost_words);
     const int p = blockIdx.x, i = rows[p];
@@ -169,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
         prefix = below = 0;
         enough = 0;
         found.count = 0;
-        n_list = 0;
+        n_list = n_waiting = 0;
     }
     __syncthreads();
     // The wanted-th smallest group minimum, digit by digit, until the last digit's groups
@@ -265,32 +284,33 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
                 int j = (g / SIDE) * (SIDE * SPAN) + (e % SPAN) * SIDE + g % SIDE;
                 if (j >= n_columns) continue;
                 if (slack) {
-                    // A cost takes many times longer than its bound, which excludes most of a group.
                     const PRICE bound = bound_of_cost(norm, column_norms[j], inner[j], gamma) - base;
-                    if (bits_of(rounded_down(bound - v[j])) > limit) continue;
-                }
-                PRICE x = signed_cost(cost_at(costs, row, j)) - base;
-                PRICE tau = x - v[j];
-                if (tau < INFINITE) {
-                    u64 key = key_of(tau);
-                    if (key <= cap) {
-                        int at = atomicAdd(&found.count, 1);
-                        found.key[at] = key;
-                        found.id[at] = (u32)j * SCRAMBLE + salt;
-                    }
+                    if (bits_of(rounded_down(bound - v[j])) <= limit) waiting[atomicAdd(&n_waiting, 1)] = j;
+                } else {
+                    add_candidate(found, signed_cost(cost_at(costs, row, j)) - base - v[j], j, salt, cap);
                 }
             }
             __syncthreads();
-            // All read the count before anybody adds to it again.
+            // All read the counts before anybody adds to them again.
+            const int n = n_waiting;
             const bool full = found.count > HALF;
             __syncthreads();
-            if (full) {
-                sort_candidates(found);
-                if (found.key[wanted - 1] < cap) cap = found.key[wanted - 1];
+            if (full) keep_best(found, wanted, cap);
+            if (n <= HALF && from + HALF < total) continue;
+            // A cost takes many times longer than its bound: those that remain are computed by whole warps.
+            for (int first = 0; first < n; first += SIDE) {
+                const int e = first + threadIdx.x;
+                if (e < n) {
+                    const int j = waiting[e];
+                    add_candidate(found, signed_cost(cost_at(costs, row, j)) - base - v[j], j, salt, cap);
+                }
                 __syncthreads();
-                if (threadIdx.x == 0) found.count = wanted;
+                const bool filled = found.count > HALF;
                 __syncthreads();
+                if (filled) keep_best(found, wanted, cap);
             }
+            if (threadIdx.x == 0) n_waiting = 0;
+            __syncthreads();
         }
     }
     sort_candidates(found);
@@ -353,6 +373,6 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
     if (threadIdx.x == 0) {
         sizes[p] = count;
         thetas[p] = theta;
-        atomicAdd(n_opened, opened);
+        n_opened[p] = opened;
     }
 }

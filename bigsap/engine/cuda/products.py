@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.sources.cuda.code import ProductForm
 from bigsap.sources.cuda.device_kernels import load_cupy
-from bigsap.sources.cuda.device_memory import copy_of
+from bigsap.sources.cuda.device_memory import copy_of, empty
 from bigsap.types import Array
 
 #: Bytes of inner products of one batch.
@@ -25,6 +26,8 @@ _BYTES = 1 << 30
 #: Rows of one batch: a block of threads each in the grid's second dimension.
 _ROWS = 60_000
 _UNIT = 2.0**-53
+#: Coordinates that are squared at a time.
+_SQUARED = 1 << 25
 #: Largest squared norm: sums of a few stay finite.
 _LARGEST = 1e300
 
@@ -35,16 +38,37 @@ class Products:
     Memory: a copy of both sets, and one batch of products.
     """
 
-    def __init__(self, form: ProductForm, rows: Array, columns: Array) -> None:
-        """Copy moved points, rows (n, d) and columns (m, d), to the current device."""
+    def __init__(self, form: ProductForm) -> None:
+        """Copy the points, moved and weighed, to the current device."""
         cupy = load_cupy()
-        self.phi, d = form.phi, rows.shape[1]
+        self.phi, d = form.phi, form.weights.size
         self.gamma = (8 * d + 64) * _UNIT
-        row_norms, column_norms = ((part * part).sum(axis=1) for part in (rows, columns))
-        self._row_norms, self._most = row_norms, float(column_norms.max(initial=0.0))
-        self.row_norms, self.column_norms = cupy.asarray(row_norms), cupy.asarray(column_norms)
-        self._rows = copy_of(np.ascontiguousarray(rows), "the points")
-        self._columns = copy_of(np.ascontiguousarray(columns.T), "the points")
+        rows, columns = copy_of(form.rows, "the points"), copy_of(form.columns, "the points")
+        middle = 0.5 * (rows.mean(axis=0) + columns.mean(axis=1))
+        scale = cupy.asarray(np.sqrt(form.weights))
+        self._rows = (rows - middle) * scale
+        self._columns = (columns - middle[:, None]) * scale[:, None]
+        self.row_norms = empty((rows.shape[0],), np.float64, "the points")
+        self.column_norms = empty((columns.shape[1],), np.float64, "the points")
+        step = max(1, _SQUARED // d)
+        for start in range(0, rows.shape[0], step):
+            part = self._rows[start : start + step]
+            self.row_norms[start : start + step] = (part * part).sum(axis=1)
+        for start in range(0, columns.shape[1], step):
+            part = self._columns[:, start : start + step]
+            self.column_norms[start : start + step] = (part * part).sum(axis=0)
+        self._row_norms = self.row_norms.get()
+        self._most = float(self.column_norms.get().max(initial=0.0))
+
+    def fits(self) -> bool:
+        """Return whether no bound overflows."""
+        return bool(max(self._row_norms.max(initial=0.0), self._most) < _LARGEST)
+
+    def useful(self, sign: int) -> bool:
+        """Return whether rows that a search asks for take less time there than on the host."""
+        d, m = self._columns.shape
+        enough = m >= policy.PRODUCT_COLUMNS and d >= policy.PRODUCT_COORDINATES
+        return enough and not (self.phi == 1 and sign < 0)
 
     def rows_at_once(self) -> int:
         """Return the most rows of a batch."""
@@ -62,20 +86,20 @@ class Products:
             width, highest = np.sqrt(2.0 * error), np.sqrt(2.0 * sums)
         else:
             width, highest = 2.0 * error, 2.0 * sums
-        finite = np.abs(v[np.isfinite(v)])
-        sizes = highest + np.abs(reference) + float(finite.max(initial=0.0))
+        sizes = highest + np.abs(reference) + _largest(v)
         return np.asarray(1.01 * width + 2.0**-48 * sizes)
+
+
+def _largest(v: Array) -> float:
+    """Return the largest size of a finite price."""
+    largest = max(float(v.max(initial=0.0)), -float(v.min(initial=0.0)))
+    return largest if np.isfinite(largest) else float(np.abs(v[np.isfinite(v)]).max(initial=0.0))
 
 
 def products_of(form: ProductForm | None) -> Products | None:
     """Return the products of a source on the current device; None where bounds may overflow."""
     if form is None:
         return None
-    scale = np.sqrt(form.weights)
     with np.errstate(over="ignore", invalid="ignore"):
-        middle = 0.5 * (form.rows.mean(axis=0) + form.columns.mean(axis=1))
-        rows, columns = (form.rows - middle) * scale, (form.columns.T - middle) * scale
-        largest = max((part * part).sum(axis=1).max(initial=0.0) for part in (rows, columns))
-    if not largest < _LARGEST:
-        return None
-    return Products(form, rows, columns)
+        products = Products(form)
+    return products if products.fits() else None
