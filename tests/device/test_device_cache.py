@@ -367,7 +367,7 @@ class TestRoom:
         def tight(*_: Any) -> None:
             raise cupy.cuda.memory.OutOfMemoryError("Out of memory allocating 1,024 bytes (so")
 
-        monkeypatch.setattr(DeviceListEngine, "_lists_there", tight)
+        monkeypatch.setattr(DeviceListEngine, "_launch", tight)
         for limit in (None, 9000):
             with pytest.raises(DeviceMemoryError, match="1024 bytes needed") as caught:
                 bigsap.solve(costs(), device="cuda", method="compressed", memory_limit=limit)

@@ -12,7 +12,7 @@ import pytest
 import bigsap
 from bigsap import policy
 from bigsap.engine.core.team import Team
-from bigsap.engine.cuda import products
+from bigsap.engine.cuda import device_lists, products
 from bigsap.engine.cuda.device_lists import DeviceListEngine
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.problem import Problem
@@ -130,6 +130,38 @@ def test_solves_are_those_of_the_host(cupy: Any) -> None:
     assert there.status == here.status == "optimal"
     assert there.fun == here.fun
     there.verify(bigsap.points(x, y))
+
+
+@pytest.mark.parametrize("kind", ["usual", "near", "equal", "weighted"])
+@pytest.mark.parametrize("free", [True, False])
+def test_few_rows_have_the_lists_of_many(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, kind: str, free: bool
+) -> None:
+    """Rows that a search asks for, with columns hidden from it, have the lists they have in a wave."""
+    x, y, options = points(kind)
+    x = np.repeat(x, 2, axis=0)[: N + 5]
+    g = np.random.default_rng(6)
+    engine, other = engines(x, y, False, **options)
+    prices = g.random(M)
+    for k, longest in ((K, 1000), (K, K - 1)):  # lists that are too long for the device are the host's
+        monkeypatch.setattr(device_lists, "MOST_ENTRIES", longest)
+        for rows in (np.array([7]), g.permutation(N + 5)[:21], np.arange(N + 5)):
+            shown = np.where(g.random(M) < 0.1, engine.blocked, prices)
+            for some in (engine, other):
+                some.v[:] = shown
+                some.open_price[:] = np.where(g.random(M) < 0.5, some.blocked, shown) if free else shown
+            other.open_price[:] = engine.open_price
+            before = engine.lists.counts.evaluations
+            assert engine.evaluate_by_products(rows, shown) == -1
+            assert engine.lists.counts.evaluations == before + rows.size
+            other.evaluate(rows)
+            for row in rows:
+                start, size = other.lists.start[row], other.lists.size[row]
+                assert engine.lists.size[row] == size
+                assert engine.lists.theta[row] == other.lists.theta[row]
+                for name in ("ids", "costs"):
+                    found, expected = (getattr(e.lists, name)[start : start + size] for e in (engine, other))
+                    assert np.array_equal(np.sort(found), np.sort(expected))
 
 
 def test_rows_that_a_search_asks_for_are_evaluated_there(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ and evaluated together on the device.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from bigsap import policy
 from bigsap.engine.core.precision import refuse_large
 from bigsap.engine.core.team import Team
 from bigsap.engine.cuda import kernel_texts
+from bigsap.engine.cuda.batch import Batch, Entries
+from bigsap.engine.cuda.few_rows import FEW, FewRows
 from bigsap.engine.cuda.products import products_of
 from bigsap.engine.cuda.row_cache import DeviceRows
 from bigsap.engine.cuda.wait import Wait
@@ -72,29 +74,6 @@ def columns_of(group: Array, size: int) -> Array:
     return np.asarray(first)[..., None] + np.arange(size) * SIDE
 
 
-class _Entries(NamedTuple):
-    """Lists of some rows: ids and costs (rows, k); their sizes, thresholds, and columns opened (rows,)."""
-
-    ids: Any
-    costs: Any
-    sizes: Any
-    theta: Any
-    opened: Any
-
-    @staticmethod
-    def n_bytes(count: int, k: int) -> int:
-        """Return the bytes they take together."""
-        return count * (12 * k + 20)
-
-    @classmethod
-    def in_bytes(cls, data: Any, count: int, k: int, price: np.dtype[Any]) -> _Entries:
-        """Return their arrays in one of bytes, so that all are copied at once."""
-        wide, narrow = data[: count * (8 * k + 16)], data[count * (8 * k + 16) :].view(np.int32)
-        costs, theta = wide.view(price)[: count * k], wide.view(price)[count * k : count * (k + 1)]
-        opened, ids, sizes = wide.view(np.uint64)[count * (k + 1) :], narrow[: count * k], narrow[count * k :]
-        return cls(ids.reshape(count, k), costs.reshape(count, k), sizes, theta, opened)
-
-
 class DeviceListEngine(ListEngine):
     """``ListEngine`` whose evaluations of many rows run on a device.
 
@@ -126,6 +105,7 @@ class DeviceListEngine(ListEngine):
         self._judged = isinstance(source, OnDevice) and source.code().trusted
         self._relative = not self.from_fill
         self._looked = np.zeros(problem.shape[0], bool)
+        self._few: FewRows | None = None
 
     def _kernels(self, code: DeviceCode, with_free: bool) -> Kernels:
         settings = {
@@ -179,11 +159,35 @@ class DeviceListEngine(ListEngine):
             return int(counts.bad_row)
         with on(self.device):
             for k in np.unique(width).tolist():
-                self._evaluate_there(rows[width == k], int(k), v, within=True)
+                some = rows[width == k]
+                for start in range(0, some.size, FEW):
+                    self._evaluate_few(some[start : start + FEW], int(k), v)
         return -1
 
-    def _evaluate_there(self, rows: Array, k: int, shown: Array, *, within: bool = False) -> None:
-        """Evaluate lists of k entries under prices ``shown``. within: a search, which must not be stopped."""
+    def _evaluate_few(self, rows: Array, k: int, shown: Array) -> None:
+        """Evaluate lists of k entries of up to ``FEW`` rows; limits are not looked at."""
+        source, products = self.problem.source, self._products
+        assert isinstance(source, OnDevice)
+        assert products is not None
+        groups, chunks = self._groups()
+        if self._few is None:
+            self._few = FewRows(self.terms.n_columns, groups, chunks, MOST_ENTRIES, self.price)
+        with_free = bool((self.open_price != shown).any())
+        kernels = self._kernels(source.code(), with_free)
+        reference = self.lists.reference[rows]
+        slack, offered = products.slack(rows, reference, self.v), self.open_price if with_free else None
+        batch = self._few.send(rows, reference, slack, shown, offered, k)
+        products.few(kernels.get("bigsap_few_products"), batch.ids[0], rows.size, batch.inner)
+        self._launch(kernels, source.words(), batch, rows.size, k)
+        self._store(rows, self._few.fetch(batch, rows.size, k))
+
+    def _groups(self) -> tuple[int, int]:
+        """Return the number of groups of a row, and of chunks of them."""
+        chunks = -(-self.terms.n_columns // (SIDE * self.span))
+        return chunks * SIDE, chunks
+
+    def _evaluate_there(self, rows: Array, k: int, shown: Array) -> None:
+        """Evaluate lists of k entries under prices ``shown``."""
         cupy = load_cupy()
         source = self.problem.source
         m = self.terms.n_columns
@@ -191,7 +195,7 @@ class DeviceListEngine(ListEngine):
         with_free = bool((self.open_price != shown).any())
         v = cupy.asarray(shown)
         offered = cupy.asarray(self.open_price) if with_free else v
-        groups = -(-m // (SIDE * self.span)) * SIDE
+        groups, _ = self._groups()
         most = max(ROWS, min(_PAIRS // m, _BYTES // (4 * groups)))
         if self._products is not None:
             most = min(most, self._products.rows_at_once())
@@ -199,7 +203,7 @@ class DeviceListEngine(ListEngine):
             for start in range(0, rows.size, most):
                 part = rows[start : start + most]
                 given = (part, part, k, v, offered, with_free)
-                self._batch_there(source.code(), source.words(), *given, within=within)
+                self._batch_there(source.code(), source.words(), *given)
             return
         assert self.cache is not None
 
@@ -220,96 +224,67 @@ class DeviceListEngine(ListEngine):
         v: Any,
         offered: Any,
         with_free: bool,
-        *,
-        within: bool = False,
     ) -> None:
         """Evaluate the lists of ``rows``, whose costs are at ``places`` of the code's rows."""
         cupy = load_cupy()
-        kernels = self._kernels(code, with_free)
+        kernels, count = self._kernels(code, with_free), rows.size
         ids = cupy.asarray(np.stack((places, rows)).astype(np.int32))
         self._first_look(kernels, words, rows, ids[0])
-        found = self._lists_there(kernels, words, rows, ids, k, v, offered, with_free)
-        if not within:
-            raised = self._wait.until_done(self.monitor.tick)
-            if raised is not None:
-                raise raised
-        entries = _Entries.in_bytes(found.get(), rows.size, k, self.price)
-        counts = self.lists.counts
-        counts.evaluations += rows.size
-        counts.pairs += rows.size * self.terms.n_columns + int(entries.opened.sum())
-        self._store(rows, entries)
-        if not within:
-            self._tick()
-
-    def _lists_there(
-        self,
-        kernels: Kernels,
-        words: Any,
-        rows: Array,
-        ids: Any,
-        k: int,
-        v: Any,
-        offered: Any,
-        with_free: bool,
-    ) -> Any:
-        """Launch an evaluation; return a device array, the bytes of ``_Entries``.
-
-        ids: (2, rows), where the rows' costs are, and the rows.
-        """
-        cupy = load_cupy()
-        m, count = self.terms.n_columns, rows.size
-        chunks = -(-m // (SIDE * self.span))
-        groups = chunks * SIDE
-        lows = empty((count, groups), np.float32, "group minima")
+        groups, chunks = self._groups()
         free_shape = (count, chunks) if with_free else (1, 1)
-        free_low, free_at = cupy.empty(free_shape, self.price), cupy.empty(free_shape, np.int32)
-        products, slack, reference = self._products, np.intp(0), self.lists.reference[rows]
-        bounds: tuple[Any, ...] = (np.intp(0), np.intp(0), np.intp(0), np.float64(0.0))
+        reference: Any = self.lists.reference[rows]
+        slack: Any = np.intp(0)
+        inner: Any = np.intp(0)
+        if self._products is None:
+            reference = cupy.asarray(reference)
+        else:
+            slack = self._products.slack(rows, reference, self.v)
+            reference, slack = cupy.asarray(np.stack((reference, slack)))
+            inner = self._products.of(ids[0])
+        batch = Batch(
+            ids,
+            reference,
+            slack,
+            v,
+            offered,
+            lows=empty((count, groups), np.float32, "group minima"),
+            free_low=cupy.empty(free_shape, self.price),
+            free_at=cupy.empty(free_shape, np.int32),
+            inner=inner,
+            found=cupy.empty(Entries.n_bytes(count, k), np.uint8),
+        )
+        self._launch(kernels, words, batch, count, k)
+        raised = self._wait.until_done(self.monitor.tick)
+        if raised is not None:
+            raise raised
+        self._store(rows, Entries.in_bytes(batch.found.get(), count, k, self.price))
+        self._tick()
+
+    def _launch(self, kernels: Kernels, words: Any, batch: Batch, count: int, k: int) -> None:
+        """Launch the evaluation of a batch of ``count`` rows."""
+        m, n_rows, products = np.int32(self.terms.n_columns), np.int32(count), self._products
+        n_groups, n_chunks = self._groups()
+        there, names = batch.ids
+        groups, prices = np.int32(n_groups), (batch.reference, batch.v, batch.offered)
+        bounds: tuple[Any, ...] = (np.intp(0), np.intp(0), np.float64(0.0))
         given: tuple[Any, ...]
         if products is None:
-            reference = cupy.asarray(reference)
-            grid = (chunks, -(-count // ROWS))
-            given = (words, np.int32(m), ids[0], np.int32(count), reference, v, offered, np.int32(groups))
-            kernels.get("bigsap_tiles")(grid, (SIDE,), (*given, lows, free_low, free_at))
+            given = (words, m, there, n_rows, *prices, groups, batch.lows, batch.free_low, batch.free_at)
+            kernels.get("bigsap_tiles")((n_chunks, -(-count // ROWS)), (SIDE,), given)
         else:
-            reference, slack = cupy.asarray(np.stack((reference, products.slack(rows, reference, self.v))))
-            norms = (products.row_norms, products.column_norms, np.float64(products.gamma))
-            bounds = (products.of(ids[0]), *norms)
-            given = (bounds[0], np.int32(m), ids[0], np.int32(count), *norms)
-            given = (*given, reference, v, offered, np.int32(groups), lows, free_low)
-            kernels.get("bigsap_product_tiles")((chunks, count), (SIDE,), given)
-        found = cupy.empty(_Entries.n_bytes(count, k), np.uint8)
-        entries = _Entries.in_bytes(found, count, k, self.price)
+            bounds = (products.row_norms, products.column_norms, np.float64(products.gamma))
+            given = (batch.inner, m, there, n_rows, *bounds, *prices, groups, batch.lows, batch.free_low)
+            kernels.get("bigsap_product_tiles")((n_chunks, count), (SIDE,), given)
+        found = Entries.in_bytes(batch.found, count, k, self.price)
+        costs = (words, m, there, names, n_rows, *prices, groups, batch.lows, batch.slack)
+        free = (np.int32(n_chunks), batch.free_low, batch.free_at)
+        lists = (np.int32(k), np.uint32(self.seed & 0xFFFFFFFF), found.ids, found.costs, found.sizes)
         kernels.get("bigsap_select", 64 << 10)(
             (count,),
             (SIDE,),
-            (
-                words,
-                np.int32(m),
-                ids[0],
-                ids[1],
-                np.int32(count),
-                reference,
-                v,
-                offered,
-                np.int32(groups),
-                lows,
-                slack,
-                *bounds,
-                np.int32(chunks),
-                free_low,
-                free_at,
-                np.int32(k),
-                np.uint32(self.seed & 0xFFFFFFFF),
-                entries.ids,
-                entries.costs,
-                entries.sizes,
-                entries.theta,
-                entries.opened,
-            ),
-            shared_mem=4 * (groups + _LIST),
+            (*costs, batch.inner, *bounds, *free, *lists, found.theta, found.opened),
+            shared_mem=4 * (n_groups + _LIST),
         )
-        return found
 
     def _first_look(self, kernels: Kernels, words: Any, rows: Array, there: Any) -> None:
         """Check the costs of rows never evaluated before, and set their references."""
@@ -357,8 +332,10 @@ class DeviceListEngine(ListEngine):
             refuse_large(self.problem, row, costs[0], self.limit, usual=self.price.kind == "f")
         self.complain(row)
 
-    def _store(self, rows: Array, entries: _Entries) -> None:
-        lists = self.lists
+    def _store(self, rows: Array, entries: Entries) -> None:
+        lists, counts = self.lists, self.lists.counts
+        counts.evaluations += rows.size
+        counts.pairs += rows.size * self.terms.n_columns + int(entries.opened.sum())
         starts, (ids, costs) = lists.start[rows], entries[:2]
         k = ids.shape[1]
         if rows.size and (np.diff(starts) == k).all():

@@ -45,3 +45,27 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_tiles(
     if (threadIdx.x == 0) free_low[(i64)p * gridDim.x + chunk] = least[0];
 #endif
 }
+
+// Inner products of few rows with all columns: of row ids[p] at p * n_columns. columns (d, n_columns).
+extern "C" __global__ void __launch_bounds__(SIDE) bigsap_few_products(
+    const double* rows, const double* columns, int d, int n_columns, const int* ids, int n_rows, double* out
+) {
+    const int j = blockIdx.x * SIDE + threadIdx.x, first = blockIdx.y * 4;
+    if (j >= n_columns) return;
+    const double* x[4];
+    double total[4];
+    #pragma unroll
+    for (int p = 0; p < 4; p++) {
+        x[p] = rows + (i64)ids[first + p < n_rows ? first + p : first] * d;
+        total[p] = 0.0;
+    }
+    #pragma unroll 8
+    for (int k = 0; k < d; k++) {
+        const double y = __ldg(columns + (i64)k * n_columns + j);
+        #pragma unroll
+        for (int p = 0; p < 4; p++) total[p] += __ldg(x[p] + k) * y;
+    }
+    #pragma unroll
+    for (int p = 0; p < 4; p++)
+        if (first + p < n_rows) out[(i64)(first + p) * n_columns + j] = total[p];
+}

@@ -1,0 +1,80 @@
+"""Device memory for evaluations of the few rows that a search asks for.
+
+Their kernels take some 0.1 ms; allocations and copies of arrays one by one would take several times
+as long. So all arrays are kept, and what the host sends goes in one copy from pinned memory, as does
+what it fetches.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigsap.engine.cuda.batch import Batch, Entries
+from bigsap.sources.cuda.device_kernels import load_cupy
+from bigsap.sources.cuda.device_memory import empty
+from bigsap.types import Array
+
+#: Rows that are evaluated at a time.
+FEW = 16
+
+
+class FewRows:
+    """Arrays of evaluations of up to ``FEW`` rows, on the current device.
+
+    Memory there: 16 inner products a column, two prices a column, and the group minima.
+
+    n_columns, n_groups, n_chunks: of a row. most: the longest list. price: dtype of prices.
+    """
+
+    def __init__(
+        self, n_columns: int, n_groups: int, n_chunks: int, most: int, price: np.dtype[np.float64]
+    ) -> None:
+        self._m, self._price = n_columns, price
+        words = 3 * FEW + 2 * n_columns
+        self._sent = _pinned(8 * words).view(price)
+        self._there = empty((words,), price, "prices")
+        self._lows = empty((FEW, n_groups), np.float32, "group minima")
+        self._free_low = empty((FEW, n_chunks), price, "group minima")
+        self._free_at = empty((FEW, n_chunks), np.int32, "group minima")
+        self._inner = empty((FEW, n_columns), price, "inner products")
+        self._found = empty((Entries.n_bytes(FEW, most),), np.uint8, "lists")
+        self._fetched = _pinned(Entries.n_bytes(FEW, most))
+
+    def send(
+        self, rows: Array, reference: Array, slack: Array, v: Array, offered: Array | None, k: int
+    ) -> Batch:
+        """Send what an evaluation of rows needs; return its arrays there.
+
+        offered: prices of free columns, None if they are those of all.
+        """
+        n, m, here, there = rows.size, self._m, self._sent, self._there
+        here[:n], here[FEW : FEW + n] = reference, slack
+        ids = here[2 * FEW : 3 * FEW].view(np.int32)
+        ids[:n] = ids[FEW : FEW + n] = rows
+        stop = 3 * FEW + m
+        here[3 * FEW : stop] = v
+        if offered is not None:
+            here[stop:] = offered
+            stop += m
+        there[:stop].set(here[:stop])
+        return Batch(
+            ids=there[2 * FEW : 3 * FEW].view(np.int32).reshape(2, FEW),
+            reference=there[:FEW],
+            slack=there[FEW : 2 * FEW],
+            v=there[3 * FEW : 3 * FEW + m],
+            offered=there[stop - m : stop],
+            lows=self._lows,
+            free_low=self._free_low,
+            free_at=self._free_at,
+            inner=self._inner,
+            found=self._found[: Entries.n_bytes(n, k)],
+        )
+
+    def fetch(self, batch: Batch, n_rows: int, k: int) -> Entries:
+        """Wait for an evaluation; return its lists, which the next overwrites."""
+        data = batch.found.get(out=self._fetched[: Entries.n_bytes(n_rows, k)])
+        return Entries.in_bytes(data, n_rows, k, self._price)
+
+
+def _pinned(n_bytes: int) -> Array:
+    return np.frombuffer(load_cupy().cuda.alloc_pinned_memory(n_bytes), np.uint8, n_bytes)
