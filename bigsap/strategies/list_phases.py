@@ -66,7 +66,7 @@ def run_course(
             epsilon = first * engine.greedy_gap(order) / max(1, n)
         course.sigma = _sigma(n)
         # Not where a device makes waves: rows that a search asks for take the host hundreds of times as long.
-        if engine.refreshes and not engine.waves_are_cheap and epsilon > 0 and not has_prices:
+        if engine.refresh_scans and not engine.waves_are_cheap and epsilon > 0 and not has_prices:
             reach = policy.REACHES * _usual(engine.list_widths(), engine.infinity)
             course.sigma = min(course.sigma, reach / epsilon)
         # With prices of levels, a wide problem's small epsilon has other causes than narrow lists.

@@ -29,6 +29,7 @@ from bigsap.progress import Monitor
 from bigsap.row_cache import Rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Selectable, Separable
+from bigsap.sources.cuda.placed import many_coordinates_there
 from bigsap.strategies import whole_rows
 from bigsap.strategies.bounds_choice import choose_bounds
 from bigsap.strategies.first_prices import choose_first_prices, estimated_prices
@@ -321,7 +322,9 @@ def _engine(problem: Problem, setting: ListSettings, solved: ListSolve) -> ListE
     if setting.hold and (engine.from_fill or not engine.immediate):
         engine.listed = Listed(problem.source.dtype, problem.sign)
     engine.offload = setting.offload
-    engine.refreshes = setting.many and n >= policy.REFRESHED_ROWS
+    if setting.many and n >= policy.REFRESHED_ROWS:
+        there = many_coordinates_there(problem.source)
+        engine.refresh_scans = policy.DEVICE_REFRESH_SCANS if there else policy.REFRESH_SCANS
     if engine.products is not None:
         engine.products.keep(setting.products)
     solved.engine = engine

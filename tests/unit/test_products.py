@@ -202,6 +202,7 @@ def test_events_of_refreshed_lists_wait_for_what_the_lists_reach(monkeypatch):
     x, y = some_points(600, 600, 20)
     monkeypatch.setattr(policy, "MANY_LIST_SIZE", 10)
     monkeypatch.setattr(policy, "REFRESHED_ROWS", 100)
+    monkeypatch.setattr(policy, "REFRESH_SCANS", 1)  # within the phase, few lists are made anew before
     first = {}
     for reach in (0.5, 6.0):
         monkeypatch.setattr(policy, "REACHES", reach)

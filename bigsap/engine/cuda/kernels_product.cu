@@ -47,25 +47,25 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_tiles(
 }
 
 // Inner products of few rows with all columns: of row ids[p] at p * n_columns. columns (d, n_columns).
+// A block takes QUARTER columns; each quarter of its threads sums every fourth coordinate, so that
+// enough loads are under way.
+#define QUARTER (SIDE / 4)
 extern "C" __global__ void __launch_bounds__(SIDE) bigsap_few_products(
-    const double* rows, const double* columns, int d, int n_columns, const int* ids, int n_rows, double* out
+    const double* rows, const double* columns, int d, int n_columns, const int* ids, double* out
 ) {
-    const int j = blockIdx.x * SIDE + threadIdx.x, first = blockIdx.y * 4;
-    if (j >= n_columns) return;
-    const double* x[4];
-    double total[4];
-    #pragma unroll
-    for (int p = 0; p < 4; p++) {
-        x[p] = rows + (i64)ids[first + p < n_rows ? first + p : first] * d;
-        total[p] = 0.0;
+    __shared__ double sums[SIDE];
+    const int part = threadIdx.x / QUARTER;
+    const int j = blockIdx.x * QUARTER + threadIdx.x % QUARTER;
+    const double* x = rows + (i64)ids[blockIdx.y] * d;
+    double total = 0.0;
+    if (j < n_columns) {
+        #pragma unroll 16
+        for (int k = part; k < d; k += 4) total += __ldg(x + k) * __ldg(columns + (i64)k * n_columns + j);
     }
-    #pragma unroll 8
-    for (int k = 0; k < d; k++) {
-        const double y = __ldg(columns + (i64)k * n_columns + j);
-        #pragma unroll
-        for (int p = 0; p < 4; p++) total[p] += __ldg(x[p] + k) * y;
+    sums[threadIdx.x] = total;
+    __syncthreads();
+    if (part == 0 && j < n_columns) {
+        for (int q = 1; q < 4; q++) total += sums[threadIdx.x + q * QUARTER];
+        out[(i64)blockIdx.y * n_columns + j] = total;
     }
-    #pragma unroll
-    for (int p = 0; p < 4; p++)
-        if (first + p < n_rows) out[(i64)(first + p) * n_columns + j] = total[p];
 }

@@ -26,8 +26,8 @@ _BYTES = 1 << 30
 #: Rows of one batch: a block of threads each in the grid's second dimension.
 _ROWS = 60_000
 _UNIT = 2.0**-53
-#: Threads of a block of bigsap_few_products, and rows of one thread.
-_SIDE, _TOGETHER = 256, 4
+#: Threads of a block of bigsap_few_products.
+_SIDE = 256
 #: Coordinates that are squared at a time.
 _SQUARED = 1 << 25
 #: Largest squared norm: sums of a few stay finite.
@@ -83,12 +83,8 @@ class Products:
     def few(self, kernel: Any, places: Any, count: int, out: Any) -> None:
         """Write the inner products of few rows with all columns to ``out``. kernel: bigsap_few_products."""
         d, m = self._columns.shape
-        grid = (-(-m // _SIDE), -(-count // _TOGETHER))
-        kernel(
-            grid,
-            (_SIDE,),
-            (self._rows, self._columns, np.int32(d), np.int32(m), places, np.int32(count), out),
-        )
+        given = (self._rows, self._columns, np.int32(d), np.int32(m), places, out)
+        kernel((-(-m // (_SIDE // 4)), count), (_SIDE,), given)
 
     def slack(self, rows: Array, reference: Array, v: Array) -> Array:
         """Return how far a bound of a row's least reduced cost may lie below it; (rows,)."""

@@ -80,8 +80,9 @@ class ListEngine(ListStore):
         self.roots = np.empty(0, S.ID)
         self._visited = 0
 
-    #: Whether stale rows are evaluated within phases, and the number of scans at which that is due.
-    refreshes = False
+    #: Scans a row after which stale rows are evaluated within phases, 0: never; and the number of scans at
+    #: which that is due.
+    refresh_scans = 0.0
     _refresh_at = _NEVER
     #: Whether a row costs far less time in a wave than alone, when a search asks for it.
     waves_are_cheap = False
@@ -428,9 +429,9 @@ class ListEngine(ListStore):
 
         At multiples, so that no state is needed: a resumed solve does it at the same scans.
         """
-        if not self.refreshes:
+        if not self.refresh_scans:
             return _NEVER
-        step = int(policy.REFRESH_SCANS * self.column_of_row.size)
+        step = int(self.refresh_scans * self.column_of_row.size)
         return int((self.frontier.at.scans // step + 1) * step)
 
     def tree(self) -> Array:
