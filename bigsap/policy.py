@@ -313,9 +313,9 @@ DEVICE_KEPT_BYTES = 8 << 30
 #: From so many such rows on, stale ones are evaluated within phases: 10,000 in 50-D take a tenth more time
 #: with that, 20,000 as long or, where searches go far, half.
 REFRESHED_ROWS = 16_000
-#: After so many scans a row: 20,000 in 768-D within 1 GiB took 57 s of search with two, 18 with one. With one,
-#: a half and a quarter, in another run: 17.3, 16.4 and 17.5 s, in 128-D 4.7, 4.2 and 4.9, and 30,000 in 50-D
-#: 3.6, 3.8 and 4.8.
+#: After so many scans a row: 20,000 in 768-D within 1 GiB took 57 s of search with two, 18 with one. In
+#: another run, with one, a half and a quarter: 17.3, 16.4 and 17.5 s, in 128-D 4.7, 4.2 and 4.9, and 30,000
+#: in 50-D 3.6, 3.8 and 4.8.
 REFRESH_SCANS = 0.5
 #: The same for many coordinates on a device (``DEVICE_KEPT_COORDINATES``), where a row alone takes as long
 #: as a hundred together: 50,000 in 768-D took 20.6 s of search with one, 8.0 with a half, 5.5 with a quarter.
