@@ -18,9 +18,9 @@ OUTLYING = 1e3
 #: this factor; and at most this many rows, or columns, are outlying.
 FAR_POINT = 100.0
 MOST_FAR_POINTS = 64
-#: A matrix is solved transposed if a few columns are away from the others by so many times their range: half
-#: of the digits would be lost. Some rows tell; and the largest matrix that is copied.
-FAR_COLUMN, FAR_SAMPLE, FAR_COPY_BYTES = 1e8, 3, 1 << 30
+#: A matrix is solved transposed if a few columns are away from the others by so many times their range, from
+#: which on rounding asks for a refinement. Some rows tell; and the largest matrix that is copied.
+FAR_COLUMN, FAR_SAMPLE, FAR_COPY_BYTES = 1e4, 3, 1 << 30
 #: In a small matrix the minimum of a row, or column, is huge from so many times the median of all on.
 HUGE_MINIMUM = 2.0**16
 

@@ -237,6 +237,7 @@ def solve_priced(costs: Array, gated: ClippedCosts, proved: bool, points: str | 
         m,
         exact,
         False,
+        False,
         caps,
         column_of_row,
         kept,

@@ -7,6 +7,7 @@ are exact, or nearly so. The given costs prove the result.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from bigsap import policy
 from bigsap.engine.small.search import (
     FACTS,
+    HUGE,
     LOOSE,
     OPTIMAL,
     SPARE,
@@ -25,6 +27,7 @@ from bigsap.engine.small.search import (
 )
 from bigsap.errors import BigsapError
 from bigsap.proof.certificate import certify
+from bigsap.proof.exact import two_sum
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.types import Array
 
@@ -60,10 +63,12 @@ def solved_closely(
     if gated and status == OPTIMAL and kept[2 * n : 2 * n + m].max() != 0:
         # Proved by prices as they are; the largest must be 0, so that no row's dual is above its price.
         status = LOOSE
-    if status in (LOOSE, UNSURE) and not integers and start is None and not gated:
+    if status in (LOOSE, UNSURE, HUGE) and not integers and start is None and not gated:
         closer = _by_reduced_costs(matrix, kept[2 * n + m + 1])
         if closer is not None:
             return closer
+    if status == HUGE:
+        status, column_of_row, kept = _solved(matrix, integers, start, watch=False)
     if status == LOOSE:
         return _tightened(matrix, column_of_row, kept, gated)
     return status, column_of_row, kept, None
@@ -75,26 +80,31 @@ def _by_reduced_costs(matrix: Array, scans: float) -> Answered | None:
     scans: rows scanned before. None if no minimum is huge, or the answer is not proved.
     """
     n, m = matrix.shape
-    low, least = matrix.min(axis=1), matrix.min(axis=0) if n == m else np.zeros(m)
-    if not (np.isfinite(low).all() and np.isfinite(least).all()):
+    low = _huge(matrix.min(axis=1))
+    least = _huge(matrix.min(axis=0)) if n == m else {}
+    if not (low or least) or not np.isfinite([*low.values(), *least.values()]).all():
         return None
-    low, least = _huge(low), _huge(least)
-    if not (low.any() or least.any()):
-        return None
-    reduced = matrix - low[:, None]
-    if low.any() and least.any():  # a huge row may have given the minimum of a huge column
-        least = np.minimum(least, reduced.min(axis=0))
-    reduced -= least
-    status, column_of_row, kept = _solved(reduced, False)
+    reduced, exact = matrix.copy(), True
+    for i, size in low.items():
+        exact &= _lower(reduced[i], size)
+    for j in least:
+        if low:  # a huge row may have given the minimum of a huge column
+            least[j] = reduced[:, j].min()
+        exact &= _lower(reduced[:, j], least[j])
+    status, column_of_row, kept = _solved(reduced, False, watch=False)
     if status not in (OPTIMAL, LOOSE):
         return None
     scans += kept[2 * n + m + 1]
-    v = kept[2 * n : 2 * n + m] + least
+    if status == OPTIMAL and exact:
+        return _raised(matrix, column_of_row, kept, low, least, scans)
+    v = kept[2 * n : 2 * n + m].copy()
+    for j, size in least.items():
+        v[j] += size
     status, proved = _proved(matrix, column_of_row, v)
     proved[2 * n + m + 1] = scans
     if status == OPTIMAL:
         return status, column_of_row, proved, None
-    if low.any() or not least.any():
+    if low or not least:
         return None
     # Prices of huge columns need two parts: those of the transposed matrix have them.
     status, turned = _proved(np.ascontiguousarray(matrix.T), np.argsort(column_of_row), kept[:n])
@@ -106,11 +116,50 @@ def _by_reduced_costs(matrix: Array, scans: float) -> Answered | None:
     return status, column_of_row, swapped, turned[3 * n + FACTS :]
 
 
-def _huge(minima: Array) -> Array:
-    """Return minima that are far larger than most others, and 0 for the others."""
+def _lower(line: Array, by: float) -> bool:
+    """Subtract a number from a line of costs; return whether no difference was rounded."""
+    with np.errstate(invalid="ignore"):  # forbidden pairs
+        less, error = two_sum(line, -by)
+    line[:] = less
+    return not np.where(np.isfinite(less), error, 0.0).any()
+
+
+def _raised(
+    matrix: Array,
+    column_of_row: Array,
+    kept: Array,
+    low: dict[int, float],
+    least: dict[int, float],
+    scans: float,
+) -> Answered:
+    """Return the proved answer of exactly reduced costs as that of the given ones."""
+    n, m = matrix.shape
+    found, v_low = kept.copy(), None
+    u, v, facts = found[:n], found[2 * n : 2 * n + m], found[2 * n + m : 2 * n + m + FACTS]
+    rest = found[2 * n + m + FACTS :]
+    for i, size in low.items():
+        u[i], error = two_sum(u[i], size)
+        rest[i] += error
+    if least:
+        v_low = np.zeros(m)
+        for j, size in least.items():
+            v[j], v_low[j] = two_sum(v[j], size)
+    matched = found[n : 2 * n]
+    matched[:] = matrix[np.arange(n), column_of_row]
+    pairs, gap = matched.tolist(), facts[4]
+    bound = math.fsum((*pairs, -gap))
+    if math.fsum((*pairs, -gap, -bound)) < 0:
+        bound = math.nextafter(bound, -math.inf)
+    facts[:] = v.max() - v.min(), scans, 0.0, math.fsum(pairs), gap, bound
+    return OPTIMAL, column_of_row, found, v_low
+
+
+def _huge(minima: Array) -> dict[int, float]:
+    """Return the minima that are far larger than most others, by their places."""
     sizes = np.abs(minima)
     most = np.partition(sizes, sizes.size // 2)[sizes.size // 2]
-    return np.where(sizes > policy.HUGE_MINIMUM * most, minima, 0.0)
+    places = (sizes > policy.HUGE_MINIMUM * most).nonzero()[0].tolist()
+    return {place: float(minima[place]) for place in places}
 
 
 def _proved(matrix: Array, column_of_row: Array, v: Array) -> tuple[int, Array]:
@@ -142,7 +191,9 @@ def _tightened(matrix: Array, column_of_row: Array, kept: Array, gated: bool) ->
     return OPTIMAL, column_of_row, found, proof.v_low
 
 
-def _solved(matrix: Array, integers: bool, start: Start | None = None) -> tuple[int, Array, Array]:
+def _solved(
+    matrix: Array, integers: bool, start: Start | None = None, *, watch: bool = True
+) -> tuple[int, Array, Array]:
     n, m = matrix.shape
     keep, n_real, n_whole = sizes(n, m)
     column_of_row = np.empty(n, np.intp)
@@ -159,6 +210,7 @@ def _solved(matrix: Array, integers: bool, start: Start | None = None) -> tuple[
         m,
         integers,
         start is not None,
+        watch,
         np.empty(0),
         column_of_row,
         kept,

@@ -203,6 +203,9 @@ def test_a_far_column_is_solved_as_a_row(n, tmp_path):
             found.verify(other)
             assert found.fun == bigsap.solve(other, maximize=sign < 0, method="ssp", start="none").fun
     assert not bigsap.solve(put_away(cost, "rows", 1e13)).stats["transposed"]
+    near = bigsap.solve(put_away(matrix("random", n), "columns", 3e6))
+    assert near.stats["transposed"]
+    assert near.stats["refined"] == 0
     saved, event = tmp_path / "saved", threading.Event()
 
     def look(progress):

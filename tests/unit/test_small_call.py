@@ -250,9 +250,9 @@ def test_a_start_that_leads_nowhere_is_left(monkeypatch):
     cost, asked = costs((7, 7)), []
     kernel = small_search.solve_dense
 
-    def unsure(address, stride, n, m, integers, warm, *room):
+    def unsure(address, stride, n, m, integers, warm, *others):
         asked.append(warm)
-        return dense.UNSURE if warm else kernel(address, stride, n, m, integers, warm, *room)
+        return dense.UNSURE if warm else kernel(address, stride, n, m, integers, warm, *others)
 
     monkeypatch.setattr(small_search, "solve_dense", unsure)
     found = small(cost, warm_start=np.zeros(7))

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 import bigsap
-from bigsap.engine.small.search import LOOSE, OPTIMAL
+from bigsap.engine.small.search import HUGE, LOOSE, OPTIMAL
 from bigsap.proof.certificate import certify
 from bigsap.run import small_search
 from bigsap.run.small_search import solved_closely
@@ -75,16 +75,45 @@ def test_a_huge_gain_does_not_hide_the_rest(maximize, size):
 def test_a_second_search_is_not_made_for_nothing(monkeypatch):
     """Without a huge minimum reduced costs are the same; scans of both searches count."""
     searches, solved = [], small_search._solved
-    monkeypatch.setattr(small_search, "_solved", lambda *given: searches.append(given) or solved(*given))
+
+    def noted(*given, watch=True):
+        searches.append(given)
+        return solved(*given, watch=watch)
+
+    monkeypatch.setattr(small_search, "_solved", noted)
     rng = np.random.default_rng(3)
     hard = np.outer(*np.sort(rng.random((2, 700)))) ** 3
     assert bigsap.solve(hard).stats["method"] != "dense"
     assert len(searches) == 1
     searches.clear()
-    far = bigsap.solve(put_away(rng.random((60, 60)), "column", 1e13))
+    far = bigsap.solve(put_away(rng.random((80, 80)), "column", 1e13))
     assert len(searches) == 2
-    counts = [solved(*given)[2][3 * 60 + 1] for given in searches]
-    assert far.stats["rows_scanned"] == sum(counts)
+    statuses, _, kept = zip(*(solved(*given) for given in searches), strict=True)
+    assert statuses == (HUGE, OPTIMAL)  # seen before the search
+    assert far.stats["rows_scanned"] == sum(facts[3 * 80 + 1] for facts in kept)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("shape", [(30, 30), (30, 40), (40, 30)])
+@pytest.mark.parametrize("kind", ["row", "column", "both", "two", "forbidden"])
+def test_differences_of_huge_costs_that_are_rounded_and_exact(kind, shape, maximize):
+    """Costs of one line that differ by more than a factor of two, and one that is forbidden in part."""
+    rng = np.random.default_rng([shape[0], shape[1]])
+    for size in (1e12, 1e17):
+        cost = rng.random(shape) + 1
+        if kind in ("row", "both", "two"):
+            cost[3] *= size * 10 ** rng.random(shape[1])
+        if kind in ("column", "both"):
+            cost[:, 5] *= size * 10 ** rng.random(shape[0])
+        if kind == "two":
+            cost[8] += size
+        if kind == "forbidden":
+            cost[3] += size
+            cost[3, ::2] = np.inf
+        if maximize:
+            cost = -cost
+        result = bigsap.solve(cost, maximize=maximize)
+        assert judge(Truth(cost, maximize=maximize), result).faults == []
 
 
 def test_reduced_costs_are_needed_and_prove_in_two_parts(monkeypatch):

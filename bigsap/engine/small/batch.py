@@ -95,7 +95,9 @@ def solve_some(
                 statuses[k] = UNSURE
                 continue
         found = columns[p[FIRST_ROW] : p[FIRST_ROW] + few]
-        statuses[k] = solve_dense(cost, stride, few, many, exact, False, mine, found, room, real, whole)
+        statuses[k] = solve_dense(
+            cost, stride, few, many, exact, False, False, mine, found, room, real, whole
+        )
 
 
 @kernel

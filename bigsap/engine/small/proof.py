@@ -100,7 +100,7 @@ def prove_dense(
     if gated:
         top = 0.0
     if not shift:
-        top = _typical(v, False, room)
+        top = typical(v, False, room)
     for j in range(m):
         prices[j] = v[j] - top
         if shift and prices[j] > 0.0:
@@ -166,7 +166,7 @@ def prove_dense(
     # Sums of magnitudes are rounded too.
     if whole or not gap <= _SHARE * size * (1.0 - 2.0**-20):
         return LOOSE
-    if strict and gap > _CLEAR * n * _typical(matched, True, room):
+    if strict and gap > _CLEAR * n * typical(matched, True, room):
         return LOOSE
     margin = _margin(cost, stride, n, m, at, caps, room)
     return LOOSE if margin > 0.0 and gap > _CLEAR * n * margin else PROVED
@@ -185,7 +185,7 @@ def _least_rest(row: int, prices: int, m: int, low: float) -> float:
 
 
 @kernel
-def _typical(values: Array, sizes: bool, room: Array) -> float:
+def typical(values: Array, sizes: bool, room: Array) -> float:
     """Return the median of sampled values, or of their sizes."""
     count = min(values.size, _SAMPLE)
     for k in range(count):

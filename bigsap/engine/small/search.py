@@ -18,7 +18,7 @@ import numpy as np
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.small.proof import LOOSE as LOOSE_PROOF
-from bigsap.engine.small.proof import PROVED, Claim, Found, prove_dense, prove_infeasible
+from bigsap.engine.small.proof import PROVED, Claim, Found, prove_dense, prove_infeasible, typical
 from bigsap.engine.small.sums import add
 from bigsap.engine.small.vectors import (
     find,
@@ -35,8 +35,8 @@ from bigsap.types import Array
 
 #: Results of ``solve_dense``. UNSURE: nothing was proved, since the costs' range is so wide that
 #: rounding or overflow decided; the general method handles such costs. LOOSE: complete, but the gap is
-#: too large for an optimal result.
-OPTIMAL, INFEASIBLE, INVALID, UNSURE, LOOSE = range(5)
+#: too large for an optimal result. HUGE: not solved, a row or column is huge as a whole.
+OPTIMAL, INFEASIBLE, INVALID, UNSURE, LOOSE, HUGE = range(6)
 
 # Problems that take more pairs, some tens of milliseconds, are faster with epsilon phases.
 _MOST_PAIRS = 3 << 24
@@ -45,6 +45,10 @@ _MOST_PAIRS = 3 << 24
 _ROUNDS, _BIDS = 2, 2
 # A share of the cost below which limits of bids do not help.
 _TINY = 2.0**-20
+# A row or column is huge as a whole if its smallest cost is so many times a typical one's.
+_HUGE = 2.0**33
+# Fewer costs are solved before anybody could look at them.
+_WATCHED = 1 << 12
 # Limit of equally good columns that are searched for a free one.
 _TIES = 8
 
@@ -102,6 +106,7 @@ def solve_dense(
     m: int,
     integers: bool,
     warm: bool,
+    watch: bool,
     caps: Array,
     column_of_row: Array,
     kept: Array,
@@ -114,6 +119,7 @@ def solve_dense(
     integers: the costs are integers and all sums of them exact.
     warm: start from the prices in ``real[:m]`` and the pairs in ``column_of_row`` (-1: none), no
     column twice; only for n == m, where any prices are valid.
+    watch: return HUGE as soon as a row, or column of a square problem, is seen to be huge as a whole.
     caps (n,): prices at which rows may stay unassigned, inf for a row that must be assigned; empty if
     all must be. Such a price is a column that only its row may take (the textbook's model).
     column_of_row (n,) int64: the assignment, -1 = unassigned. If INFEASIBLE, the first ``facts[2]``
@@ -159,7 +165,12 @@ def solve_dense(
         n_free = _given_prices(t, integers) if warm else _first_prices(t, square)
         if n_free < 0:
             return INVALID
+        watched = watch and n * m >= _WATCHED and not (integers or warm)
+        if watched and square and _outlying(t, False, True):
+            return HUGE
         status, n_free = _bid(t, n_free, not square, limit)
+        if watched and status == OPTIMAL and _outlying(t, True, square):
+            return HUGE
         if status == OPTIMAL:
             status = _search(t, n_free)
         if status == INFEASIBLE:
@@ -200,7 +211,18 @@ def solve_matrix(matrix: Array, column_of_row: Array, real: Array, whole: Array)
     if real.size < keep + 6 * m + 2 * n + SPARE or whole.size < 2 * m + 2 * n:
         return UNSURE
     return solve_dense(
-        address_of(matrix), m, n, m, False, False, real[:0], column_of_row, real[:keep], real[keep:], whole
+        address_of(matrix),
+        m,
+        n,
+        m,
+        False,
+        False,
+        True,
+        real[:0],
+        column_of_row,
+        real[:keep],
+        real[keep:],
+        whole,
     )
 
 
@@ -282,6 +304,20 @@ def _wrong(t: Task, first: int, lows_at: int) -> bool:
         smallest = one if one < smallest else smallest
         wrong += bad
     return wrong > 0.0 or smallest == -np.inf
+
+
+@kernel
+def _outlying(t: Task, rows: bool, square: bool) -> bool:
+    """Return whether a row, or a column's price, is huge compared with typical ones."""
+    largest, usual = 0.0, typical(t.v, True, t.label) if square else 0.0
+    if rows:
+        for i in range(t.height.size):
+            largest = max(largest, abs(t.height[i]))
+        usual = max(usual, typical(t.height, True, t.label))
+    else:
+        for j in range(t.v.size):
+            largest = max(largest, abs(t.v[j]))
+    return usual > 0.0 and _HUGE * usual < largest < np.inf
 
 
 @kernel
