@@ -38,6 +38,8 @@ _PER_AGENT, _MORE, _SAMPLE = 32, 3, 64
 _ROOM = 1 << 16
 # Share by which the pairs within the limit grow in a step.
 _GROWTH = 0.25
+# Pairs that a complete matching may lose to a limit for each one that the matching of the lower end lacks.
+_LOST = 10
 # Entries beyond which the middle of a range is judged by a sample.
 _RANGE = 1 << 16
 
@@ -302,16 +304,19 @@ class _Search:
         """Return the smallest limit that suffices; ``low`` does not, ``high`` does."""
         p = self.lists
         inside = p.cost[(p.cost > low) & (p.cost < high)]
+        kept = self._kept()
         while inside.size:
             self.tick()
             few = inside if inside.size <= _RANGE else inside[:: inside.size // _RANGE]
             middle = np.partition(few, few.size // 2)[few.size // 2]
-            kept = self._kept()
+            # That of the lower end lacks some pairs, a complete one loses those beyond the limit.
+            if np.count_nonzero(p.cost[p.matched] > middle) > _LOST * np.count_nonzero(kept[0] < 0):
+                self._restore(kept)
             count = match_within(p, middle, False)
             if count == 0:
                 high = p.cost[p.matched].max()
-                self._restore(kept)
-            else:  # what was matched stays: the limit only rises
+            else:
+                kept = self._kept()
                 inside = inside[inside > middle]
                 other = least_beyond(p, count)
                 if other >= 0:  # nothing below its cost suffices
