@@ -143,25 +143,80 @@ def test_few_rows_have_the_lists_of_many(
     g = np.random.default_rng(6)
     engine, other = engines(x, y, False, **options)
     prices = g.random(M)
-    for longest in (1000, K - 1):  # lists that are too long for the device are the host's
-        monkeypatch.setattr(device_lists, "MOST_ENTRIES", longest)
-        for rows in (np.array([7]), g.permutation(N + 5)[:21], np.arange(N + 5)):
-            shown = np.where(g.random(M) < 0.1, engine.blocked, prices)
-            for some in (engine, other):
-                some.v[:] = shown
-                some.open_price[:] = np.where(g.random(M) < 0.5, some.blocked, shown) if free else shown
-            other.open_price[:] = engine.open_price
-            before = engine.lists.counts.evaluations
-            assert engine.evaluate_by_products(rows, shown) == -1
-            assert engine.lists.counts.evaluations == before + rows.size
-            other.evaluate(rows)
-            for row in rows:
-                start, size = other.lists.start[row], other.lists.size[row]
-                assert engine.lists.size[row] == size
-                assert engine.lists.theta[row] == other.lists.theta[row]
-                for name in ("ids", "costs"):
-                    found, expected = (getattr(e.lists, name)[start : start + size] for e in (engine, other))
-                    assert np.array_equal(np.sort(found), np.sort(expected))
+    for rows in (np.array([7]), g.permutation(N + 5)[:21], np.arange(N + 5)):
+        shown = np.where(g.random(M) < 0.1, engine.blocked, prices)
+        for some in (engine, other):
+            some.v[:] = shown
+            some.open_price[:] = np.where(g.random(M) < 0.5, some.blocked, shown) if free else shown
+        other.open_price[:] = engine.open_price
+        before = engine.lists.counts.evaluations
+        assert engine.evaluate_by_products(rows, shown) == -1
+        assert engine.lists.counts.evaluations == before + rows.size
+        other.evaluate(rows)
+        for row in rows:
+            assert engine.lists.theta[row] == other.lists.theta[row]
+            (found, costs), (expected, known) = (listed(e, row) for e in (engine, other))
+            assert np.array_equal(found, expected)
+            assert np.array_equal(costs, known)
+
+
+def listed(engine: DeviceListEngine, row: int) -> tuple[np.ndarray, np.ndarray]:
+    """Columns and costs of a row's list, by column."""
+    some = slice(engine.lists.start[row], engine.lists.start[row] + engine.lists.size[row])
+    order = np.argsort(engine.lists.ids[some])
+    return engine.lists.ids[some][order], engine.lists.costs[some][order]
+
+
+@pytest.mark.parametrize("multiplied", [True, False])
+def test_lists_too_long_for_the_device_are_the_hosts(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, multiplied: bool
+) -> None:
+    """By matrix products, where these are of use; the device makes the others of a request."""
+    x, y, _ = points("usual")
+    engine, _ = engines(x, y, False)
+    if not multiplied:
+        monkeypatch.setattr(device_lists, "useful_products", lambda *_: None)
+    monkeypatch.setattr(device_lists, "MOST_ENTRIES", K)
+    engine._widen(np.arange(0, N, 3))
+    few: list[int] = []
+    usual = DeviceListEngine._evaluate_few
+
+    def noted(self: DeviceListEngine, rows: np.ndarray, k: int, shown: np.ndarray) -> None:
+        few.extend(rows.tolist())
+        usual(self, rows, k, shown)
+
+    monkeypatch.setattr(DeviceListEngine, "_evaluate_few", noted)
+    engine.v[:] = engine.open_price[:] = np.random.default_rng(6).random(M)
+    assert engine.evaluate_by_products(np.arange(N), engine.v) == -1
+    assert engine.lists.counts.evaluations == N
+    assert few == [row for row in range(N) if row % 3]
+    reduced = ((x[:, None] - y) ** 2).sum(axis=2) - engine.v
+    for row in range(N):
+        columns, costs = listed(engine, row)
+        assert columns.size >= (K - 1 if row % 3 else 2 * K - 3)
+        np.testing.assert_allclose(costs - engine.v[columns], reduced[row, columns], rtol=1e-12)
+        assert np.delete(reduced[row], columns).min() >= engine.lists.theta[row] - 1e-9
+
+
+@pytest.mark.parametrize(("coordinates", "expected"), [(D, 0.25), (D + 1, 0.5)])
+def test_stale_lists_of_many_coordinates_are_made_anew_more_often(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, coordinates: int, expected: float
+) -> None:
+    monkeypatch.setattr(policy, "REFRESHED_ROWS", 100)
+    monkeypatch.setattr(policy, "DEVICE_KEPT_COORDINATES", coordinates)
+    monkeypatch.setattr(policy, "DEVICE_KEPT_BYTES", 0)
+    asked: set[float] = set()
+    usual = DeviceListEngine._next_refresh
+
+    def noted(self: DeviceListEngine) -> int:
+        asked.add(self.refresh_scans)
+        return usual(self)
+
+    monkeypatch.setattr(DeviceListEngine, "_next_refresh", noted)
+    x, y = np.random.default_rng(8).normal(size=(2, 300, D))
+    there = bigsap.solve(bigsap.points(x, y), device="cuda", method="compressed")
+    assert asked == {expected}
+    assert there.fun == bigsap.solve(bigsap.points(x, y), method="ssp").fun
 
 
 def test_rows_that_a_search_asks_for_are_evaluated_there(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:

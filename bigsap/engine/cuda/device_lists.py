@@ -49,6 +49,9 @@ _BYTES = 256 << 20
 _SHORT = 1 << 15
 #: Scans for which a waiting search continues, see ``Rules``.
 _GATHER = 64
+#: Dynamic shared memory of bigsap_select, of which it uses less: with 33 KB of its own 89 KB, which devices
+#: since the V100 (but not T4) have.
+_SELECT_BYTES = 56 << 10
 #: Longest list that bigsap_select can sort.
 MOST_ENTRIES = 1000
 #: Rows per strip of the transform.
@@ -77,7 +80,7 @@ def columns_of(group: Array, size: int) -> Array:
 class DeviceListEngine(ListEngine):
     """``ListEngine`` whose evaluations of many rows run on a device.
 
-    Device memory besides the costs: the current batch, some hundred megabytes at most.
+    Device memory besides the costs: the current batch, some hundred megabytes at most, and ``FewRows``.
     """
 
     def __init__(
@@ -106,6 +109,8 @@ class DeviceListEngine(ListEngine):
         self._relative = not self.from_fill
         self._looked = np.zeros(problem.shape[0], bool)
         self._few: FewRows | None = None
+        #: Whether the host's products were sought, which only lists too long for the device need.
+        self._asked_host = False
 
     def _kernels(self, code: DeviceCode, with_free: bool) -> Kernels:
         settings = {
@@ -150,19 +155,33 @@ class DeviceListEngine(ListEngine):
         width = self.lists.width[rows]
         if self._products is None:
             return super().evaluate_by_products(rows, v)
-        if width.max(initial=0) > MOST_ENTRIES:
-            counts = self.lists.counts
-            counts.next_item, counts.bad_row = 0, -1
-            evaluator = self.evaluator(self.slots, self.scratches)
-            self.team.run_claims(run_evaluations, rows, False, v, self.open_price, evaluator, self.lists)
-            counts.evaluations += rows.size
-            return int(counts.bad_row)
+        wide = width > MOST_ENTRIES
+        if wide.any():
+            bad = self._evaluate_wide(rows[wide], v)
+            if bad >= 0:
+                return bad
+            rows, width = rows[~wide], width[~wide]
         with on(self.device):
             for k in np.unique(width).tolist():
                 some = rows[width == k]
                 for start in range(0, some.size, FEW):
                     self._evaluate_few(some[start : start + FEW], int(k), v)
         return -1
+
+    def _evaluate_wide(self, rows: Array, v: Array) -> int:
+        """Evaluate rows whose lists are too long for the device; return as ``evaluate_by_products``."""
+        if not self._asked_host:
+            self._asked_host, source = True, self.problem.source
+            host = source.host if isinstance(source, ComputedOnDevice) else None
+            self.products = useful_products(host, self.terms, self.seed, self.team)
+        if self.products is not None:
+            return super().evaluate_by_products(rows, v)
+        counts = self.lists.counts
+        counts.next_item, counts.bad_row = 0, -1
+        evaluator = self.evaluator(self.slots, self.scratches)
+        self.team.run_claims(run_evaluations, rows, False, v, self.open_price, evaluator, self.lists)
+        counts.evaluations += rows.size
+        return int(counts.bad_row)
 
     def _evaluate_few(self, rows: Array, k: int, shown: Array) -> None:
         """Evaluate lists of k entries of up to ``FEW`` rows; limits are not looked at."""
@@ -279,7 +298,7 @@ class DeviceListEngine(ListEngine):
         costs = (words, m, there, names, n_rows, *prices, groups, batch.lows, batch.slack)
         free = (np.int32(n_chunks), batch.free_low, batch.free_at)
         lists = (np.int32(k), np.uint32(self.seed & 0xFFFFFFFF), found.ids, found.costs, found.sizes)
-        kernels.get("bigsap_select", 64 << 10)(
+        kernels.get("bigsap_select", _SELECT_BYTES)(
             (count,),
             (SIDE,),
             (*costs, batch.inner, *bounds, *free, *lists, found.theta, found.opened),

@@ -48,8 +48,12 @@ class Products:
         rows, columns = copy_of(form.rows, "the points"), copy_of(form.columns, "the points")
         middle = 0.5 * (rows.mean(axis=0) + columns.mean(axis=1))
         scale = cupy.asarray(np.sqrt(form.weights))
-        self._rows = (rows - middle) * scale
-        self._columns = (columns - middle[:, None]) * scale[:, None]
+        # In place: they are copies of the host's.
+        rows -= middle
+        rows *= scale
+        columns -= middle[:, None]
+        columns *= scale[:, None]
+        self._rows, self._columns = rows, columns
         self.row_norms = empty((rows.shape[0],), np.float64, "the points")
         self.column_norms = empty((columns.shape[1],), np.float64, "the points")
         step = max(1, _SQUARED // d)

@@ -236,7 +236,9 @@ def _points(source: PointSource) -> DeviceCode:
         text += _HAVERSINE + "}\n"
     else:
         term, result = _POINT_TERMS[kernel]
-        unroll = d if d <= _IN_REGISTERS else 32
+        # Costs that products bound are computed one by one, and wait for memory; others fill registers.
+        far_apart = 32 if kernel in _PHI else 8
+        unroll = d if d <= _IN_REGISTERS else far_apart
         text += (
             f"\n    double total = 0.0;\n    #pragma unroll {unroll}\n"
             f"    for (int k = 0; k < {d}; k++) {{ {term} }}\n    return {result};\n}}\n"
