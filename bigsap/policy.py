@@ -23,6 +23,8 @@ MOST_FAR_POINTS = 64
 FAR_COLUMN, FAR_SAMPLE, FAR_COPY_BYTES = 1e4, 3, 1 << 30
 #: In a small matrix the minimum of a row, or column, is huge from so many times the median of all on.
 HUGE_MINIMUM = 2.0**16
+#: And of so small a part of a typical cost, where most minima are 0.
+MINIMA_OF_COSTS = 256.0
 
 # -- shapes -----------------------------------------------------------------------------
 

@@ -80,8 +80,8 @@ def _by_reduced_costs(matrix: Array, scans: float) -> Answered | None:
     scans: rows scanned before. None if no minimum is huge, or the answer is not proved.
     """
     n, m = matrix.shape
-    low = _huge(matrix.min(axis=1))
-    least = _huge(matrix.min(axis=0)) if n == m else {}
+    low = _huge(matrix.min(axis=1), matrix)
+    least = _huge(matrix.min(axis=0), matrix) if n == m else {}
     if not (low or least) or not np.isfinite([*low.values(), *least.values()]).all():
         return None
     reduced, exact = matrix.copy(), True
@@ -154,10 +154,12 @@ def _raised(
     return OPTIMAL, column_of_row, found, v_low
 
 
-def _huge(minima: Array) -> dict[int, float]:
+def _huge(minima: Array, matrix: Array) -> dict[int, float]:
     """Return the minima that are far larger than most others, by their places."""
     sizes = np.abs(minima)
     most = np.partition(sizes, sizes.size // 2)[sizes.size // 2]
+    if most == 0:
+        most = min(np.median(np.abs(matrix[row])) for row in (0, len(matrix) // 2)) / policy.MINIMA_OF_COSTS
     places = (sizes > policy.HUGE_MINIMUM * most).nonzero()[0].tolist()
     return {place: float(minima[place]) for place in places}
 

@@ -46,7 +46,9 @@ _ROUNDS, _BIDS = 2, 2
 # A share of the cost below which limits of bids do not help.
 _TINY = 2.0**-20
 # A row or column is huge as a whole if its smallest cost is so many times a typical one's.
-_HUGE = 2.0**33
+_HUGE = 2.0**25
+# Minima are at least so small a part of a typical cost, where more than half of them are 0.
+_MINIMA = 256.0
 # Fewer costs are solved before anybody could look at them.
 _WATCHED = 1 << 12
 # Limit of equally good columns that are searched for a free one.
@@ -166,11 +168,7 @@ def solve_dense(
         if n_free < 0:
             return INVALID
         watched = watch and n * m >= _WATCHED and not (integers or warm)
-        if watched and square and _outlying(t, False, True):
-            return HUGE
-        status, n_free = _bid(t, n_free, not square, limit)
-        if watched and status == OPTIMAL and _outlying(t, True, square):
-            return HUGE
+        status, n_free = _bid(t, n_free, not square, limit, watched)
         if status == OPTIMAL:
             status = _search(t, n_free)
         if status == INFEASIBLE:
@@ -307,17 +305,28 @@ def _wrong(t: Task, first: int, lows_at: int) -> bool:
 
 
 @kernel
-def _outlying(t: Task, rows: bool, square: bool) -> bool:
-    """Return whether a row, or a column's price, is huge compared with typical ones."""
-    largest, usual = 0.0, typical(t.v, True, t.label) if square else 0.0
-    if rows:
-        for i in range(t.height.size):
-            largest = max(largest, abs(t.height[i]))
-        usual = max(usual, typical(t.height, True, t.label))
-    else:
+def _outlying(t: Task) -> bool:
+    """Return whether a row, or in square problems a column, is huge as a whole, after the first bids."""
+    square = t.height.size == t.v.size
+    usual = min(_usual_cost(t, 0), _usual_cost(t, t.height.size // 2)) / _MINIMA
+    usual = max(usual, typical(t.height, True, t.label))
+    largest = 0.0
+    for i in range(t.height.size):
+        largest = max(largest, abs(t.height[i]))
+    if square:
+        usual = max(usual, typical(t.v, True, t.label))
         for j in range(t.v.size):
             largest = max(largest, abs(t.v[j]))
     return usual > 0.0 and _HUGE * usual < largest < np.inf
+
+
+@kernel
+def _usual_cost(t: Task, row: int) -> float:
+    """Return the median size of some costs of a row."""
+    count = min(t.v.size, t.settled.size, 16)
+    for k in range(count):
+        t.reached[k] = item(t.cost + 8 * row * t.stride, k * (t.v.size - 1) // max(1, count - 1))
+    return typical(t.reached[:count], True, t.label)
 
 
 @kernel
@@ -372,11 +381,10 @@ def _excess(t: Task, total: float) -> float:
 
 
 @kernel
-def _bid(t: Task, n_free: int, unjudged: bool, limit: float) -> tuple[int, int]:
+def _bid(t: Task, n_free: int, unjudged: bool, limit: float, watched: bool) -> tuple[int, int]:
     """Run rounds of bids (augmenting row reduction); return OPTIMAL and the number of free rows.
 
-    limit: of the amount by which one bid lowers a price.
-
+    limit: of the amount by which one bid lowers a price. watched: return HUGE if a row or column is.
     unjudged: all rows are free, and their costs may be NaN or -inf: the first bids return INVALID then.
     """
     m, gated = t.v.size, t.caps.size > 0
@@ -436,7 +444,7 @@ def _bid(t: Task, n_free: int, unjudged: bool, limit: float) -> tuple[int, int]:
         unjudged = False
         if n_free == 0 or bids == 0:
             break
-    return OPTIMAL, n_free
+    return HUGE if watched and _outlying(t) else OPTIMAL, n_free
 
 
 @kernel
