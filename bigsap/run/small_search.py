@@ -33,6 +33,9 @@ from bigsap.types import Array
 
 # Lower limit of given integer prices: with the costs, their sums stay below 2**53.
 _LOWEST = -(1 << 51)
+# As in ``engine.small.proof``: sums of costs below the first are finite; the gap of an optimal result is at
+# most the second part of its pairs' costs, with room for rounding, and the third, a row, of a typical one.
+_LARGEST, _SHARE, _CLEAR = 1e290, 2.0**-50 * (1 - 2.0**-20), 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ def solved_closely(
     price must be 0.
     """
     n, m = matrix.shape
-    status, column_of_row, kept = _solved(matrix, integers, start)
+    status, column_of_row, kept = _solved(matrix, integers, start, watch=not gated)
     if gated and status == OPTIMAL and kept[2 * n : 2 * n + m].max() != 0:
         # Proved by prices as they are; the largest must be 0, so that no row's dual is above its price.
         status = LOOSE
@@ -95,7 +98,7 @@ def _by_reduced_costs(matrix: Array, scans: float) -> Answered | None:
     if status not in (OPTIMAL, LOOSE):
         return None
     scans += kept[2 * n + m + 1]
-    if status == OPTIMAL and exact:
+    if status == OPTIMAL and exact and _is_small(kept[2 * n + m + 4], matrix[np.arange(n), column_of_row]):
         return _raised(matrix, column_of_row, kept, low, least, scans)
     v = kept[2 * n : 2 * n + m].copy()
     for j, size in least.items():
@@ -114,6 +117,20 @@ def _by_reduced_costs(matrix: Array, scans: float) -> Answered | None:
     u, matched, facts = turned[2 * n : 3 * n], turned[n : 2 * n], turned[3 * n : 3 * n + FACTS]
     swapped = np.concatenate((u, matched[column_of_row], turned[:n], facts, np.zeros(n)))
     return status, column_of_row, swapped, turned[3 * n + FACTS :]
+
+
+def _is_small(gap: float, pairs: Array) -> bool:
+    """Return whether a gap is that of an optimal result, judged by the given costs of its pairs.
+
+    Reduced costs can be huge where these are not: beside a huge row of one sign and a column of the other.
+    """
+    paid = np.abs(pairs)
+    if not paid.max() < _LARGEST:
+        return False
+    if gap == 0:
+        return True
+    middle = np.partition(paid, paid.size // 2)[paid.size // 2]
+    return bool(gap <= min(_SHARE * paid.sum(), _CLEAR * paid.size * middle))
 
 
 def _lower(line: Array, by: float) -> bool:
@@ -139,7 +156,9 @@ def _raised(
     rest = found[2 * n + m + FACTS :]
     for i, size in low.items():
         u[i], error = two_sum(u[i], size)
-        rest[i] += error
+        rest[i], error = two_sum(rest[i], error)
+        if error < 0:
+            rest[i] = math.nextafter(rest[i], -math.inf)
     if least:
         v_low = np.zeros(m)
         for j, size in least.items():

@@ -116,6 +116,43 @@ def test_differences_of_huge_costs_that_are_rounded_and_exact(kind, shape, maxim
         assert judge(Truth(cost, maximize=maximize), result).faults == []
 
 
+@pytest.mark.parametrize("seed", [1520, *range(30)])
+def test_gaps_are_judged_by_the_given_costs(seed):
+    """A row of huge gains, a column of huge costs: reduced, pairs of both are huge, given they are not."""
+    rng = np.random.default_rng(seed)
+    cost = rng.random((12, 12))
+    cost[0] -= 2.0**50
+    cost[:, 1] += 2.0**50
+    result = bigsap.solve(cost)
+    assert judge(Truth(cost), result).faults == []
+    assert result.fun == bigsap.solve(cost, method="ssp").fun
+
+
+@pytest.mark.parametrize(("shape", "seed", "size"), [((64, 64), 32, 1e12), ((71, 69), 11, 1e10)])
+def test_huge_columns_beside_rows_that_may_stay_unassigned(shape, seed, size):
+    for more in range(5):
+        rng = np.random.default_rng(seed + more)
+        cost = rng.random(shape)
+        cost[:, 0] -= size
+        prices = np.full(shape[0], 0.5)
+        prices[rng.random(shape[0]) < 0.5] = np.inf
+        prices[: max(0, shape[0] - shape[1])] = 0.5
+        result = bigsap.solve(cost, unassigned_cost=prices)
+        assert judge(Truth(cost, unassigned=prices), result).faults == []
+        result.verify(cost)
+
+
+@pytest.mark.parametrize("shape", [(10, 10), (10, 12), (80, 80)])
+@pytest.mark.parametrize("size", [1.5e308, -1.5e308])
+def test_costs_whose_sums_are_no_numbers(size, shape):
+    cost = np.random.default_rng(3).random(shape)
+    cost[1] = cost[2] = size
+    with pytest.raises(bigsap.OverflowRiskError):
+        bigsap.solve(cost)
+    rows, columns = bigsap.linear_sum_assignment(cost)
+    assert len(set(columns.tolist())) == len(rows) == 10 if shape[0] == 10 else 80
+
+
 def test_reduced_costs_are_needed_and_prove_in_two_parts(monkeypatch):
     """A huge column's price has a low part; rows' and columns' numbers are not exchanged."""
     rng = np.random.default_rng(3)

@@ -169,7 +169,9 @@ def prove_dense(
     if strict and gap > _CLEAR * n * typical(matched, True, room):
         return LOOSE
     margin = _margin(cost, stride, n, m, at, caps, room)
-    return LOOSE if margin > 0.0 and gap > _CLEAR * n * margin else PROVED
+    if margin == 0.0:  # perhaps beside huge prices only
+        margin = typical(matched, True, room)
+    return LOOSE if gap > _CLEAR * n * margin else PROVED
 
 
 @kernel

@@ -50,7 +50,7 @@ _HUGE = 2.0**25
 # Minima are at least so small a part of a typical cost, where more than half of them are 0.
 _MINIMA = 256.0
 # Fewer costs are solved before anybody could look at them.
-_WATCHED = 1 << 12
+_WATCHED = 1 << 10
 # Limit of equally good columns that are searched for a free one.
 _TIES = 8
 
