@@ -13,10 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigsap import policy
+from bigsap.engine.small.proof import CLEAR, LARGEST, SHARE
 from bigsap.engine.small.search import (
     FACTS,
     HUGE,
     LOOSE,
+    MINIMA,
     OPTIMAL,
     SPARE,
     UNSURE,
@@ -33,9 +35,6 @@ from bigsap.types import Array
 
 # Lower limit of given integer prices: with the costs, their sums stay below 2**53.
 _LOWEST = -(1 << 51)
-# As in ``engine.small.proof``: sums of costs below the first are finite; the gap of an optimal result is at
-# most the second part of its pairs' costs, with room for rounding, and the third, a row, of a typical one.
-_LARGEST, _SHARE, _CLEAR = 1e290, 2.0**-50 * (1 - 2.0**-20), 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +124,12 @@ def _is_small(gap: float, pairs: Array) -> bool:
     Reduced costs can be huge where these are not: beside a huge row of one sign and a column of the other.
     """
     paid = np.abs(pairs)
-    if not paid.max() < _LARGEST:
+    if not paid.max() < LARGEST:
         return False
     if gap == 0:
         return True
     middle = np.partition(paid, paid.size // 2)[paid.size // 2]
-    return bool(gap <= min(_SHARE * paid.sum(), _CLEAR * paid.size * middle))
+    return bool(gap <= min(SHARE * paid.sum(), CLEAR * paid.size * middle))
 
 
 def _lower(line: Array, by: float) -> bool:
@@ -178,7 +177,7 @@ def _huge(minima: Array, matrix: Array) -> dict[int, float]:
     sizes = np.abs(minima)
     most = np.partition(sizes, sizes.size // 2)[sizes.size // 2]
     if most == 0:
-        most = min(np.median(np.abs(matrix[row])) for row in (0, len(matrix) // 2)) / policy.MINIMA_OF_COSTS
+        most = min(np.median(np.abs(matrix[row])) for row in (0, len(matrix) // 2)) / MINIMA
     places = (sizes > policy.HUGE_MINIMUM * most).nonzero()[0].tolist()
     return {place: float(minima[place]) for place in places}
 

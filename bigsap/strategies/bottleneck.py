@@ -38,8 +38,6 @@ _PER_AGENT, _MORE, _SAMPLE = 32, 3, 64
 _ROOM = 1 << 16
 # Share by which the pairs within the limit grow in a step.
 _GROWTH = 0.25
-# Pairs that a complete matching may lose to a limit for each one that the matching of the lower end lacks.
-_LOST = 10
 # Entries beyond which the middle of a range is judged by a sample.
 _RANGE = 1 << 16
 
@@ -310,7 +308,8 @@ class _Search:
             few = inside if inside.size <= _RANGE else inside[:: inside.size // _RANGE]
             middle = np.partition(few, few.size // 2)[few.size // 2]
             # That of the lower end lacks some pairs, a complete one loses those beyond the limit.
-            if np.count_nonzero(p.cost[p.matched] > middle) > _LOST * np.count_nonzero(kept[0] < 0):
+            lost, lacking = np.count_nonzero(p.cost[p.matched] > middle), np.count_nonzero(kept[0] < 0)
+            if lost > policy.BOTTLENECK_LOST * lacking:
                 self._restore(kept)
             count = match_within(p, middle, False)
             if count == 0:

@@ -13,7 +13,8 @@ import pytest
 import bigsap
 import device_twins as twins
 from bigsap import policy
-from bigsap.engine.cuda.device_lists import SIDE, columns_of, group_of, span
+from bigsap.engine.cuda.batch import SIDE
+from bigsap.engine.cuda.device_lists import columns_of, group_of, span
 from bigsap.engine.cuda.kernel_texts import DENSE, ROWS
 from bigsap.engine.cuda.shares import geometry
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError

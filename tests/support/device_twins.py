@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bigsap.engine.cuda.device_lists import SIDE, columns_of
+from bigsap.engine.cuda.batch import SIDE
+from bigsap.engine.cuda.device_lists import columns_of
 
 INFINITE_BITS = 0xFF800000
 

@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+#: Threads of a block, and distance between two columns of a group: SIDE in kernels_rows.cu.
+SIDE = 256
+
 
 class Entries(NamedTuple):
     """Lists of some rows: ids and costs (rows, k); their sizes, thresholds, and columns opened (rows,)."""

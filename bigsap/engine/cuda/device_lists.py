@@ -16,13 +16,13 @@ from bigsap import policy
 from bigsap.engine.core.precision import refuse_large
 from bigsap.engine.core.team import Team
 from bigsap.engine.cuda import kernel_texts
-from bigsap.engine.cuda.batch import Batch, Entries
-from bigsap.engine.cuda.few_rows import FEW, FewRows
+from bigsap.engine.cuda.batch import SIDE, Batch, Entries
+from bigsap.engine.cuda.few_rows import FewRows
 from bigsap.engine.cuda.products import products_of
 from bigsap.engine.cuda.row_cache import DeviceRows
 from bigsap.engine.cuda.wait import Wait
 from bigsap.engine.lists.bounded_evaluation import run_evaluations
-from bigsap.engine.lists.list_engine import ListEngine
+from bigsap.engine.lists.list_engine import TOGETHER, ListEngine
 from bigsap.engine.lists.products import useful_products
 from bigsap.engine.lists.store import Wave
 from bigsap.problem import Problem
@@ -33,8 +33,6 @@ from bigsap.sources.cuda.device_memory import empty
 from bigsap.sources.cuda.placed import ComputedOnDevice, OnDevice, StreamedToDevice
 from bigsap.types import Array
 
-#: Threads of a block, and distance between two columns of a group: SIDE in kernels_rows.cu.
-SIDE = 256
 #: Rows that a block of bigsap_tiles processes together.
 ROWS = 8
 #: Limit of groups of a row: their minima must fit into shared memory.
@@ -164,8 +162,8 @@ class DeviceListEngine(ListEngine):
         with on(self.device):
             for k in np.unique(width).tolist():
                 some = rows[width == k]
-                for start in range(0, some.size, FEW):
-                    self._evaluate_few(some[start : start + FEW], int(k), v)
+                for start in range(0, some.size, TOGETHER):
+                    self._evaluate_few(some[start : start + TOGETHER], int(k), v)
         return -1
 
     def _evaluate_wide(self, rows: Array, v: Array) -> int:
@@ -184,7 +182,7 @@ class DeviceListEngine(ListEngine):
         return int(counts.bad_row)
 
     def _evaluate_few(self, rows: Array, k: int, shown: Array) -> None:
-        """Evaluate lists of k entries of up to ``FEW`` rows; limits are not looked at."""
+        """Evaluate lists of k entries of up to ``TOGETHER`` rows; limits are not looked at."""
         source, products = self.problem.source, self._products
         assert isinstance(source, OnDevice)
         assert products is not None

@@ -10,16 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from bigsap.engine.cuda.batch import Batch, Entries
+from bigsap.engine.lists.list_engine import TOGETHER
 from bigsap.sources.cuda.device_kernels import load_cupy
 from bigsap.sources.cuda.device_memory import empty
 from bigsap.types import Array
 
-#: Rows that are evaluated at a time.
-FEW = 16
-
 
 class FewRows:
-    """Arrays of evaluations of up to ``FEW`` rows, on the current device.
+    """Arrays of evaluations of up to ``TOGETHER`` rows, on the current device.
 
     Memory there: 16 inner products a column, two prices a column, and the group minima.
 
@@ -30,15 +28,15 @@ class FewRows:
         self, n_columns: int, n_groups: int, n_chunks: int, most: int, price: np.dtype[np.float64]
     ) -> None:
         self._m, self._price = n_columns, price
-        words = 3 * FEW + 2 * n_columns
+        words = 3 * TOGETHER + 2 * n_columns
         self._sent = _pinned(8 * words).view(price)
         self._there = empty((words,), price, "prices")
-        self._lows = empty((FEW, n_groups), np.float32, "group minima")
-        self._free_low = empty((FEW, n_chunks), price, "group minima")
-        self._free_at = empty((FEW, n_chunks), np.int32, "group minima")
-        self._inner = empty((FEW, n_columns), price, "inner products")
-        self._found = empty((Entries.n_bytes(FEW, most),), np.uint8, "lists")
-        self._fetched = _pinned(Entries.n_bytes(FEW, most))
+        self._lows = empty((TOGETHER, n_groups), np.float32, "group minima")
+        self._free_low = empty((TOGETHER, n_chunks), price, "group minima")
+        self._free_at = empty((TOGETHER, n_chunks), np.int32, "group minima")
+        self._inner = empty((TOGETHER, n_columns), price, "inner products")
+        self._found = empty((Entries.n_bytes(TOGETHER, most),), np.uint8, "lists")
+        self._fetched = _pinned(Entries.n_bytes(TOGETHER, most))
 
     def send(
         self, rows: Array, reference: Array, slack: Array, v: Array, offered: Array | None, k: int
@@ -48,20 +46,20 @@ class FewRows:
         offered: prices of free columns, None if they are those of all.
         """
         n, m, here, there = rows.size, self._m, self._sent, self._there
-        here[:n], here[FEW : FEW + n] = reference, slack
-        ids = here[2 * FEW : 3 * FEW].view(np.int32)
-        ids[:n] = ids[FEW : FEW + n] = rows
-        stop = 3 * FEW + m
-        here[3 * FEW : stop] = v
+        here[:n], here[TOGETHER : TOGETHER + n] = reference, slack
+        ids = here[2 * TOGETHER : 3 * TOGETHER].view(np.int32)
+        ids[:n] = ids[TOGETHER : TOGETHER + n] = rows
+        stop = 3 * TOGETHER + m
+        here[3 * TOGETHER : stop] = v
         if offered is not None:
             here[stop:] = offered
             stop += m
         there[:stop].set(here[:stop])
         return Batch(
-            ids=there[2 * FEW : 3 * FEW].view(np.int32).reshape(2, FEW),
-            reference=there[:FEW],
-            slack=there[FEW : 2 * FEW],
-            v=there[3 * FEW : 3 * FEW + m],
+            ids=there[2 * TOGETHER : 3 * TOGETHER].view(np.int32).reshape(2, TOGETHER),
+            reference=there[:TOGETHER],
+            slack=there[TOGETHER : 2 * TOGETHER],
+            v=there[3 * TOGETHER : 3 * TOGETHER + m],
             offered=there[stop - m : stop],
             lows=self._lows,
             free_low=self._free_low,

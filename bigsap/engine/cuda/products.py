@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bigsap import policy
+from bigsap.engine.cuda.batch import SIDE
 from bigsap.sources.cuda.code import ProductForm
 from bigsap.sources.cuda.device_kernels import load_cupy
 from bigsap.sources.cuda.device_memory import copy_of, empty
@@ -26,8 +27,6 @@ _BYTES = 1 << 30
 #: Rows of one batch: a block of threads each in the grid's second dimension.
 _ROWS = 60_000
 _UNIT = 2.0**-53
-#: Threads of a block of bigsap_few_products.
-_SIDE = 256
 #: Coordinates that are squared at a time.
 _SQUARED = 1 << 25
 #: Largest squared norm: sums of a few stay finite.
@@ -88,7 +87,7 @@ class Products:
         """Write the inner products of few rows with all columns to ``out``. kernel: bigsap_few_products."""
         d, m = self._columns.shape
         given = (self._rows, self._columns, np.int32(d), np.int32(m), places, out)
-        kernel((-(-m // (_SIDE // 4)), count), (_SIDE,), given)
+        kernel((-(-m // (SIDE // 4)), count), (SIDE,), given)
 
     def slack(self, rows: Array, reference: Array, v: Array) -> Array:
         """Return how far a bound of a row's least reduced cost may lie below it; (rows,)."""

@@ -46,7 +46,7 @@ _FIT_SHARE = 16
 _FIT_LEAST = 512
 _NEVER = int(np.iinfo(np.int64).max)
 #: Rows that are evaluated together by a matrix product within a search: one alone takes as long as several.
-_TOGETHER = 16
+TOGETHER = 16
 #: Scans for which a waiting search continues, to request rows it may need next.
 _GATHER = 32
 
@@ -409,7 +409,7 @@ class ListEngine(ListStore):
             self._refresh_at,
             self._most_entries,
             self._most_pairs,
-            _TOGETHER if self.by_products else 0,
+            TOGETHER if self.by_products else 0,
         )
         evaluator = self.evaluator(self.slots, self.scratch)
         return self.roots, pairs, self.frontier, self.lists, evaluator, rules

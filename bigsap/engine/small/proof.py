@@ -19,12 +19,13 @@ from bigsap.proof.scan import two_sum
 from bigsap.types import Array
 
 # Sums of all numbers here stay within float64.
-_LARGEST = 1e290
+LARGEST = 1e290
 #: What ``prove_dense`` returns. LOOSE: the gap is larger than that of an optimal result.
 WRONG, LOOSE, PROVED = range(3)
-# Limit of an optimal result's gap, as a share of the assigned costs' magnitudes, and of rows times the
+# Limit of an optimal result's gap, as a share of the assigned costs' magnitudes (less a little, since
+# their sum is rounded), and of rows times the
 # median margin; smaller margins, in units of the costs, are ties. See ``certificate``, ``row_minima``.
-_SHARE, _CLEAR, _TIE = 2.0**-50, 1e-12, 2.0**-48
+SHARE, CLEAR, _TIE = 2.0**-50 * (1.0 - 2.0**-20), 1e-12, 2.0**-48
 #: Rows sampled for margins.
 _SAMPLE = 16
 
@@ -84,7 +85,7 @@ def prove_dense(
         seen[j] = 0
     smallest, largest, top = np.inf, -np.inf, -np.inf
     for j in range(m):
-        if not abs(v[j]) < _LARGEST:
+        if not abs(v[j]) < LARGEST:
             return WRONG
         smallest = v[j] if v[j] < smallest else smallest
         largest = v[j] if v[j] > largest else largest
@@ -121,7 +122,7 @@ def prove_dense(
         if left_out:
             low[i] = caps[i]
         # A forbidden pair, or a number too large to be summed.
-        if not (abs(matched[i]) < _LARGEST and abs(low[i]) < _LARGEST):
+        if not (abs(matched[i]) < LARGEST and abs(low[i]) < LARGEST):
             return WRONG
         size += abs(matched[i])
         tau, error = two_sum(matched[i], -prices[j] if j >= 0 else 0.0)
@@ -140,7 +141,7 @@ def prove_dense(
     for j in range(m):
         if seen[j] == 0 and prices[j] != 0.0:
             n_gap = add(room, n_gap, -prices[j])
-    if (m > 0 and not facts[0] < _LARGEST) or not size < _LARGEST:
+    if (m > 0 and not facts[0] < LARGEST) or not size < LARGEST:
         return WRONG
     gap, n_gap = rounded_to(room, n_gap, 1.0)
     if not gap >= 0.0:
@@ -163,15 +164,14 @@ def prove_dense(
         facts[5], n_total = rounded_to(room, n_total, -1.0)
     if gap == 0.0:
         return PROVED
-    # Sums of magnitudes are rounded too.
-    if whole or not gap <= _SHARE * size * (1.0 - 2.0**-20):
+    if whole or not gap <= SHARE * size:
         return LOOSE
-    if strict and gap > _CLEAR * n * typical(matched, True, room):
+    if strict and gap > CLEAR * n * typical(matched, True, room):
         return LOOSE
     margin = _margin(cost, stride, n, m, at, caps, room)
     if margin == 0.0:  # perhaps beside huge prices only
         margin = typical(matched, True, room)
-    return LOOSE if gap > _CLEAR * n * margin else PROVED
+    return LOOSE if gap > CLEAR * n * margin else PROVED
 
 
 @kernel

@@ -47,8 +47,8 @@ _ROUNDS, _BIDS = 2, 2
 _TINY = 2.0**-20
 # A row or column is huge as a whole if its smallest cost is so many times a typical one's.
 _HUGE = 2.0**25
-# Minima are at least so small a part of a typical cost, where more than half of them are 0.
-_MINIMA = 256.0
+#: Minima are at least so small a part of a typical cost, where more than half of them are 0.
+MINIMA = 256.0
 # Fewer costs are solved before anybody could look at them.
 _WATCHED = 1 << 10
 # Limit of equally good columns that are searched for a free one.
@@ -308,7 +308,7 @@ def _wrong(t: Task, first: int, lows_at: int) -> bool:
 def _outlying(t: Task) -> bool:
     """Return whether a row, or in square problems a column, is huge as a whole, after the first bids."""
     square = t.height.size == t.v.size
-    usual = min(_usual_cost(t, 0), _usual_cost(t, t.height.size // 2)) / _MINIMA
+    usual = min(_usual_cost(t, 0), _usual_cost(t, t.height.size // 2)) / MINIMA
     usual = max(usual, typical(t.height, True, t.label))
     largest = 0.0
     for i in range(t.height.size):
