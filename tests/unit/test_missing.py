@@ -330,9 +330,22 @@ def stored(name, *, whole):
     return numbers.astype(dtype), attributes
 
 
+#: Files of the test at hand. Two libraries bring an HDF5 of their own: neither may close a file when Python
+#: happens to collect it, while the other writes.
+opened: list = []
+
+
+@pytest.fixture(autouse=True)
+def files():
+    yield
+    while opened:
+        opened.pop().close()
+
+
 def in_hdf5(tmp_path, array, attributes):
     h5py = pytest.importorskip("h5py")
-    dataset = h5py.File(tmp_path / "costs.h5", "w").create_dataset("c", data=array)
+    opened.append(h5py.File(tmp_path / "costs.h5", "w"))
+    dataset = opened[-1].create_dataset("c", data=array)
     dataset.attrs.update(attributes)
     return dataset
 
@@ -352,6 +365,7 @@ def in_netcdf(tmp_path, array, attributes, *, masks=True, scales=True):
     netcdf = pytest.importorskip("netCDF4")
     rest = dict(attributes)
     file = netcdf.Dataset(tmp_path / "costs.nc", "w")
+    opened.append(file)
     file.createDimension("i", 3)
     file.createDimension("j", 3)
     fill = {"fill_value": rest.pop("_FillValue")} if "_FillValue" in rest else {}
