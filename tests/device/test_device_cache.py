@@ -349,15 +349,15 @@ class TestRoom:
 
     def test_work_that_finds_no_room_takes_the_slots(self, cupy: Any, monkeypatch: Any) -> None:
         matrix = costs()
-        usual, calls = DeviceListEngine._batch_there, []
+        usual, calls = DeviceListEngine._begin, []
 
-        def tight(self: DeviceListEngine, *given: Any) -> None:
+        def tight(self: DeviceListEngine, *given: Any) -> Any:
             calls.append(1)
             if len(calls) > 2 and self.cache._slots is not None:
                 raise cupy.cuda.memory.OutOfMemoryError("Out of memory allocating 1,024 bytes (so")
-            usual(self, *given)
+            return usual(self, *given)
 
-        monkeypatch.setattr(DeviceListEngine, "_batch_there", tight)
+        monkeypatch.setattr(DeviceListEngine, "_begin", tight)
         result = bigsap.solve(by_rows(matrix), device="cuda", memory_limit=matrix.nbytes // 2)
         assert result.stats["cache_policy"] == "none"
         assert result.stats["cache_misses"] > N

@@ -8,7 +8,8 @@ and evaluated together on the device.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.cuda import kernel_texts
 from bigsap.engine.cuda.batch import SIDE, Batch, Entries
 from bigsap.engine.cuda.few_rows import FewRows
-from bigsap.engine.cuda.products import products_of
+from bigsap.engine.cuda.products import largest_price, products_of
 from bigsap.engine.cuda.row_cache import DeviceRows
 from bigsap.engine.cuda.wait import Wait
 from bigsap.engine.lists.bounded_evaluation import run_evaluations
@@ -29,7 +30,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.cuda.code import DeviceCode
 from bigsap.sources.cuda.device_kernels import Kernels, compiled, load_cupy, on
-from bigsap.sources.cuda.device_memory import empty
+from bigsap.sources.cuda.device_memory import empty, pinned
 from bigsap.sources.cuda.placed import ComputedOnDevice, OnDevice, StreamedToDevice
 from bigsap.types import Array
 
@@ -75,10 +76,18 @@ def columns_of(group: Array, size: int) -> Array:
     return np.asarray(first)[..., None] + np.arange(size) * SIDE
 
 
+class _Begun(NamedTuple):
+    """A batch that the device works on: its rows, their lists in pinned memory, and when it is done."""
+
+    rows: Array
+    found: Entries
+    done: Any
+
+
 class DeviceListEngine(ListEngine):
     """``ListEngine`` whose evaluations of many rows run on a device.
 
-    Device memory besides the costs: the current batch, some hundred megabytes at most, and ``FewRows``.
+    Device memory besides the costs: the current batch, up to 1.5 GB, and ``FewRows``.
     """
 
     def __init__(
@@ -192,7 +201,8 @@ class DeviceListEngine(ListEngine):
         with_free = bool((self.open_price != shown).any())
         kernels = self._kernels(source.code(), with_free)
         reference = self.lists.reference[rows]
-        slack, offered = products.slack(rows, reference, self.v), self.open_price if with_free else None
+        slack = products.slack(rows, reference, largest_price(self.v))
+        offered = self.open_price if with_free else None
         batch = self._few.send(rows, reference, slack, shown, offered, k)
         products.few(kernels.get("bigsap_few_products"), batch.ids[0], rows.size, batch.inner)
         self._launch(kernels, source.words(), batch, rows.size, k)
@@ -216,22 +226,39 @@ class DeviceListEngine(ListEngine):
         most = max(ROWS, min(_PAIRS // m, _BYTES // (4 * groups)))
         if self._products is not None:
             most = min(most, self._products.rows_at_once())
+        largest = largest_price(self.v) if self._products is not None else 0.0
+
+        def begin(code: DeviceCode, words: Any, ids: Array, places: Array) -> _Begun:
+            return self._begin(code, words, ids, places, k, v, offered, with_free, largest)
+
         if isinstance(source, OnDevice):
-            for start in range(0, rows.size, most):
-                part = rows[start : start + most]
-                given = (part, part, k, v, offered, with_free)
-                self._batch_there(source.code(), source.words(), *given)
+            parts = (rows[start : start + most] for start in range(0, rows.size, most))
+            self._in_turn(begin(source.code(), source.words(), part, part) for part in parts)
             return
         assert self.cache is not None
-
-        def evaluate(code: DeviceCode, words: Any, ids: Array, places: Array) -> None:
-            self._batch_there(code, words, ids, places, k, v, offered, with_free)
-
         self.cache.go_over(
-            rows, most, self.monitor.tick, lambda code: self._kernels(code, with_free), evaluate
+            rows,
+            most,
+            self.monitor.tick,
+            lambda code: self._kernels(code, with_free),
+            lambda *given: self._finish(begin(*given)),
         )
 
-    def _batch_there(
+    def _in_turn(self, batches: Iterator[_Begun]) -> None:
+        """Store the lists of each batch while the device works on the next."""
+        before: _Begun | None = None
+        try:
+            for batch in batches:
+                if before is not None:
+                    self._finish(before)
+                before = batch
+            if before is not None:
+                self._finish(before)
+        finally:
+            # After an error too: copies to pinned memory must end before it is used again.
+            load_cupy().cuda.get_current_stream().synchronize()
+
+    def _begin(
         self,
         code: DeviceCode,
         words: Any,
@@ -241,8 +268,13 @@ class DeviceListEngine(ListEngine):
         v: Any,
         offered: Any,
         with_free: bool,
-    ) -> None:
-        """Evaluate the lists of ``rows``, whose costs are at ``places`` of the code's rows."""
+        largest: float,
+    ) -> _Begun:
+        """Launch the evaluation of ``rows``, whose costs are at ``places`` of the code's rows.
+
+        Its arrays on the device are free when this returns: what comes later in the stream may
+        overwrite them. largest: size of a price.
+        """
         cupy = load_cupy()
         kernels, count = self._kernels(code, with_free), rows.size
         ids = cupy.asarray(np.stack((places, rows)).astype(np.int32))
@@ -255,7 +287,7 @@ class DeviceListEngine(ListEngine):
         if self._products is None:
             reference = cupy.asarray(reference)
         else:
-            slack = self._products.slack(rows, reference, self.v)
+            slack = self._products.slack(rows, reference, largest)
             reference, slack = cupy.asarray(np.stack((reference, slack)))
             inner = self._products.of(ids[0])
         batch = Batch(
@@ -271,10 +303,15 @@ class DeviceListEngine(ListEngine):
             found=cupy.empty(Entries.n_bytes(count, k), np.uint8),
         )
         self._launch(kernels, words, batch, count, k)
-        raised = self._wait.until_done(self.monitor.tick)
+        found = batch.found.get(out=pinned(batch.found.nbytes), blocking=False)
+        return _Begun(rows, Entries.in_bytes(found, count, k, self.price), self._wait.mark())
+
+    def _finish(self, batch: _Begun) -> None:
+        """Wait for a batch and store its lists."""
+        raised = self._wait.until_done(self.monitor.tick, [batch.done])
         if raised is not None:
             raise raised
-        self._store(rows, Entries.in_bytes(batch.found.get(), count, k, self.price))
+        self._store(batch.rows, batch.found)
         self._tick()
 
     def _launch(self, kernels: Kernels, words: Any, batch: Batch, count: int, k: int) -> None:

@@ -11,8 +11,7 @@ import numpy as np
 
 from bigsap.engine.cuda.batch import Batch, Entries
 from bigsap.engine.lists.list_engine import TOGETHER
-from bigsap.sources.cuda.device_kernels import load_cupy
-from bigsap.sources.cuda.device_memory import empty
+from bigsap.sources.cuda.device_memory import empty, pinned
 from bigsap.types import Array
 
 
@@ -29,14 +28,14 @@ class FewRows:
     ) -> None:
         self._m, self._price = n_columns, price
         words = 3 * TOGETHER + 2 * n_columns
-        self._sent = _pinned(8 * words).view(price)
+        self._sent = pinned(8 * words).view(price)
         self._there = empty((words,), price, "prices")
         self._lows = empty((TOGETHER, n_groups), np.float32, "group minima")
         self._free_low = empty((TOGETHER, n_chunks), price, "group minima")
         self._free_at = empty((TOGETHER, n_chunks), np.int32, "group minima")
         self._inner = empty((TOGETHER, n_columns), price, "inner products")
         self._found = empty((Entries.n_bytes(TOGETHER, most),), np.uint8, "lists")
-        self._fetched = _pinned(Entries.n_bytes(TOGETHER, most))
+        self._fetched = pinned(Entries.n_bytes(TOGETHER, most))
 
     def send(
         self, rows: Array, reference: Array, slack: Array, v: Array, offered: Array | None, k: int
@@ -72,7 +71,3 @@ class FewRows:
         """Wait for an evaluation; return its lists, which the next overwrites."""
         data = batch.found.get(out=self._fetched[: Entries.n_bytes(n_rows, k)])
         return Entries.in_bytes(data, n_rows, k, self._price)
-
-
-def _pinned(n_bytes: int) -> Array:
-    return np.frombuffer(load_cupy().cuda.alloc_pinned_memory(n_bytes), np.uint8, n_bytes)

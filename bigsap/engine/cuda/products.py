@@ -26,6 +26,8 @@ from bigsap.types import Array
 _BYTES = 1 << 30
 #: Rows of one batch: a block of threads each in the grid's second dimension.
 _ROWS = 60_000
+#: Rows of the blocks in which cuBLAS computes: the last of a batch should be whole.
+_TILE = 128
 _UNIT = 2.0**-53
 #: Coordinates that are squared at a time.
 _SQUARED = 1 << 25
@@ -77,7 +79,8 @@ class Products:
 
     def rows_at_once(self) -> int:
         """Return the most rows of a batch."""
-        return max(1, min(_ROWS, _BYTES // (8 * self._columns.shape[1])))
+        most = min(_ROWS, _BYTES // (8 * self._columns.shape[1]))
+        return max(1, most - most % _TILE if most > _TILE else most)
 
     def of(self, places: Any) -> Any:
         """Return the inner products of rows with all columns, (rows, m), on the device."""
@@ -89,19 +92,22 @@ class Products:
         given = (self._rows, self._columns, np.int32(d), np.int32(m), places, out)
         kernel((-(-m // (SIDE // 4)), count), (SIDE,), given)
 
-    def slack(self, rows: Array, reference: Array, v: Array) -> Array:
-        """Return how far a bound of a row's least reduced cost may lie below it; (rows,)."""
+    def slack(self, rows: Array, reference: Array, largest: float) -> Array:
+        """Return how far a bound of a row's least reduced cost may lie below it; (rows,).
+
+        largest: size of a finite price.
+        """
         sums = self._row_norms[rows] + self._most
         error = self.gamma * sums + 1e-290
         if self.phi == 1:
             width, highest = np.sqrt(2.0 * error), np.sqrt(2.0 * sums)
         else:
             width, highest = 2.0 * error, 2.0 * sums
-        sizes = highest + np.abs(reference) + _largest(v)
+        sizes = highest + np.abs(reference) + largest
         return np.asarray(1.01 * width + 2.0**-48 * sizes)
 
 
-def _largest(v: Array) -> float:
+def largest_price(v: Array) -> float:
     """Return the largest size of a finite price."""
     largest = max(float(v.max(initial=0.0)), -float(v.min(initial=0.0)))
     return largest if np.isfinite(largest) else float(np.abs(v[np.isfinite(v)]).max(initial=0.0))

@@ -38,6 +38,11 @@ def empty(shape: tuple[int, ...], dtype: Any, what: str) -> Any:
         raise no_room(what, math.prod(shape) * np.dtype(dtype).itemsize) from error
 
 
+def pinned(n_bytes: int) -> Array:
+    """Allocate bytes of the host which the device copies to while the host works."""
+    return np.frombuffer(load_cupy().cuda.alloc_pinned_memory(n_bytes), np.uint8, n_bytes)
+
+
 def copy_of(array: Any, what: str) -> Any:
     """Return the array on the current device, without a copy if it is there already."""
     cupy = load_cupy()
@@ -97,12 +102,10 @@ def panels(
 
     The panel is reused for the next block. nbytes: of a panel at most; at least one row.
     """
-    cupy = load_cupy()
     m, dtype = source.shape[1], source.dtype
     most = PANEL_BYTES if nbytes is None else nbytes
     height = max(1, min(len(rows), most // max(1, m * dtype.itemsize)))
-    pinned = cupy.cuda.alloc_pinned_memory(max(1, height * m * dtype.itemsize))
-    panel = np.frombuffer(pinned, dtype, height * m).reshape(height, m)
+    panel = pinned(max(1, height * m) * dtype.itemsize).view(dtype)[: height * m].reshape(height, m)
     for start in range(0, len(rows), height):
         part = rows[start : start + height]
         read_while(source, tick, part, slice(0, m), panel[: part.size])

@@ -37,7 +37,16 @@ from bigsap.sources.base import (
 from bigsap.sources.convert import check_rows, cost_shape, fingerprint_of
 from bigsap.sources.cuda.code import DeviceCode, PairCode, matrix_code, source_code
 from bigsap.sources.cuda.device_kernels import PAIRS, TILES, compiled, load_cupy, on
-from bigsap.sources.cuda.device_memory import PANEL_BYTES, bring, copy_of, empty, free_bytes, no_room, panels
+from bigsap.sources.cuda.device_memory import (
+    PANEL_BYTES,
+    bring,
+    copy_of,
+    empty,
+    free_bytes,
+    no_room,
+    panels,
+    pinned,
+)
 from bigsap.types import Array, Ids
 
 
@@ -318,12 +327,11 @@ def bring_all(source: CostSource, out: Array, n_threads: int, done: Callable[[in
     DeviceMemoryError where a panel finds no room.
     """
     assert isinstance(source, ComputedOnDevice)
-    cupy = load_cupy()
     n, m = source.shape
     height = max(1, min(n, PANEL_BYTES // (m * source.dtype.itemsize)))
     with on(source.device), ThreadPoolExecutor(n_threads) as pool:
-        pinned = [cupy.cuda.alloc_pinned_memory(height * m * source.dtype.itemsize) for _ in range(2)]
-        sides = [np.frombuffer(p, source.dtype, height * m).reshape(height, m) for p in pinned]
+        nbytes = height * m * source.dtype.itemsize
+        sides = [pinned(nbytes).view(source.dtype).reshape(height, m) for _ in range(2)]
         copies: list[Future[None]] = []
         for turn, start in enumerate(range(0, n, height)):
             stop = min(n, start + height)

@@ -46,7 +46,7 @@ def _device() -> int:
 class Stream:
     def __init__(self, non_blocking: bool = False) -> None:
         self.running: list[threading.Thread] = []
-        self.copies: list[tuple[Any, Any]] = []  # from pinned memory, not yet made
+        self.copies: list[tuple[Any, Any]] = []  # from and to pinned memory, not yet made
         self._outer: list[Any] = []
 
     def __enter__(self) -> Stream:
@@ -99,7 +99,11 @@ class ndarray(np.ndarray):
     def device(self) -> Any:
         return SimpleNamespace(id=self._number)
 
-    def get(self, out: Any = None) -> np.ndarray:
+    def get(self, out: Any = None, blocking: bool = True) -> np.ndarray:
+        if not blocking:
+            assert _is_pinned(out)
+            _stream().copies.append((out, np.array(self)))
+            return out
         _stream().synchronize()
         if out is None:
             return np.array(self)
@@ -212,13 +216,22 @@ class Device:
 class Event:
     def __init__(self, disable_timing: bool = False) -> None:
         self._running: list[threading.Thread] = []
+        self._copies: list[tuple[Any, Any]] = []
 
     def record(self) -> None:
-        self._running = list(_stream().running)
+        self._stream = _stream()
+        self._running = list(self._stream.running)
+        self._copies = list(self._stream.copies)
 
     @property
     def done(self) -> bool:
-        return not any(thread.is_alive() for thread in self._running)
+        if any(thread.is_alive() for thread in self._running):
+            return False
+        for copy in self._copies:
+            copy[0][...] = copy[1]
+            self._stream.copies = [other for other in self._stream.copies if other is not copy]
+        self._copies = []
+        return True
 
 
 class _Pinned(np.ndarray):
@@ -231,10 +244,12 @@ _pinned_at: set[tuple[int, int]] = set()
 
 
 def _pinned(nbytes: int) -> _Pinned:
-    made = np.zeros(nbytes, np.uint8).view(_Pinned)
+    memory = np.zeros(nbytes, np.uint8)
+    made = memory.view(_Pinned)
     there = (made.ptr, made.ptr + nbytes)
     _pinned_at.add(there)
-    weakref.finalize(made, _pinned_at.discard, there)
+    # All views of it have the memory as their base, not the view returned here.
+    weakref.finalize(memory, _pinned_at.discard, there)
     return made
 
 
