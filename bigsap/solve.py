@@ -43,7 +43,8 @@ from bigsap.sources.packing import labels_of
 from bigsap.sources.sparse.by_rows import ByRows
 from bigsap.sources.sparse.sparse_costs import SparseCosts
 from bigsap.strategies import ON_COLUMNS, ON_ENTRIES
-from bigsap.strategies.orientation import orient, with_far_rows
+from bigsap.strategies.far_lines import NearCosts, near_costs, with_far_rows
+from bigsap.strategies.orientation import orient
 from bigsap.strategies.placement import place_costs
 
 _OPTIONS = tuple(field.name for field in fields(Options))
@@ -334,8 +335,13 @@ def _general(
     problem = orient(given)
     # A copy must fit no limit, and a checkpoint may be continued where there is none.
     plain = options.device == "cpu" and options.memory_limit is None
+    near: NearCosts | None = None
     if plain and saved is None and options.checkpoint is None:
-        problem = with_far_rows(problem)
+        named = options.method != "auto" or options.start != "auto" or not options.epsilon
+        if not named and warm is None and cluster is None:
+            near = near_costs(problem)
+        if near is None:
+            problem = with_far_rows(problem)
     if isinstance(problem.source, Guarded):
         monitor.guards.append(problem.source.intact)
     monitor.progress.n_rows, monitor.progress.n_columns = problem.shape
@@ -363,6 +369,7 @@ def _general(
                 gated=gated,
                 crew=crew,
                 stands_for=of,
+                near=near,
             )
             try:
                 result = execute(run())

@@ -36,7 +36,7 @@ import numpy.typing as npt
 
 from bigsap import policy
 from bigsap.errors import CertificateError, OverflowRiskError, quiet
-from bigsap.proof.conclusion import SHARE, Claimed, conclude
+from bigsap.proof.conclusion import MARGIN, SHARE, Claimed, conclude
 from bigsap.proof.exact import three_sum, two_sum
 from bigsap.proof.listed import listed_columns
 from bigsap.proof.minima import Looked, may_bound, minima
@@ -107,13 +107,17 @@ class Certificate:
         """Whether the gap is also small beside the margins, so that no other assignment is better.
 
         With many rows some margins are tiny. Then the gap must be within SHARE of the magnitudes,
-        measured by the deviation of most costs instead of the few largest.
+        measured by the deviation of most costs instead of the few largest. Beside huge prices all margins
+        may be ties, and beside huge costs huge: a typical pair limits what counts as one.
         """
-        if not self.gap or not self.margin:
+        if not self.gap:
             return True
-        rows = self.u.size
-        small = max(1e-12 * self.margin, min(1e-6 * self.margin, SHARE * self.deviation))
-        return bool(self.gap <= rows * small)
+        typical = 0.0 if self.matched is None else float(np.median(np.abs(self.matched)))
+        if not self.margin:
+            return not 0.0 < self.u.size * 1e-12 * typical < self.gap
+        margin = min(self.margin, MARGIN * typical) if typical else self.margin
+        small = max(1e-12 * margin, min(1e-6 * margin, SHARE * self.deviation))
+        return bool(self.gap <= self.u.size * small)
 
 
 @quiet

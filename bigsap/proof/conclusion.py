@@ -18,6 +18,8 @@ from bigsap.types import Array
 
 #: An optimal result's gap, as a share of the magnitudes of its costs.
 SHARE = 2.0**-50
+#: A margin counts up to so many times a typical cost of a pair: beyond, it is to a huge cost.
+MARGIN = 2.0**20
 #: Rows examined at a time, so that temporaries take no memory a row.
 _AT_ONCE = 1 << 16
 

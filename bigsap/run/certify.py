@@ -95,7 +95,7 @@ def certified(run: Run, outcome: Outcome, solve: Solve) -> Conclusion:
 
     solve: solves a residual problem, see ``refine``.
     """
-    certificate = run.proved or prove_now(run, outcome.column_of_row, outcome.v)
+    certificate = run.proved or prove_now(run, outcome.column_of_row, outcome.v, outcome.v_low)
     within_gap(run, certificate)
     column_of_row = outcome.column_of_row
     if run.proved is not None or column_of_row is None:
@@ -104,7 +104,7 @@ def certified(run: Run, outcome: Outcome, solve: Solve) -> Conclusion:
         # Refinement is not checkpointed: the checkpoint holds the end of the search, and a resumed solve
         # refines again.
         run.monitor.save = None
-        _refuse_changed(run, column_of_row, outcome.v, certificate)
+        _refuse_changed(run, outcome, certificate)
         column_of_row, certificate = refined(run, column_of_row, certificate, solve, partial(prove_now, run))
         within_gap(run, certificate)
     elif isinstance(certificate.fun, int) and (certificate.gap or 0) > run.options.gap:
@@ -137,7 +137,7 @@ def _searched_again(run: Run, outcome: Outcome, certificate: Certificate) -> Con
     return Conclusion(outcome.column_of_row, certificate=certificate)
 
 
-def _refuse_changed(run: Run, column_of_row: Array, v: Array, certificate: Certificate) -> None:
+def _refuse_changed(run: Run, outcome: Outcome, certificate: Certificate) -> None:
     """Raise CertificateError if costs of assigned pairs differ when they are read again.
 
     Unless the costs change, only rounding can leave a gap at the optimum. Those of points and of low
@@ -145,7 +145,7 @@ def _refuse_changed(run: Run, column_of_row: Array, v: Array, certificate: Certi
     """
     if boundable(run.reading.source) is not None:
         return
-    again = prove_now(run, column_of_row, v)
+    again = prove_now(run, outcome.column_of_row, outcome.v, outcome.v_low)
     same = again.fun == certificate.fun and np.array_equal(again.u, certificate.u)
     if not same:
         (rows,) = np.nonzero(again.u != certificate.u)

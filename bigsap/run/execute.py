@@ -16,6 +16,7 @@ from bigsap.engine.core.team import Team
 from bigsap.problem import Problem
 from bigsap.progress import PartMonitor, Stopped
 from bigsap.proof.certificate import Certificate
+from bigsap.proof.exact import two_sum
 from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status
 from bigsap.run.certify import certified, confirmed, prove_now
@@ -25,12 +26,13 @@ from bigsap.run.interrupted import Conclusion, Deadline, Late, answer
 from bigsap.run.ladder import climb
 from bigsap.run.refine import settled, signed_duals
 from bigsap.run.run import Run
-from bigsap.run.stats import first_bounds
+from bigsap.run.stats import first_bounds, solve_stats
 from bigsap.run.warm_start import GivenStart
 from bigsap.run.without_proof import pair_costs, unproved
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.functions.callbacks import FunctionSource
 from bigsap.strategies import Outcome
+from bigsap.strategies.far_lines import NearCosts
 from bigsap.strategies.orientation import orient
 from bigsap.types import Array
 
@@ -51,7 +53,7 @@ def execute(run: Run, *, large: bool = False) -> Result:
         first_bounds(run)
         found: Array | None = None
         try:
-            outcome = climb(run)
+            outcome = climb(run) if run.near is None else _near(run, run.near)
             if outcome.violator.size:
                 outcome = confirmed(run, outcome)
             if outcome.violator.size:
@@ -101,9 +103,46 @@ def _uncertified(run: Run, outcome: Outcome) -> Conclusion:
 
 def _residual(run: Run, problem: Problem, column_of_row: Array | None) -> Outcome | None:
     """Solve a residual problem (see ``refine``), from zero prices and an assignment if one is given."""
+    start = None
+    if column_of_row is not None:
+        start = GivenStart(np.zeros(problem.shape[1]), None, column_of_row)
+    inner = _inner(run, problem, start)
+    inner.keeps = True  # its costs are computed from rows that the outer solve keeps
+    outcome = _climbed(run, inner)
+    return None if inner.problem.transposed else outcome
+
+
+def _near(run: Run, near: NearCosts) -> Outcome:
+    """Solve the same problem without the sizes of far lines; the given costs prove the result.
+
+    Its counts are the solve's. If it is stopped, the current matching is available.
+    """
+    inner, counts = _inner(run, near.problem, None), run.short_way().counts
+    try:
+        outcome = _climbed(run, inner)
+    except Stopped:
+        column_of_row, v = inner.at_hand()
+        run.standing = column_of_row, v + near.shift
+        raise
+    finally:
+        stats = solve_stats(inner)
+        counts.scans += stats["rows_scanned"]
+        counts.rows += stats["rows_evaluated"]
+        counts.pairs += stats["pairs_evaluated"]
+        for stage, seconds in inner.seconds.items():
+            run.seconds[stage] += seconds
+        run.short_way().first_prices = stats["first_prices"] or "none"
+        run.method = inner.method
+        run.why = f"a few columns are far from all others: without their sizes {inner.why}"
+    v, v_low = two_sum(outcome.v, near.shift)
+    return replace(outcome, v=v, v_low=v_low)
+
+
+def _inner(run: Run, problem: Problem, start: GivenStart | None) -> Run:
+    """Return the state of a solve that is part of this one."""
     options = replace(
         run.options,
-        maximize=False,
+        maximize=problem.maximize,
         method="auto",
         epsilon=True,
         dtype=None,
@@ -115,11 +154,11 @@ def _residual(run: Run, problem: Problem, column_of_row: Array | None) -> Outcom
         variant="auto",
     )
     monitor = PartMonitor(run.monitor, problem.shape[0], 0)
-    start = None
-    if column_of_row is not None:
-        start = GivenStart(np.zeros(problem.shape[1]), None, column_of_row)
-    inner = Run(problem, orient(problem), monitor, options, run.n_threads, start, None)
-    inner.keeps = True  # its costs are computed from rows that the outer solve keeps
+    return Run(problem, orient(problem), monitor, options, run.n_threads, start, None)
+
+
+def _climbed(run: Run, inner: Run) -> Outcome:
+    """Return the outcome of a solve that is part of this one."""
     try:
         with Team(inner.n_threads) as team:
             inner.team = team
@@ -127,9 +166,10 @@ def _residual(run: Run, problem: Problem, column_of_row: Array | None) -> Outcom
             if inner.engine is not None:
                 inner.engine.release()
     finally:
-        monitor.close()
+        assert isinstance(inner.monitor, PartMonitor)
+        inner.monitor.close()
     run.phases += inner.phases
-    return None if inner.problem.transposed else outcome
+    return outcome
 
 
 def _stopped(run: Run, stop: Stopped, found: Array | None) -> Conclusion:

@@ -27,6 +27,7 @@ from bigsap.sources.cluster.offload import Offload
 from bigsap.sources.cluster.workers import Workers
 from bigsap.strategies import ON_LISTS, Outcome
 from bigsap.strategies.baselines.auction import refuse_many_costs
+from bigsap.strategies.far_lines import NearCosts
 from bigsap.strategies.list_run import ListSolve
 from bigsap.strategies.orientation import resident
 from bigsap.strategies.placement import (
@@ -53,7 +54,8 @@ class Run:
     if one was given. offload: the same, for costs that stay in this process. hints: prices from an
     earlier strategy for the start of whole rows. keeps: whether ``reading`` caches the rows it reads,
     where that pays. stands_for: facts of the user's problem for a checkpoint, where ``given`` is not that
-    problem, but one with copies of its columns or rows.
+    problem, but one with copies of its columns or rows. near: the same problem without the sizes of far
+    lines, to be searched in its place.
     """
 
     team: Team  # set when the search begins
@@ -72,11 +74,12 @@ class Run:
         large: bool = False,
         crew: Workers | None = None,
         stands_for: dict[str, Any] | None = None,
+        near: NearCosts | None = None,
     ) -> None:
         self.given, self.problem, self.monitor = given, problem, monitor
         self.options, self.n_threads, self.saved = options, n_threads, saved
         self.warm_start, self.gated, self.crew = warm_start, gated, crew
-        self.stands_for = stands_for or {}
+        self.stands_for, self.near = stands_for or {}, near
         stays = crew is not None and not isinstance(problem.source, Crewed)
         self.offload = Offload(crew) if crew is not None and stays else None
         # The method of the original request, if a checkpoint is continued: it determines which strategies

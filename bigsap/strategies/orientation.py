@@ -6,14 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from bigsap import policy
 from bigsap.errors import OptionError
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.proof.listed import listed_columns
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import Resident, Sparse
-from bigsap.strategies.start.outliers import outlying_lines
 from bigsap.types import Array
 
 
@@ -47,26 +45,6 @@ def orient(problem: Problem) -> Problem:
     if other is None or (n <= m and resident(other) is None):
         return problem
     return other
-
-
-def with_far_rows(problem: Problem) -> Problem:
-    """Return a square matrix in memory transposed, in a copy, if a few columns are far from all others.
-
-    A price as large as such a column's costs loses the digits of all others, while the dual of a row is
-    computed from its costs, exactly. Judged by some rows; not if rows are far, too.
-    """
-    source = problem.source
-    n, m = problem.shape
-    if not isinstance(source, ArraySource) or source.mapped or n != m or source.dtype.kind != "f":
-        return problem
-    matrix = source.array
-    if resident(problem) is None or n < policy.OUTLIERS_AMONG or matrix.nbytes > policy.FAR_COPY_BYTES:
-        return problem
-    some = np.linspace(0, n - 1, policy.FAR_SAMPLE).astype(np.intp)
-    far = policy.FAR_COLUMN
-    if not outlying_lines(matrix[some].T, far).size or outlying_lines(matrix[:, some], far).size:
-        return problem
-    return Problem(ArraySource(np.ascontiguousarray(matrix.T)), problem.maximize, not problem.transposed)
 
 
 def refuse_more_rows(problem: Problem, method: str) -> None:

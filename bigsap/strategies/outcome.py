@@ -15,8 +15,8 @@ class Outcome:
     """Matching and prices of the signed, oriented problem.
 
     column_of_row: (n_rows,), negative = unassigned; None when none is known.
-    v: (n_columns,) prices, minimising sense. violator: rows whose allowed columns are
-    too few, empty unless infeasible. phases: one record each. seconds: by stage.
+    v: (n_columns,) prices, minimising sense. violator: rows whose allowed columns are too few, empty
+    unless infeasible. phases: one record each. seconds: by stage. v_low: low parts of the prices.
     """
 
     column_of_row: Array | None
@@ -24,3 +24,4 @@ class Outcome:
     violator: Array = field(default_factory=lambda: np.empty(0, np.intp))
     phases: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    v_low: Array | None = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
@@ -183,62 +181,6 @@ def test_numbers_without_outliers():
     assert outlying_lines(v[:, None], 1e3).tolist() == [7]
     assert not outlying_lines(v[:, None], 1e12).size
     assert not outlying_lines(np.ones((400, 3)), 1e3).size
-
-
-@pytest.mark.parametrize("n", [1100, 1700])
-def test_a_far_column_is_solved_as_a_row(n, tmp_path):
-    """In a transposed copy: results, warm starts and checkpoints are the user's."""
-    cost = put_away(matrix("random", n), "columns", 1e13)
-    first = bigsap.solve(cost)
-    assert first.stats["transposed"]
-    first.verify(cost)
-    for sign in (1, -1):
-        other = sign * cost
-        old = bigsap.solve(other, maximize=sign < 0)
-        assert old.fun == sign * first.fun
-        other[3, first.col_ind[3]] += sign * 50.0
-        for options in ({}, {"certify": False}, {"warm_start": old}, {"memory_limit": "1 GiB"}):
-            found = bigsap.solve(other, maximize=sign < 0, **options)
-            assert found.stats["transposed"] == ("memory_limit" not in options)
-            found.verify(other)
-            assert found.fun == bigsap.solve(other, maximize=sign < 0, method="ssp", start="none").fun
-    assert not bigsap.solve(put_away(cost, "rows", 1e13)).stats["transposed"]
-    near = bigsap.solve(put_away(matrix("random", n), "columns", 3e6))
-    assert near.stats["transposed"]
-    assert near.stats["refined"] == 0
-    saved, event = tmp_path / "saved", threading.Event()
-
-    def look(progress):
-        if progress.phase:
-            event.set()
-
-    stopped = bigsap.solve(cost, checkpoint=saved, cancel=event, callback=look)
-    assert stopped.status == "cancelled"
-    resumed = bigsap.resume(saved, cost)
-    assert (resumed.fun, resumed.col_ind.tolist()) == (first.fun, first.col_ind.tolist())
-
-
-def test_a_far_column_of_a_view(tmp_path):
-    """What surrounds the view is no cost: rows may be parts of longer ones."""
-    n = 1100
-    cost = put_away(matrix("random", n), "columns", 1e13)
-    best = bigsap.solve(cost).fun
-    for other in (np.nan, -5.0, 1e20):
-        wide = np.full((n, n + 12), other)
-        wide[:, :n] = cost
-        apart = np.full((2 * n, n), other)
-        apart[::2] = cost
-        shifted = np.full((n, n + 1), other)
-        shifted[:, 1:] = cost
-        for view in (wide[:, :n], apart[::2], shifted[:, 1:]):
-            result = bigsap.solve(view)
-            assert (result.fun, result.v.shape) == (best, (n,))
-            result.verify(view)
-
-
-def test_empty_problems_have_no_far_columns():
-    for shape in ((0, 0), (1, 1), (3, 3)):
-        assert bigsap.solve(np.ones(shape), method="ssp").status == "optimal"
 
 
 def test_points_too_large_to_be_squared_are_solved():

@@ -3,10 +3,13 @@ rounding of the large numbers must not stay in the answer."""
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 import bigsap
+import exact_oracle
 from oracle import optimum
 from pairwise import each
 
@@ -96,3 +99,21 @@ def test_a_gap_of_integers_is_rounded_down():
     result = bigsap.solve(cost, unassigned_cost=prices, gap=0.5)
     paid = cost[result.row_ind, result.col_ind].sum() + prices[result.col4row < 0].sum()
     assert paid == result.fun
+
+
+@pytest.mark.parametrize("method", ["auto", "ssp", "compressed", "hungarian"])
+def test_huge_costs_do_not_excuse_a_gap(method):
+    """Huge columns beside rows of huge gains, and a column spread by a huge factor: all margins are ties, or
+    huge. A gap that is small beside these only is not called optimal."""
+    for seed in (0, 3, 4, 7, 52, 55):
+        rng = np.random.default_rng(seed)
+        cost = rng.random((40, 40))
+        sizes = 10.0 ** rng.uniform(8, 18, 3)
+        cost[:, rng.choice(40, 2, replace=False)] += sizes[0]
+        cost[rng.choice(40, 2, replace=False)] -= sizes[1]
+        cost[:, rng.integers(40)] *= sizes[2]
+        result = bigsap.solve(cost, method=method)
+        assert result.status == "optimal"
+        pairs = zip(result.row_ind.tolist(), result.col_ind.tolist(), strict=True)
+        paid = sum((Fraction(float(cost[pair])) for pair in pairs), Fraction(0))
+        assert paid == exact_oracle.value(exact_oracle.optimum(cost)[0])

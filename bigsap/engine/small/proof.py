@@ -26,6 +26,8 @@ WRONG, LOOSE, PROVED = range(3)
 # their sum is rounded), and of rows times the
 # median margin; smaller margins, in units of the costs, are ties. See ``certificate``, ``row_minima``.
 SHARE, CLEAR, _TIE = 2.0**-50 * (1.0 - 2.0**-20), 1e-12, 2.0**-48
+#: A margin counts up to so many times a typical cost of a pair.
+MARGIN = 2.0**20
 #: Rows sampled for margins.
 _SAMPLE = 16
 
@@ -168,9 +170,11 @@ def prove_dense(
         return LOOSE
     if strict and gap > CLEAR * n * typical(matched, True, room):
         return LOOSE
-    margin = _margin(cost, stride, n, m, at, caps, room)
+    margin, usual = _margin(cost, stride, n, m, at, caps, room), typical(matched, True, room)
     if margin == 0.0:  # perhaps beside huge prices only
-        margin = typical(matched, True, room)
+        margin = usual
+    elif 0.0 < usual < margin / MARGIN:  # to huge costs
+        margin = MARGIN * usual
     return LOOSE if gap > CLEAR * n * margin else PROVED
 
 

@@ -1,0 +1,138 @@
+"""Matrices of which a few rows and columns are far larger or smaller than all others.
+
+A price as large as a far column's costs loses the digits of all others. Subtracting one number from
+each far row and column changes no optimal assignment, and no price but those columns' own. The
+numbers are chosen so that no difference is rounded: multiples of the last place of the line's largest
+cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bigsap import policy
+from bigsap.problem import Problem
+from bigsap.proof.exact import two_sum
+from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.strategies.start.outliers import outlying_lines
+from bigsap.types import Array
+
+
+@dataclass(frozen=True, slots=True)
+class NearCosts:
+    """A square matrix whose costs are all of one size.
+
+    problem: of these costs, float64. shift: (n,) what was subtracted from each column's signed costs.
+    """
+
+    problem: Problem
+    shift: Array
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def near_costs(problem: Problem) -> NearCosts | None:
+    """Return the costs of a square matrix in memory less those of its far columns and rows.
+
+    None without far columns, where a difference would be rounded, and where what is left of them would still
+    be far from all others. O(n) without far columns, else a copy.
+    """
+    given = _square(problem)
+    if given is None or 8 * given.size > policy.FAR_COPY_BYTES:
+        return None
+    n = len(given)
+    some = np.linspace(0, n - 1, policy.FAR_SAMPLE).astype(np.intp)
+    columns, rows = _far(given[some].T), _far(given[:, some])
+    if not columns.size:
+        return None
+    costs = given.astype(np.float64)
+    usual = float(np.median(costs[some]))
+    crossing = np.ix_(rows, columns)
+    crossed = costs[crossing]
+    extent = np.median(np.abs(costs[some] - usual))
+    shifts = []
+    for lines, others, turned in ((rows, columns, costs), (columns, rows, costs.T)):
+        # The pairs of far rows with far columns have a number of their own.
+        rest = np.delete(turned[lines], others, axis=1)
+        found = _common(rest, usual)
+        if found is None:
+            return None
+        by, less = found
+        spread = np.median(np.abs(less - usual), axis=1)
+        if (spread > policy.OUTLYING * extent).any():
+            return None
+        turned[lines] -= by[:, None]
+        shifts.append(by)
+    left = _left(crossed, *shifts)
+    if left is None or (left.size and np.abs(left - usual).max() > policy.OUTLYING * extent):
+        return None
+    costs[crossing] = left
+    shift = np.zeros(n)
+    shift[columns] = problem.sign * shifts[1]
+    return NearCosts(replace(problem, source=ArraySource(costs)), shift)
+
+
+def with_far_rows(problem: Problem) -> Problem:
+    """Return a square matrix in memory transposed, in a copy, if a few columns are far from all others.
+
+    For columns whose costs also differ by so much: the dual of a row is computed from its costs, exactly.
+    Judged by some rows; not if rows are far, too.
+    """
+    matrix = _square(problem)
+    if matrix is None or matrix.nbytes > policy.FAR_COPY_BYTES:
+        return problem
+    some = np.linspace(0, len(matrix) - 1, policy.FAR_SAMPLE).astype(np.intp)
+    far = policy.FAR_COLUMN
+    if not outlying_lines(matrix[some].T, far).size or outlying_lines(matrix[:, some], far).size:
+        return problem
+    return Problem(ArraySource(np.ascontiguousarray(matrix.T)), problem.maximize, not problem.transposed)
+
+
+def _square(problem: Problem) -> Array | None:
+    """Return the costs of a square matrix of floats in memory that is large enough; else None."""
+    source, (n, m) = problem.source, problem.shape
+    if not isinstance(source, ArraySource) or source.mapped or n != m or source.dtype.kind != "f":
+        return None
+    return source.array if n >= policy.OUTLIERS_AMONG else None
+
+
+def _far(features: Array) -> Array:
+    """Return the ids of lines that are far from at least three quarters of all. features: (lines, k)."""
+    if not np.isfinite(features).all():
+        return np.empty(0, np.intp)
+    middle = np.median(features, axis=1)
+    low, usual, high = np.quantile(middle, (0.25, 0.5, 0.75))
+    if not high > low:
+        return np.empty(0, np.intp)
+    far = np.flatnonzero(np.abs(middle - usual) > policy.OUTLYING * (high - low))
+    return far if 4 * far.size < middle.size else np.empty(0, np.intp)
+
+
+def _common(lines: Array, usual: float) -> tuple[Array, Array] | None:
+    """Return a number for each line (k, l), and what is left without rounding; None where it rounds.
+
+    What is left lies around ``usual`` where that is exact. Else, if all costs of a line have one sign, the
+    number is at most the smallest of them.
+    """
+    sizes = np.abs(lines)
+    if not np.isfinite(sizes).all():
+        return None
+    unit = np.spacing(sizes.max(axis=1, initial=abs(usual)))
+    middle = np.round((np.median(lines, axis=1) - usual) / unit) * unit
+    least = np.floor(sizes.min(axis=1, initial=np.inf) / unit) * unit
+    least = np.where((lines > 0).all(axis=1), least, np.where((lines < 0).all(axis=1), -least, 0.0))
+    less, error = two_sum(lines, -middle[:, None])
+    rounded = error.any(axis=1)
+    by = np.where(rounded, least, middle)
+    less[rounded], error = two_sum(lines[rounded], -by[rounded, None])
+    return None if error.any() or not by.all() else (by, less)
+
+
+def _left(costs: Array, of_rows: Array, of_columns: Array) -> Array | None:
+    """Return the costs less a number of each row and column; None where a result is rounded."""
+    less, first = two_sum(costs, -of_rows[:, None])
+    less, second = two_sum(less, -of_columns)
+    rest, third = two_sum(first, second)
+    left, fourth = two_sum(less, rest)
+    return None if third.any() or fourth.any() else left

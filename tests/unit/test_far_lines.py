@@ -1,0 +1,214 @@
+"""Matrices of which a few rows and columns are far from all others: searched without their sizes."""
+
+from __future__ import annotations
+
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap.problem import Problem
+from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.strategies.far_lines import near_costs
+
+N = 1100
+FAMILIES = {
+    "uniform": lambda rng, n: rng.random((n, n)),
+    "lognormal": lambda rng, n: rng.lognormal(size=(n, n)),
+    "whole": lambda rng, n: rng.integers(0, 1000, (n, n)).astype(float),
+    "around": lambda rng, n: rng.normal(size=(n, n)) - 1e6,
+}
+
+
+def with_lines(cost, rows, columns, size, sign=1.0):
+    """Add a number to rows and columns, to their common pairs both."""
+    cost = cost.copy()
+    cost[rows] += size
+    cost[:, columns] += sign * size
+    return cost
+
+
+def difference(cost, i, k, j, other):
+    """Of the two assignments of two rows to two columns, exactly."""
+    a, b, c, d = (Fraction(float(cost[pair])) for pair in ((i, j), (i, other), (k, j), (k, other)))
+    return a - b - c + d
+
+
+def near(cost, maximize=False):
+    return near_costs(Problem(ArraySource(cost), maximize))
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize(
+    ("family", "dtype"), [*((family, float) for family in FAMILIES), ("uniform", np.float32)]
+)
+def test_nothing_is_rounded(family, dtype, maximize):
+    """Differences of two rows and two columns stay what they are, to the last bit."""
+    rng = np.random.default_rng(5)
+    for size, sign, rows, columns in (
+        (1e9, 1.0, [3], [7]),
+        (1e13, -1.0, [3, 9], [0, 200]),
+        (-1e18, 1.0, [], [1]),
+        (2.0**60, 1.0, [], range(40, 52)),
+    ):
+        cost = with_lines(FAMILIES[family](rng, 210), list(rows), list(columns), size, sign).astype(dtype)
+        found = near(cost, maximize)
+        assert found is not None
+        less = found.problem.source.array
+        assert np.ptp(less) < 1e-3 * abs(size)
+        assert np.flatnonzero(found.shift).tolist() == list(columns)
+        for i, k in ((3, 5), (9, 11), (100, 3)):
+            for j, other in ((7, 200), (1, 40), (50, 7), (30, 31)):
+                assert difference(cost, i, k, j, other) == difference(less, i, k, j, other)
+
+
+def test_where_no_number_can_be_subtracted():
+    rng = np.random.default_rng(6)
+    cost = rng.random((210, 210))
+    far = with_lines(cost, [], [7], 1e9)
+    assert near(far) is not None
+    assert near(cost) is None
+    assert near(with_lines(cost, [5], [], 1e9)) is None  # rows alone need no help
+    assert near(far[:199, :199]) is None
+    assert near(far[:-1]) is None
+    for value in (np.inf, np.nan, 1e300, 1e-9):
+        other = far.copy()
+        other[100, 7] = value
+        assert near(other) is None
+    spread = cost.copy()
+    spread[:, 7] *= 1e9
+    assert near(spread) is None
+    # The pair of the row and the column would still be far from all others.
+    crossed = with_lines(cost, [3], [7], 1e9)
+    crossed[3, 7] = 1.0
+    assert near(crossed) is None
+    assert near(with_lines(cost, [], range(100), 1e9)) is None
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_they_take_what_they_would_without(family, sign):
+    """Counts, not seconds; the answer is that of scans of the given rows, and proved by these."""
+    cost = FAMILIES[family](np.random.default_rng(7), N)
+    plain = bigsap.solve(cost, threads=1)
+    for rows, columns in (([], [7]), ([5], [7]), ([], list(range(20, 70)))):
+        far = with_lines(cost, rows, columns, 1e13, sign)
+        result = bigsap.solve(far, threads=1)
+        assert result.status == "optimal"
+        assert result.stats["refined"] == 0
+        assert result.stats["why"].startswith("a few columns are far from all others")
+        assert result.stats["rows_scanned"] <= 2 * plain.stats["rows_scanned"] + N
+        assert result.fun == bigsap.solve(far, threads=1, method="ssp").fun
+        result.verify(far)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_options(maximize):
+    cost = with_lines(FAMILIES["uniform"](np.random.default_rng(8), N), [5], [7, 8], 1e12)
+    cost = -cost if maximize else cost
+    best = bigsap.solve(cost, maximize=maximize)
+    for options in (
+        {"certify": False},
+        {"certify": "pairs"},
+        {"gap": 1.0},
+        {"seed": 3},
+        {"callback": lambda _: None},
+        {"threads": 2},
+    ):
+        result = bigsap.solve(cost, maximize=maximize, **options)
+        assert result.stats["why"].startswith("a few columns"), options
+        assert result.fun == best.fun
+    # A copy must fit no limit, and a start is one of the given costs.
+    for options in ({"memory_limit": "1 GiB"}, {"warm_start": best}, {"method": "compressed"}):
+        result = bigsap.solve(cost, maximize=maximize, **options)
+        assert not result.stats["why"].startswith("a few columns"), options
+        assert result.fun == best.fun
+        result.verify(cost)
+
+
+def test_a_stopped_solve_has_an_answer_and_a_true_bound():
+    cost = with_lines(FAMILIES["uniform"](np.random.default_rng(9), 2500), [5], [7], 1e9)
+    best, event = bigsap.solve(cost), threading.Event()
+
+    def look(progress):
+        if progress.rows_scanned:
+            event.set()
+
+    stopped = bigsap.solve(cost, cancel=event, callback=look, callback_every=0)
+    assert stopped.status == "cancelled"
+    assert stopped.fun >= best.fun
+    assert stopped.bound <= best.fun
+    stopped.verify(cost)
+
+
+def test_infeasible_and_invalid_costs_are_the_users():
+    cost = with_lines(FAMILIES["uniform"](np.random.default_rng(10), N), [], [7], 1e9)
+    cost[100, np.arange(N) != 7] = np.inf
+    cost[200, np.arange(N) != 7] = np.inf
+    result = bigsap.solve(cost)
+    assert result.status == "infeasible"
+    assert sorted(result.violator) == [100, 200]
+    cost[300, 9] = np.nan
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[300, 9\] is nan"):
+        bigsap.solve(cost)
+
+
+def spread(n, size):
+    """A column whose costs also differ by its size, in which nothing can be subtracted."""
+    cost = 100 * np.random.default_rng(n).random((n, n))
+    cost[:, n // 2] *= size
+    return cost
+
+
+@pytest.mark.parametrize("n", [1100, 1700])
+def test_a_far_column_is_solved_as_a_row(n, tmp_path):
+    """In a transposed copy: results, warm starts and checkpoints are the user's."""
+    cost = spread(n, 1e13)
+    first = bigsap.solve(cost)
+    assert first.stats["transposed"]
+    first.verify(cost)
+    for sign in (1, -1):
+        other = sign * cost
+        old = bigsap.solve(other, maximize=sign < 0)
+        assert old.fun == sign * first.fun
+        other[3, first.col_ind[3]] += sign * 50.0
+        for options in ({}, {"certify": False}, {"warm_start": old}, {"memory_limit": "1 GiB"}):
+            found = bigsap.solve(other, maximize=sign < 0, **options)
+            assert found.stats["transposed"] == ("memory_limit" not in options)
+            found.verify(other)
+            assert found.fun == bigsap.solve(other, maximize=sign < 0, method="ssp", start="none").fun
+    assert not bigsap.solve(spread(n, 1e13).T.copy()).stats["transposed"]
+    saved, event = tmp_path / "saved", threading.Event()
+
+    def look(progress):
+        if progress.phase:
+            event.set()
+
+    stopped = bigsap.solve(cost, checkpoint=saved, cancel=event, callback=look)
+    assert stopped.status == "cancelled"
+    resumed = bigsap.resume(saved, cost)
+    assert (resumed.fun, resumed.col_ind.tolist()) == (first.fun, first.col_ind.tolist())
+
+
+@pytest.mark.parametrize("cost", [spread(N, 1e13), with_lines(spread(N, 1.0), [], [7], 1e13)])
+def test_a_far_column_of_a_view(cost):
+    """What surrounds the view is no cost: rows may be parts of longer ones."""
+    best = bigsap.solve(cost).fun
+    for other in (np.nan, -5.0, 1e20):
+        wide = np.full((N, N + 12), other)
+        wide[:, :N] = cost
+        apart = np.full((2 * N, N), other)
+        apart[::2] = cost
+        shifted = np.full((N, N + 1), other)
+        shifted[:, 1:] = cost
+        for view in (wide[:, :N], apart[::2], shifted[:, 1:]):
+            result = bigsap.solve(view)
+            assert (result.fun, result.v.shape) == (best, (N,))
+            result.verify(view)
+
+
+def test_empty_problems_have_no_far_columns():
+    for shape in ((0, 0), (1, 1), (3, 3)):
+        assert bigsap.solve(np.ones(shape), method="ssp").status == "optimal"
