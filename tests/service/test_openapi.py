@@ -98,7 +98,9 @@ def requests(
         if answer.headers.get("content-type") == ["application/json"]:
             checks.append(response_schema_conformance)
         case.validate_response(answer, checks=checks)
-        if answer.status_code >= 400 and case.method != "HEAD":
+        # What is not HTTP, such as a length that is no number, is refused by the parser before us.
+        framed = {"content-length", "transfer-encoding"}.isdisjoint(map(str.lower, case.headers or ()))
+        if answer.status_code >= 400 and case.method != "HEAD" and (framed or answer.status_code != 400):
             assert answer.headers["content-type"] == ["application/problem+json"]
             assert answer.json()["status"] == answer.status_code
 
