@@ -14,7 +14,7 @@ import bigsap
 import device_twins as twins
 from bigsap import policy
 from bigsap.engine.cuda.batch import SIDE
-from bigsap.engine.cuda.device_lists import columns_of, group_of, span
+from bigsap.engine.cuda.device_lists import span
 from bigsap.engine.cuda.kernel_texts import DENSE, ROWS
 from bigsap.engine.cuda.shares import geometry
 from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionError
@@ -78,7 +78,7 @@ def full(file: str, code: DeviceCode, **settings: int) -> str:
         "proof": {},
     }[file]
     merged = {"PRICE_IS_INT": 0, "SIGN": 1, "WIDTH": code.width, **usual, **settings}
-    return full_text(FILES[file], code, tuple(sorted(merged.items())))
+    return full_text(FILES[file], code.text, tuple(sorted(merged.items())))
 
 
 def compile_text(text: str, arch: str, folder: object) -> None:
@@ -213,9 +213,9 @@ def test_every_column_is_in_one_group(m: int) -> None:
     size = span(m)
     groups = -(-m // (SIDE * size)) * SIDE
     assert groups <= 8192
-    columns = columns_of(np.arange(groups), size)
+    columns = twins.columns_of(np.arange(groups), size)
     assert np.array_equal(np.sort(columns.ravel()), np.arange(groups * size))
-    assert (group_of(columns, size) == np.arange(groups)[:, None]).all()
+    assert (twins.group_of(columns, size) == np.arange(groups)[:, None]).all()
 
 
 @pytest.mark.parametrize("kind", ["uniform", "ties", "negative", "near", "infinite", "few"])

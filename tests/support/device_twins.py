@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from bigsap.engine.cuda.batch import SIDE
-from bigsap.engine.cuda.device_lists import columns_of
 
 INFINITE_BITS = 0xFF800000
 
@@ -62,6 +61,17 @@ def limit_bits(lows: np.ndarray, wanted: int) -> int:
         if before + counts[digit] <= wanted + 32:
             break
     return limit + 1 if limit < INFINITE_BITS else limit
+
+
+def group_of(column: np.ndarray, size: int) -> np.ndarray:
+    """The group that holds a column; see bigsap_tiles."""
+    return column // (SIDE * size) * SIDE + column % SIDE
+
+
+def columns_of(group: np.ndarray, size: int) -> np.ndarray:
+    """The columns of a group, (..., size), including those beyond the matrix."""
+    first = group // SIDE * (SIDE * size) + group % SIDE
+    return np.asarray(first)[..., None] + np.arange(size) * SIDE
 
 
 def select(tau: np.ndarray, k: int, size: int) -> tuple[np.ndarray, float, int]:

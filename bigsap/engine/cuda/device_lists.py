@@ -65,17 +65,6 @@ def span(n_columns: int) -> int:
     return size
 
 
-def group_of(column: Array, size: int) -> Array:
-    """Return the group that holds a column; see bigsap_tiles."""
-    return column // (SIDE * size) * SIDE + column % SIDE
-
-
-def columns_of(group: Array, size: int) -> Array:
-    """Return the columns of a group, (..., size), including those beyond the matrix."""
-    first = group // SIDE * (SIDE * size) + group % SIDE
-    return np.asarray(first)[..., None] + np.arange(size) * SIDE
-
-
 class _Begun(NamedTuple):
     """A batch that the device works on: its rows, their lists in pinned memory, and when it is done."""
 

@@ -76,12 +76,8 @@ def _kernel_text(files: KernelFiles) -> str:
     )
 
 
-def full_text(files: KernelFiles, code: DeviceCode, settings: Settings) -> str:
+def full_text(files: KernelFiles, costs: str, settings: Settings) -> str:
     """Return the whole text of a module: macros, the costs' code, the kernels."""
-    return _full_text(files, code.text, settings)
-
-
-def _full_text(files: KernelFiles, costs: str, settings: Settings) -> str:
     macros = dict(settings)
     macros.setdefault("WIDTH", 1)
     macros.setdefault("SIGN", 1)
@@ -129,7 +125,7 @@ def _compiled(
     cooperative: bool,
 ) -> Kernels:
     # By what the text is made of: the whole one has tens of thousands of characters to hash.
-    return Kernels(device, _full_text(files, text, settings), options, cooperative)
+    return Kernels(device, full_text(files, text, settings), options, cooperative)
 
 
 def compiled(

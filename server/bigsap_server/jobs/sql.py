@@ -296,12 +296,6 @@ def answer_of(db: sqlite3.Connection, job_id: str) -> Answer | None:
     return None if row is None else Answer(row["status"], json.loads(row["headers"]), row["body"])
 
 
-def count_active(db: sqlite3.Connection, owner: str) -> int:
-    """Return how many jobs of ``owner`` may still change without a request."""
-    row = db.execute(f"SELECT count(*) FROM job WHERE owner = ? AND {ACTIVE}", (owner,))
-    return int(row.fetchone()[0])
-
-
 def check_active(db: sqlite3.Connection, owner: str, most: int | None, number: int | None = None) -> None:
     """Raise QuotaExceeded when ``owner`` has ``most`` active jobs besides job ``number``."""
     if most is None:

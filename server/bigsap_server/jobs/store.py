@@ -277,11 +277,6 @@ class JobStore:
             rows = db.execute("SELECT state, count(*) FROM job GROUP BY state").fetchall()
         return dict.fromkeys(STATES, 0) | {row[0]: row[1] for row in rows}
 
-    def active_of(self, owner: str) -> int:
-        """Return how many jobs of ``owner`` are queued, with a worker, or waiting for a retry."""
-        with self._read() as db:
-            return sql.count_active(db, owner)
-
     # For the supervisor
 
     def held(self, most: Callable[[str], int | None]) -> int:
