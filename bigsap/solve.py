@@ -338,7 +338,9 @@ def _general(
     near: NearCosts | None = None
     if plain and saved is None and options.checkpoint is None:
         named = options.method != "auto" or options.start != "auto" or not options.epsilon
-        if not named and warm is None and cluster is None:
+        # Listeners and stops need bounds of the given costs, which the search of others does not have.
+        alone = not monitor.can_stop and not asked["progress"] and options.gap == 0
+        if alone and not named and warm is None and cluster is None:
             near = near_costs(problem)
         if near is None:
             problem = with_far_rows(problem)

@@ -36,12 +36,12 @@ import numpy.typing as npt
 
 from bigsap import policy
 from bigsap.errors import CertificateError, OverflowRiskError, quiet
-from bigsap.proof.conclusion import MARGIN, SHARE, Claimed, conclude
+from bigsap.proof.conclusion import DOUBTFUL, MARGIN, SHARE, Claimed, conclude
 from bigsap.proof.exact import three_sum, two_sum
 from bigsap.proof.listed import listed_columns
 from bigsap.proof.minima import Looked, may_bound, minima
 from bigsap.proof.refusals import reach, refuse_invalid, refuse_masked
-from bigsap.proof.row_minima import Prices
+from bigsap.proof.row_minima import Prices, usual_difference
 from bigsap.proof.row_pass import BLOCK_BYTES, Work, stream
 from bigsap.proof.tighten import tightened
 from bigsap.sources.base import CostSource, Minimised, Sparse, integral
@@ -81,6 +81,7 @@ class Certificate:
     deviation: the assigned costs' median absolute deviation, which a few huge costs do not change.
     matched: (n,) the cost of each row's pair, in the user's sense; without a meaning where a row has
         none (with ``unassigned_cost`` its price). None without an assignment.
+    usual: what the costs of a row usually differ by, see ``usual_difference``; None where not looked at.
     """
 
     fun: int | float | None
@@ -101,6 +102,7 @@ class Certificate:
     margin: float | None = None
     deviation: float = 0.0
     matched: Array | None = None
+    usual: float | None = None
 
     @property
     def clear(self) -> bool:
@@ -108,16 +110,30 @@ class Certificate:
 
         With many rows some margins are tiny. Then the gap must be within SHARE of the magnitudes,
         measured by the deviation of most costs instead of the few largest. Beside huge prices all margins
-        may be ties, and beside huge costs huge: a typical pair limits what counts as one.
+        may be ties, and beside huge costs huge: what costs usually differ by limits what counts as one.
         """
         if not self.gap:
             return True
-        typical = 0.0 if self.matched is None else float(np.median(np.abs(self.matched)))
+        usual = self.usual or 0.0
         if not self.margin:
-            return not 0.0 < self.u.size * 1e-12 * typical < self.gap
-        margin = min(self.margin, MARGIN * typical) if typical else self.margin
+            return not 0.0 < self.u.size * 1e-12 * max(usual, self.typical) < self.gap
+        margin = min(self.margin, MARGIN * usual) if usual else self.margin
         small = max(1e-12 * margin, min(1e-6 * margin, SHARE * self.deviation))
         return bool(self.gap <= self.u.size * small)
+
+    @property
+    def typical(self) -> float:
+        """Median size of a pair's cost; 0 without an assignment."""
+        return 0.0 if self.matched is None else float(np.median(np.abs(self.matched)))
+
+    def measured(self, source: CostSource) -> Certificate:
+        """Return the certificate with ``usual``, where ``clear`` needs it. Reads a few rows."""
+        if not (self.gap and self.optimal) or isinstance(source, Sparse):
+            return self
+        typical = self.typical
+        if self.gap <= self.u.size * 1e-12 * typical or 0.0 < (self.margin or 0.0) <= DOUBTFUL * typical:
+            return self
+        return replace(self, usual=usual_difference(source))
 
 
 @quiet
@@ -186,7 +202,7 @@ def certify(
     def concluded(prices: Prices, found: Any) -> Certificate:
         return certificate_of(conclude(n, m, matching, found, prices, maximize, integer, normalise), looked)
 
-    certificate = concluded(prices, found)
+    certificate = concluded(prices, found).measured(source)
     if width is None or matching is None or (certificate.optimal and certificate.clear):
         return certificate
     if certificate.gap is None or certificate.gap > n * width:
@@ -199,7 +215,7 @@ def certify(
     better = tightened(found, matching, signed, prices, limit, limited=not_above_zero)
     if better is None:
         return certificate
-    closer = concluded(better[1], better[0])
+    closer = replace(concluded(better[1], better[0]), usual=certificate.usual).measured(source)
     return closer if (closer.gap or 0) < (certificate.gap or 0) else certificate
 
 

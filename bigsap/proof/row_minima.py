@@ -389,6 +389,23 @@ def margins_of(smallest: Array) -> Array:
     return found
 
 
+def usual_difference(source: CostSource) -> float:
+    """Return what the costs of a row usually differ by: the median deviation from their median.
+
+    The median over sampled rows; shifts of rows, and of a few columns, do not change it. Forbidden pairs
+    do not count. Reads up to 16 rows.
+    """
+    n, m = source.shape
+    found = []
+    costs = np.empty((1, m), source.dtype)
+    for row in np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.intp)).tolist():
+        source.read(np.array([row]), slice(0, m), costs)
+        allowed = costs[np.isfinite(costs)].astype(np.float64)
+        if allowed.size:
+            found.append(float(np.median(np.abs(allowed - np.median(allowed)))))
+    return float(np.median(found)) if found else 0.0
+
+
 def parts_of(value: Fraction) -> tuple[float, float, float]:
     """Return a number as the sum of three floats, the last rounded down."""
     high = float(value)

@@ -106,7 +106,7 @@ def _residual(run: Run, problem: Problem, column_of_row: Array | None) -> Outcom
     start = None
     if column_of_row is not None:
         start = GivenStart(np.zeros(problem.shape[1]), None, column_of_row)
-    inner = _inner(run, problem, start)
+    inner = _inner(run, problem, orient(problem), start)
     inner.keeps = True  # its costs are computed from rows that the outer solve keeps
     outcome = _climbed(run, inner)
     return None if inner.problem.transposed else outcome
@@ -115,34 +115,32 @@ def _residual(run: Run, problem: Problem, column_of_row: Array | None) -> Outcom
 def _near(run: Run, near: NearCosts) -> Outcome:
     """Solve the same problem without the sizes of far lines; the given costs prove the result.
 
-    Its counts are the solve's. If it is stopped, the current matching is available.
+    Its counts are the solve's. Not for a solve that can be stopped.
     """
-    inner, counts = _inner(run, near.problem, None), run.short_way().counts
-    try:
-        outcome = _climbed(run, inner)
-    except Stopped:
-        column_of_row, v = inner.at_hand()
-        run.standing = column_of_row, v + near.shift
-        raise
-    finally:
-        stats = solve_stats(inner)
-        counts.scans += stats["rows_scanned"]
-        counts.rows += stats["rows_evaluated"]
-        counts.pairs += stats["pairs_evaluated"]
-        for stage, seconds in inner.seconds.items():
-            run.seconds[stage] += seconds
-        run.short_way().first_prices = stats["first_prices"] or "none"
-        run.method = inner.method
-        run.why = f"a few columns are far from all others: without their sizes {inner.why}"
+    problem = near.take()
+    inner = _inner(run, problem, problem, None)
+    run.method = inner.method
+    solved = run.short_way()
+    outcome = _climbed(run, inner)
+    stats, counts = solve_stats(inner), solved.counts
+    counts.scans += stats["rows_scanned"]
+    counts.rows += stats["rows_evaluated"]
+    counts.pairs += stats["pairs_evaluated"]
+    counts.list_bytes, counts.doubled = stats["list_bytes"], stats["lists_doubled"]
+    counts.refused, solved.trees = stats["list_growth_refused"], stats["trees"]
+    solved.first_prices = stats["first_prices"] or "none"
+    for stage, seconds in inner.seconds.items():
+        run.seconds[stage] += seconds
+    run.why = f"a few columns are far from all others: without their sizes {inner.why}"
     v, v_low = two_sum(outcome.v, near.shift)
     return replace(outcome, v=v, v_low=v_low)
 
 
-def _inner(run: Run, problem: Problem, start: GivenStart | None) -> Run:
-    """Return the state of a solve that is part of this one."""
+def _inner(run: Run, given: Problem, problem: Problem, start: GivenStart | None) -> Run:
+    """Return the state of a solve that is part of this one. problem: ``given`` as it is searched."""
     options = replace(
         run.options,
-        maximize=problem.maximize,
+        maximize=given.maximize,
         method="auto",
         epsilon=True,
         dtype=None,
@@ -153,8 +151,8 @@ def _inner(run: Run, problem: Problem, start: GivenStart | None) -> Run:
         start="auto",
         variant="auto",
     )
-    monitor = PartMonitor(run.monitor, problem.shape[0], 0)
-    return Run(problem, orient(problem), monitor, options, run.n_threads, start, None)
+    monitor = PartMonitor(run.monitor, given.shape[0], 0)
+    return Run(given, problem, monitor, options, run.n_threads, start, None)
 
 
 def _climbed(run: Run, inner: Run) -> Outcome:

@@ -19,16 +19,25 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.strategies.start.outliers import outlying_lines
 from bigsap.types import Array
 
+#: Costs of far lines that are looked at together.
+_AT_ONCE = 1 << 20
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class NearCosts:
-    """A square matrix whose costs are all of one size.
+    """A square matrix whose costs are all of one size, until it is taken.
 
-    problem: of these costs, float64. shift: (n,) what was subtracted from each column's signed costs.
+    problem: of these costs, float64 by rows. shift: (n,) what was subtracted from each column's signed costs.
     """
 
-    problem: Problem
+    problem: Problem | None
     shift: Array
+
+    def take(self) -> Problem:
+        """Return the problem, and do not keep its matrix."""
+        problem, self.problem = self.problem, None
+        assert problem is not None
+        return problem
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -46,23 +55,29 @@ def near_costs(problem: Problem) -> NearCosts | None:
     columns, rows = _far(given[some].T), _far(given[:, some])
     if not columns.size:
         return None
-    costs = given.astype(np.float64)
+    costs = given.astype(np.float64, order="C")
     usual = float(np.median(costs[some]))
     crossing = np.ix_(rows, columns)
     crossed = costs[crossing]
     extent = np.median(np.abs(costs[some] - usual))
     shifts = []
     for lines, others, turned in ((rows, columns, costs), (columns, rows, costs.T)):
+        by = np.empty(lines.size)
         # The pairs of far rows with far columns have a number of their own.
-        rest = np.delete(turned[lines], others, axis=1)
-        found = _common(rest, usual)
-        if found is None:
-            return None
-        by, less = found
-        spread = np.median(np.abs(less - usual), axis=1)
-        if (spread > policy.OUTLYING * extent).any():
-            return None
-        turned[lines] -= by[:, None]
+        near = np.ones(n, bool)
+        near[others] = False
+        step = max(1, _AT_ONCE // n)
+        for start in range(0, lines.size, step):
+            some_lines = lines[start : start + step]
+            part = turned[some_lines]
+            found = _common(part[:, near], usual)
+            if found is None:
+                return None
+            by[start : start + step], less = found
+            if (np.median(np.abs(less - usual), axis=1) > policy.OUTLYING * extent).any():
+                return None
+            part[:, near] = less
+            turned[some_lines] = part
         shifts.append(by)
     left = _left(crossed, *shifts)
     if left is None or (left.size and np.abs(left - usual).max() > policy.OUTLYING * extent):

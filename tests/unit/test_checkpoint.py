@@ -348,7 +348,8 @@ def test_costs_without_a_fingerprint_are_noted(tmp_path, caplog):
     assert "no fingerprint" in caplog.text
     caplog.clear()
     bigsap.solve(cost, checkpoint=tmp_path / "d")
-    assert not caplog.text
+    # Threads of other tests in the same process may write theirs.
+    assert not [record for record in caplog.records if record.name.startswith("bigsap")]
 
 
 # --- the disk -------------------------------------------------------------------------

@@ -109,23 +109,44 @@ def test_options(maximize):
     cost = with_lines(FAMILIES["uniform"](np.random.default_rng(8), N), [5], [7, 8], 1e12)
     cost = -cost if maximize else cost
     best = bigsap.solve(cost, maximize=maximize)
-    for options in (
-        {"certify": False},
-        {"certify": "pairs"},
-        {"gap": 1.0},
-        {"seed": 3},
-        {"callback": lambda _: None},
-        {"threads": 2},
-    ):
+    for options in ({"certify": False}, {"certify": "pairs"}, {"seed": 3}, {"threads": 2}):
         result = bigsap.solve(cost, maximize=maximize, **options)
         assert result.stats["why"].startswith("a few columns"), options
         assert result.fun == best.fun
-    # A copy must fit no limit, and a start is one of the given costs.
-    for options in ({"memory_limit": "1 GiB"}, {"warm_start": best}, {"method": "compressed"}):
+    # A copy must fit no limit, a start is one of the given costs, and nobody stops a search of others.
+    for options in (
+        {"memory_limit": "1 GiB"},
+        {"warm_start": best},
+        {"method": "compressed"},
+        {"callback": lambda _: None},
+        {"time_limit": 3600.0},
+    ):
         result = bigsap.solve(cost, maximize=maximize, **options)
         assert not result.stats["why"].startswith("a few columns"), options
         assert result.fun == best.fun
         result.verify(cost)
+
+
+def test_views_that_are_searched_as_they_lie():
+    """Whatever the order of their memory: the copy is of rows, and its answer is the user's."""
+    cost = with_lines(FAMILIES["uniform"](np.random.default_rng(11), N) + 10, [], [7], 1e3)
+    best = bigsap.solve(cost, method="ssp").fun
+    apart = np.zeros((2 * N, 2 * N), order="F")
+    apart[::2, ::2] = cost
+    turned = np.asfortranarray(cost[::-1])[::-1]
+    for view in (apart[::2, ::2], np.asfortranarray(cost), turned):
+        for certify in (True, False):
+            result = bigsap.solve(view, certify=certify)
+            assert (result.fun, result.stats["refined"]) == (best, 0)
+    assert near(apart[::2, ::2]).problem.source.array.flags.c_contiguous
+
+
+def test_gaps_and_stops_are_those_of_the_given_costs():
+    cost = with_lines(FAMILIES["uniform"](np.random.default_rng(12), 2500), [5], [7], 1e4)
+    best, near_enough = bigsap.solve(cost), bigsap.solve(cost, gap=10.0)
+    assert near_enough.status == "gap_reached"
+    assert near_enough.stats["rows_scanned"] < best.stats["rows_scanned"]
+    assert best.fun <= near_enough.fun <= best.fun + 10
 
 
 def test_a_stopped_solve_has_an_answer_and_a_true_bound():

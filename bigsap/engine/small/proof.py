@@ -26,8 +26,8 @@ WRONG, LOOSE, PROVED = range(3)
 # their sum is rounded), and of rows times the
 # median margin; smaller margins, in units of the costs, are ties. See ``certificate``, ``row_minima``.
 SHARE, CLEAR, _TIE = 2.0**-50 * (1.0 - 2.0**-20), 1e-12, 2.0**-48
-#: A margin counts up to so many times a typical cost of a pair.
-MARGIN = 2.0**20
+# What limits margins, see ``proof.conclusion``.
+MARGIN, DOUBTFUL = 16.0, 2.0**10
 #: Rows sampled for margins.
 _SAMPLE = 16
 
@@ -170,11 +170,13 @@ def prove_dense(
         return LOOSE
     if strict and gap > CLEAR * n * typical(matched, True, room):
         return LOOSE
-    margin, usual = _margin(cost, stride, n, m, at, caps, room), typical(matched, True, room)
-    if margin == 0.0:  # perhaps beside huge prices only
-        margin = usual
-    elif 0.0 < usual < margin / MARGIN:  # to huge costs
-        margin = MARGIN * usual
+    margin, paid = _margin(cost, stride, n, m, at, caps, room), typical(matched, True, room)
+    if margin == 0.0 or margin > DOUBTFUL * paid:  # perhaps beside huge prices, or to huge costs, only
+        usual = _usual(cost, stride, n, m, room)
+        if margin == 0.0:
+            margin = usual if usual > 0.0 else paid
+        elif usual > 0.0:
+            margin = min(margin, MARGIN * usual)
     return LOOSE if gap > CLEAR * n * margin else PROVED
 
 
@@ -203,6 +205,29 @@ def typical(values: Array, sizes: bool, room: Array) -> float:
             p -= 1
         room[p] = value
     return room[count // 2] if count > 0 else 0.0
+
+
+@kernel
+def _usual(cost: int, stride: int, n: int, m: int, room: Array) -> float:
+    """Return what costs of a row usually differ by, from sampled costs; see ``usual_difference``."""
+    count, width = min(n, _SAMPLE), min(m, _SAMPLE)
+    some, apart = room[:_SAMPLE], room[_SAMPLE : 2 * _SAMPLE]
+    found, spare = room[2 * _SAMPLE : 3 * _SAMPLE], room[3 * _SAMPLE :]
+    n_found = 0
+    for k in range(count):
+        i, n_some = k if count == n else k * (n - 1) // (count - 1), 0
+        for q in range(width):
+            value = item(cost + 8 * i * stride, q if width == m else q * (m - 1) // (width - 1))
+            if abs(value) < np.inf:
+                some[n_some] = value
+                n_some += 1
+        middle = typical(some[:n_some], False, spare)
+        for q in range(n_some):
+            apart[q] = some[q] - middle
+        if n_some > 0:
+            found[n_found] = typical(apart[:n_some], True, spare)
+            n_found += 1
+    return typical(found[:n_found], False, spare)
 
 
 @kernel
