@@ -228,8 +228,10 @@ class Event:
         if any(thread.is_alive() for thread in self._running):
             return False
         for copy in self._copies:
-            copy[0][...] = copy[1]
-            self._stream.copies = [other for other in self._stream.copies if other is not copy]
+            left = [other for other in self._stream.copies if other is not copy]
+            if len(left) < len(self._stream.copies):  # not made by what came after it
+                copy[0][...] = copy[1]
+            self._stream.copies = left
         self._copies = []
         return True
 
