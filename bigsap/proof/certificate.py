@@ -36,8 +36,9 @@ import numpy.typing as npt
 
 from bigsap import policy
 from bigsap.errors import CertificateError, OverflowRiskError, quiet
-from bigsap.proof.conclusion import DOUBTFUL, MARGIN, SHARE, Claimed, conclude
+from bigsap.proof.conclusion import SHARE, Claimed, conclude
 from bigsap.proof.exact import three_sum, two_sum
+from bigsap.proof.limits import CLEAR, DOUBTFUL, MARGIN
 from bigsap.proof.listed import listed_columns
 from bigsap.proof.minima import Looked, may_bound, minima
 from bigsap.proof.refusals import reach, refuse_invalid, refuse_masked
@@ -109,16 +110,16 @@ class Certificate:
         """Whether the gap is also small beside the margins, so that no other assignment is better.
 
         With many rows some margins are tiny. Then the gap must be within SHARE of the magnitudes,
-        measured by the deviation of most costs instead of the few largest. Beside huge prices all margins
-        may be ties, and beside huge costs huge: what costs usually differ by limits what counts as one.
+        measured by the deviation of most costs instead of the few largest. If prices are huge, all margins
+        may be ties; if a few costs are, margins may be huge. So what costs usually differ by limits them.
         """
         if not self.gap:
             return True
         usual = self.usual or 0.0
         if not self.margin:
-            return not 0.0 < self.u.size * 1e-12 * max(usual, self.typical) < self.gap
+            return not 0.0 < self.u.size * CLEAR * max(usual, self.typical) < self.gap
         margin = min(self.margin, MARGIN * usual) if usual else self.margin
-        small = max(1e-12 * margin, min(1e-6 * margin, SHARE * self.deviation))
+        small = max(CLEAR * margin, min(1e-6 * margin, SHARE * self.deviation))
         return bool(self.gap <= self.u.size * small)
 
     @property
@@ -131,7 +132,7 @@ class Certificate:
         if not (self.gap and self.optimal) or isinstance(source, Sparse):
             return self
         typical = self.typical
-        if self.gap <= self.u.size * 1e-12 * typical or 0.0 < (self.margin or 0.0) <= DOUBTFUL * typical:
+        if self.gap <= self.u.size * CLEAR * typical or 0.0 < (self.margin or 0.0) <= DOUBTFUL * typical:
             return self
         return replace(self, usual=usual_difference(source))
 

@@ -18,9 +18,6 @@ from bigsap.types import Array
 
 #: An optimal result's gap, as a share of the magnitudes of its costs.
 SHARE = 2.0**-50
-#: A margin counts up to so many times what costs usually differ by: beyond, it is to a huge cost. That is
-#: looked at for margins from so many times a typical cost of a pair on.
-MARGIN, DOUBTFUL = 16.0, 2.0**10
 #: Rows examined at a time, so that temporaries take no memory a row.
 _AT_ONCE = 1 << 16
 

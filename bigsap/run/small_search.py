@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigsap import policy
-from bigsap.engine.small.proof import CLEAR, LARGEST, SHARE
+from bigsap.engine.small.proof import LARGEST, SHARE
 from bigsap.engine.small.search import (
     FACTS,
     HUGE,
@@ -30,6 +30,7 @@ from bigsap.engine.small.search import (
 from bigsap.errors import BigsapError
 from bigsap.proof.certificate import certify
 from bigsap.proof.exact import two_sum
+from bigsap.proof.limits import CLEAR
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.types import Array
 

@@ -103,8 +103,8 @@ def test_a_gap_of_integers_is_rounded_down():
 
 @pytest.mark.parametrize("method", ["auto", "ssp", "compressed", "hungarian"])
 def test_huge_costs_do_not_excuse_a_gap(method):
-    """Huge columns beside rows of huge gains, and a column spread by a huge factor: all margins are ties, or
-    huge. A gap that is small beside these only is not called optimal."""
+    """Huge columns, rows of huge gains, and a column spread by a huge factor: all margins are ties, or huge.
+    A gap that is small only when compared with these is not called optimal."""
     for seed in (0, 3, 4, 7, 52, 55):
         rng = np.random.default_rng(seed)
         cost = rng.random((40, 40))

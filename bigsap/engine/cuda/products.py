@@ -26,8 +26,6 @@ from bigsap.types import Array
 _BYTES = 1 << 30
 #: Rows of one batch: a block of threads each in the grid's second dimension.
 _ROWS = 60_000
-#: Rows of the blocks in which cuBLAS computes: the last of a batch should be whole.
-_TILE = 128
 _UNIT = 2.0**-53
 #: Coordinates that are squared at a time.
 _SQUARED = 1 << 25
@@ -79,8 +77,7 @@ class Products:
 
     def rows_at_once(self) -> int:
         """Return the most rows of a batch."""
-        most = min(_ROWS, _BYTES // (8 * self._columns.shape[1]))
-        return max(1, most - most % _TILE if most > _TILE else most)
+        return max(1, min(_ROWS, _BYTES // (8 * self._columns.shape[1])))
 
     def of(self, places: Any) -> Any:
         """Return the inner products of rows with all columns, (rows, m), on the device."""

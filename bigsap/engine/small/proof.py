@@ -15,6 +15,7 @@ import numpy as np
 from bigsap.compile.decorator import kernel
 from bigsap.engine.small.sums import add, rounded, rounded_to
 from bigsap.engine.small.vectors import find, item, two_least
+from bigsap.proof.limits import CLEAR, DOUBTFUL, MARGIN
 from bigsap.proof.scan import two_sum
 from bigsap.types import Array
 
@@ -25,9 +26,7 @@ WRONG, LOOSE, PROVED = range(3)
 # Limit of an optimal result's gap, as a share of the assigned costs' magnitudes (less a little, since
 # their sum is rounded), and of rows times the
 # median margin; smaller margins, in units of the costs, are ties. See ``certificate``, ``row_minima``.
-SHARE, CLEAR, _TIE = 2.0**-50 * (1.0 - 2.0**-20), 1e-12, 2.0**-48
-# What limits margins, see ``proof.conclusion``.
-MARGIN, DOUBTFUL = 16.0, 2.0**10
+SHARE, _TIE = 2.0**-50 * (1.0 - 2.0**-20), 2.0**-48
 #: Rows sampled for margins.
 _SAMPLE = 16
 
@@ -171,7 +170,7 @@ def prove_dense(
     if strict and gap > CLEAR * n * typical(matched, True, room):
         return LOOSE
     margin, paid = _margin(cost, stride, n, m, at, caps, room), typical(matched, True, room)
-    if margin == 0.0 or margin > DOUBTFUL * paid:  # perhaps beside huge prices, or to huge costs, only
+    if margin == 0.0 or margin > DOUBTFUL * paid:  # prices, or a few costs, may be huge
         usual = _usual(cost, stride, n, m, room)
         if margin == 0.0:
             margin = usual if usual > 0.0 else paid
