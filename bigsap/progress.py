@@ -98,9 +98,10 @@ class Monitor:
     seconds; StopIteration ends the solve. cancel: set from any thread to end it. save: writes a
     snapshot to the disk, at every phase and about every ``save_every`` seconds; None for no
     checkpoints. interval_rows: the callback is also due after so many rows, None for never. gaps:
-    see ``update_bounds``. guards: called at every tick; an exception that one raises ends the
-    solve. bounds: called before a report to compute better bounds (it calls ``update_bounds``), for
-    a small share of the time.
+    see ``update_bounds``. as_given: if the search is of other costs than the given ones: a function that
+    turns bounds of their optimum into bounds of the given costs' optimum. guards: called at every tick; an
+    exception that one raises ends the solve. bounds: called before a report to compute better bounds (it
+    calls ``update_bounds``), for a small share of the time.
     """
 
     time_limit: float | None = None
@@ -115,6 +116,7 @@ class Monitor:
     gaps: list[dict[str, Any]] = field(default_factory=list)
     guards: list[Callable[[], None]] = field(default_factory=list)
     bounds: Callable[[], None] | None = None
+    as_given: Callable[[Any, Any], tuple[Any, Any]] | None = None
 
     def __post_init__(self) -> None:
         if self.time_limit is not None:
@@ -281,6 +283,8 @@ class Monitor:
         shrinks, a record is added to ``gaps``: seconds, gap, lower_bound, upper_bound. Only for
         bounds of the whole problem, not of a part of it.
         """
+        if self.as_given is not None:
+            low, high = self.as_given(low, high)
         progress = self.progress
         old_low, old_high = progress.lower_bound, progress.upper_bound
         if low is not None and (old_low is None or low > old_low):

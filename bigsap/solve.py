@@ -333,17 +333,6 @@ def _general(
         saved, options = None, replace(options, checkpoint=None)
     given = Problem(source, options.maximize)
     problem = orient(given)
-    # A copy must fit no limit, and a checkpoint may be continued where there is none.
-    plain = options.device == "cpu" and options.memory_limit is None
-    near: NearCosts | None = None
-    if plain and saved is None and options.checkpoint is None:
-        named = options.method != "auto" or options.start != "auto" or not options.epsilon
-        # Listeners and stops need bounds of the given costs, which the search of others does not have.
-        alone = not monitor.can_stop and not asked["progress"] and options.gap == 0
-        if alone and not named and warm is None and cluster is None:
-            near = near_costs(problem)
-        if near is None:
-            problem = with_far_rows(problem)
     if isinstance(problem.source, Guarded):
         monitor.guards.append(problem.source.intact)
     monitor.progress.n_rows, monitor.progress.n_columns = problem.shape
@@ -354,6 +343,10 @@ def _general(
         compiling = report_compilation(bar.say, bar.compiling)
     try:
         with compiling, intact_throughout(problem.source), naming_bytes(), connect(cluster, duals_of) as crew:
+            near = _near(problem, options, monitor, warm, saved) if cluster is None else None
+            # No limit allows for a copy, and a checkpoint may be continued where there is one.
+            if near is None and saved is None and options.checkpoint is None and _plain(options):
+                problem = with_far_rows(problem)
             if crew is not None:
                 problem = replace(problem, source=spread_out(problem.source, crew))
                 monitor.progress.workers = crew.counts.by_worker
@@ -383,6 +376,27 @@ def _general(
     finally:
         if bar is not None:
             bar.close()
+
+
+def _near(
+    problem: Problem,
+    options: Options,
+    monitor: Monitor,
+    warm: GivenStart | None,
+    saved: checkpoints.Saved | None,
+) -> NearCosts | None:
+    """Return the problem without the sizes of far lines, to be searched in its place; None if it is not."""
+    if saved is None:
+        named = options.method != "auto" or options.start != "auto" or not options.epsilon
+        wanted = not named and warm is None and not monitor.ended
+    else:
+        wanted = "far_lines" in saved.facts
+    return near_costs(problem) if wanted and _plain(options) else None
+
+
+def _plain(options: Options) -> bool:
+    """Return whether costs may be copied: a copy fits no limit."""
+    return options.device == "cpu" and options.memory_limit is None
 
 
 def _threads(asked: int | None, n_columns: int) -> int:

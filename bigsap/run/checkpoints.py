@@ -17,6 +17,7 @@ from bigsap.progress import Snapshot
 from bigsap.run.fingerprint import identity
 from bigsap.run.interrupted import Conclusion
 from bigsap.run.run import Run
+from bigsap.run.without_far_lines import given_incumbent
 
 # The best assignment and bound are kept under these names. Strategies go on without them, so that the
 # result has the bits of an uninterrupted solve.
@@ -36,6 +37,8 @@ def open_checkpoint(run: Run, *, large: bool) -> None:
         return
     facts = identity(run.given, run.gated, run.problem, run.options, run.method, run.arithmetic, run.asked)
     facts |= run.stands_for
+    if run.near is not None:
+        facts["far_lines"] = True
     if saved is not None:
         if large:
             # Costs that need int64 were found after the checkpoint was written, so the solve starts over.
@@ -64,7 +67,9 @@ def open_checkpoint(run: Run, *, large: bool) -> None:
             own = {"levels": vars(run.levels.counts), "levels_kind": run.levels.first_prices}
             snapshot = {**snapshot, **own}
         if snapshot and facts["fingerprint"] is not None:
-            snapshot = {**snapshot, **_best(run, run.known)}
+            near, known = run.near, run.known
+            best = known if near is None else given_incumbent(run, known, near)
+            snapshot = {**snapshot, **_best(run, best)}
         checkpoint.write(path, {**facts, "saved_after": run.monitor.seconds}, snapshot)
 
     run.monitor.save = save
@@ -78,16 +83,22 @@ def _earlier(run: Run, facts: Mapping[str, Any]) -> Incumbent | None:
     best = {name.removeprefix(_BEST): part for name, part in run.snapshot.items() if name.startswith(_BEST)}
     if not best or facts["fingerprint"] is None:
         return None
-    found = Incumbent(run.problem, infinity(run.arithmetic.price), active=True)
+    found = _nothing(run)
     for name, part in best.items():
         setattr(found, name, part)
     found.tell(run.monitor)
     return found
 
 
+def _nothing(run: Run) -> Incumbent:
+    """Return an incumbent of the given costs, of which nothing is known yet."""
+    problem = run.problem if run.near is None else run.near.given
+    return Incumbent(problem, infinity(run.arithmetic.price), active=True)
+
+
 def _best(run: Run, known: Incumbent) -> Snapshot:
     """Return the best assignment and bound of this and earlier attempts, as a part of a snapshot."""
-    best = Incumbent(run.problem, infinity(run.arithmetic.price), active=True)
+    best = _nothing(run)
     for one in (known, run.earlier):
         if one is not None:
             best.add(one)
@@ -103,7 +114,7 @@ def save_bounds(run: Run, conclusion: Conclusion) -> None:
     proved = conclusion.certificate is not None or conclusion.bound is not None
     if path is None or not proved or Path(path).stat().st_size > _LARGEST_REWRITE:
         return
-    found = Incumbent(run.problem, infinity(run.arithmetic.price), active=True)
+    found = _nothing(run)
     if conclusion.certificate is not None:
         found.add_certificate(conclusion.certificate, conclusion.column_of_row)
     else:

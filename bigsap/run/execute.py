@@ -16,7 +16,6 @@ from bigsap.engine.core.team import Team
 from bigsap.problem import Problem
 from bigsap.progress import PartMonitor, Stopped
 from bigsap.proof.certificate import Certificate
-from bigsap.proof.exact import two_sum
 from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status
 from bigsap.run.certify import certified, confirmed, prove_now
@@ -26,13 +25,13 @@ from bigsap.run.interrupted import Conclusion, Deadline, Late, answer
 from bigsap.run.ladder import climb
 from bigsap.run.refine import settled, signed_duals
 from bigsap.run.run import Run
-from bigsap.run.stats import first_bounds, solve_stats
+from bigsap.run.stats import first_bounds
 from bigsap.run.warm_start import GivenStart
-from bigsap.run.without_proof import pair_costs, unproved
+from bigsap.run.without_far_lines import give_back, given_outcome
+from bigsap.run.without_proof import pair_costs, unproved, unproved_pair
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.functions.callbacks import FunctionSource
 from bigsap.strategies import Outcome
-from bigsap.strategies.far_lines import NearCosts
 from bigsap.strategies.orientation import orient
 from bigsap.types import Array
 
@@ -48,12 +47,14 @@ def execute(run: Run, *, large: bool = False) -> Result:
         run.team = team
         if not run.options.certify and run.rows.policy != "in place":
             run.resting = Resting(run.rows.table)
+        if run.near is not None:
+            run.monitor.as_given = run.near.bounds
         if run.method == "ssp":
             run.dense()  # costs shared by several devices are copied there first
         first_bounds(run)
         found: Array | None = None
         try:
-            outcome = climb(run) if run.near is None else _near(run, run.near)
+            outcome = given_outcome(run, climb(run))
             if outcome.violator.size:
                 outcome = confirmed(run, outcome)
             if outcome.violator.size:
@@ -88,7 +89,11 @@ def _uncertified(run: Run, outcome: Outcome) -> Conclusion:
         return Conclusion(None)
     held = [holder for holder in (run.resting, run.lists) if holder is not None]
     costs = pair_costs(run.problem, run.rows, held, found, run.monitor.tick)
-    unchecked = unproved(run.problem, found, costs, outcome.v, run.reach)
+    unchecked = (
+        unproved(run.problem, found, costs, outcome.v, run.reach)
+        if outcome.v_low is None
+        else unproved_pair(run.problem, found, costs, (outcome.v, outcome.v_low), run.reach)
+    )
     if unchecked.doubtful:
         # The prices are so large that rounding may have decided the assignment.
         proved = certified(run, outcome, partial(_residual, run))
@@ -98,49 +103,22 @@ def _uncertified(run: Run, outcome: Outcome) -> Conclusion:
         if run.refined and certificate is not None:
             u, u_low, v, v_low = signed_duals(run, certificate)
             return Conclusion(proved.column_of_row, certificate.fun, u=u, v=v, u_low=u_low, v_low=v_low)
-    return Conclusion(found, unchecked.fun, u=unchecked.u, v=unchecked.v, costs=costs)
+    return Conclusion(
+        found,
+        unchecked.fun,
+        u=unchecked.u,
+        v=unchecked.v,
+        u_low=unchecked.u_low,
+        v_low=unchecked.v_low,
+        costs=costs,
+    )
 
 
 def _residual(run: Run, problem: Problem, column_of_row: Array | None) -> Outcome | None:
     """Solve a residual problem (see ``refine``), from zero prices and an assignment if one is given."""
-    start = None
-    if column_of_row is not None:
-        start = GivenStart(np.zeros(problem.shape[1]), None, column_of_row)
-    inner = _inner(run, problem, orient(problem), start)
-    inner.keeps = True  # its costs are computed from rows that the outer solve keeps
-    outcome = _climbed(run, inner)
-    return None if inner.problem.transposed else outcome
-
-
-def _near(run: Run, near: NearCosts) -> Outcome:
-    """Solve the same problem without the sizes of far lines; the given costs prove the result.
-
-    Its counts are the solve's. Not for a solve that can be stopped.
-    """
-    problem = near.take()
-    inner = _inner(run, problem, problem, None)
-    run.method = inner.method
-    solved = run.short_way()
-    outcome = _climbed(run, inner)
-    stats, counts = solve_stats(inner), solved.counts
-    counts.scans += stats["rows_scanned"]
-    counts.rows += stats["rows_evaluated"]
-    counts.pairs += stats["pairs_evaluated"]
-    counts.list_bytes, counts.doubled = stats["list_bytes"], stats["lists_doubled"]
-    counts.refused, solved.trees = stats["list_growth_refused"], stats["trees"]
-    solved.first_prices = stats["first_prices"] or "none"
-    for stage, seconds in inner.seconds.items():
-        run.seconds[stage] += seconds
-    run.why = f"a few columns are far from all others: without their sizes {inner.why}"
-    v, v_low = two_sum(outcome.v, near.shift)
-    return replace(outcome, v=v, v_low=v_low)
-
-
-def _inner(run: Run, given: Problem, problem: Problem, start: GivenStart | None) -> Run:
-    """Return the state of a solve that is part of this one. problem: ``given`` as it is searched."""
     options = replace(
         run.options,
-        maximize=given.maximize,
+        maximize=problem.maximize,
         method="auto",
         epsilon=True,
         dtype=None,
@@ -151,34 +129,34 @@ def _inner(run: Run, given: Problem, problem: Problem, start: GivenStart | None)
         start="auto",
         variant="auto",
     )
-    monitor = PartMonitor(run.monitor, given.shape[0], 0)
-    return Run(given, problem, monitor, options, run.n_threads, start, None)
-
-
-def _climbed(run: Run, inner: Run) -> Outcome:
-    """Return the outcome of a solve that is part of this one."""
+    start = None
+    if column_of_row is not None:
+        start = GivenStart(np.zeros(problem.shape[1]), None, column_of_row)
+    monitor = PartMonitor(run.monitor, problem.shape[0], 0)
+    inner = Run(problem, orient(problem), monitor, options, run.n_threads, start, None)
+    inner.keeps = True  # its costs are computed from rows that the outer solve keeps
     try:
-        with Team(inner.n_threads) as team:
+        with Team(run.n_threads) as team:
             inner.team = team
             outcome = climb(inner)
             if inner.engine is not None:
                 inner.engine.release()
     finally:
-        assert isinstance(inner.monitor, PartMonitor)
-        inner.monitor.close()
+        monitor.close()
     run.phases += inner.phases
-    return outcome
+    return None if inner.problem.transposed else outcome
 
 
 def _stopped(run: Run, stop: Stopped, found: Array | None) -> Conclusion:
     """Return the best known assignment and bound, see ``interrupted``."""
+    give_back(run)
     run.stopped = Status(stop.reason)
     deadline = Deadline(run.monitor.grace(), lambda: run.monitor.cancelled)
 
     def proof(column_of_row: Array | None, v: Array) -> Certificate:
         if not run.options.certify:
             raise Late
-        return prove_now(run, column_of_row, v, deadline=deadline)
+        return prove_now(run, column_of_row, v, run.standing_low, deadline)
 
     costs = None
     if run.lists is not None and found is None and not run.whole_rows:

@@ -55,7 +55,7 @@ class Run:
     earlier strategy for the start of whole rows. keeps: whether ``reading`` caches the rows it reads,
     where that pays. stands_for: facts of the user's problem for a checkpoint, where ``given`` is not that
     problem, but one with copies of its columns or rows. near: the same problem without the sizes of far
-    lines, to be searched in its place.
+    lines, to be searched in its place, see ``without_far_lines``.
     """
 
     team: Team  # set when the search begins
@@ -76,7 +76,8 @@ class Run:
         stands_for: dict[str, Any] | None = None,
         near: NearCosts | None = None,
     ) -> None:
-        self.given, self.problem, self.monitor = given, problem, monitor
+        self.given, self.monitor = given, monitor
+        problem = self.problem = problem if near is None else near.problem
         self.options, self.n_threads, self.saved = options, n_threads, saved
         self.warm_start, self.gated, self.crew = warm_start, gated, crew
         self.stands_for, self.near = stands_for or {}, near
@@ -97,6 +98,8 @@ class Run:
         if self.method == "auto":
             trees = bool(options.epsilon) and options.start == "auto" and warm_start is None
             self.method, self.why = choose_method(problem, budget, trees=trees)
+        if near is not None:
+            self.why = f"a few columns are far from all others: without their sizes {self.why}"
         if self.method == "ssp":
             refuse_streaming(problem.source)
         else:
@@ -118,6 +121,7 @@ class Run:
         self.resting: Resting | None = None  # rows evicted from the cache, where these matter
         # Matching and prices found without the engine, until it has better ones.
         self.standing: tuple[Array, Array] | None = None
+        self.standing_low: Array | None = None  # low parts of its prices
         self._seconds_per_row = 0.0
         self.stopped: Status | None = None
         self.proved: Certificate | None = None  # of an assignment within the gap
@@ -126,13 +130,21 @@ class Run:
         self.certificate_pairs = 0
         self.refined = 0  # rounds of refinement
         self.resumed = 0
+        cache = options.cache if isinstance(options.cache, RowCache) and not listed else RowCache()
+        self.read(problem, cache, budget)
+
+    def read(self, problem: Problem, cache: RowCache, budget: int) -> None:
+        """Set the problem whose costs are read from now on, and the rows of them in memory.
+
+        budget: bytes that rows may take, where they are not in memory already.
+        """
+        self.problem = problem
+        self.reading = problem  # the same costs, of which rows may be kept
         matrix = resident(problem)
         if matrix is not None:
             self.rows = Rows.in_place(matrix)
         else:
-            cache = options.cache if isinstance(options.cache, RowCache) and not listed else RowCache()
             self.rows = Rows.cached(problem.shape, problem.source.dtype, cache, budget)
-        self.reading = problem  # the same costs, of which rows may be kept
 
     # -- interface for strategies -------------------------------------------------------
 
@@ -214,7 +226,7 @@ class Run:
 
     def dense(self) -> Engine:
         """Return the engine that scans whole rows, built on first use."""
-        self.standing = None
+        self.standing = self.standing_low = None
         if self.engine is None:
             problem, engine = engine_where(
                 self.problem, self.rows, self.team, self.monitor, self.arithmetic.price

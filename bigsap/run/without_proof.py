@@ -19,7 +19,7 @@ from bigsap.engine.core.held import Held
 from bigsap.engine.core.pair_costs import Tick, costs_of_pairs
 from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
-from bigsap.proof.exact import exact_sum
+from bigsap.proof.exact import exact_sum, three_sum
 from bigsap.row_cache import Rows
 from bigsap.sources.cuda.pairs import device_pairs
 from bigsap.sources.filling import fill_of
@@ -64,13 +64,15 @@ class Unproved:
 
     fun: as in a certificate, user's sense. u, v: signed duals, normalised as in
     ``bigsap.proof.certificate``, whose feasibility is not checked; None where unknown. doubtful:
-    rounding may have decided the assignment.
+    rounding may have decided the assignment. u_low, v_low: their low parts; None: 0.
     """
 
     fun: Any
     u: Array | None
     v: Array | None
     doubtful: bool
+    u_low: Array | None = None
+    v_low: Array | None = None
 
 
 def unproved(
@@ -113,8 +115,30 @@ def unproved(
         return Unproved(fun, u, v, False)
     if not math.isfinite(size + largest):
         return Unproved(fun, None, None, True)
+    return Unproved(fun, u, v, _is_doubtful(max(n, m), max(size, largest), costs[wanted]))
+
+
+def unproved_pair(
+    problem: Problem, column_of_row: Array, costs: Array, prices: tuple[Array, Array], reach: float
+) -> Unproved:
+    """Return as ``unproved`` for a square problem, from prices in two parts.
+
+    reach: the largest size of a price and of a reduced cost in the search. O(n).
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        fun = exact_sum(costs.astype(np.float64))
+        v, v_low = prices
+        high, mid, low = three_sum(
+            problem.sign * costs.astype(np.float64), -v[column_of_row], -v_low[column_of_row]
+        )
+        u, u_low = high, mid + low
+    return Unproved(fun, u, v, _is_doubtful(v.size, reach, costs), u_low, v_low)
+
+
+def _is_doubtful(n: int, size: float, costs: Array) -> bool:
+    """Return whether the rounding of n numbers of a size may matter to the sum of the pairs' costs."""
     # Not the sum, which a few huge costs dominate.
-    sizes = np.abs(costs[wanted])
+    sizes = np.abs(costs)
     sizes = sizes[sizes > 0]
     whole = sizes.size * float(np.median(sizes)) if sizes.size else 0.0
-    return Unproved(fun, u, v, max(n, m) * 2.0**-52 * max(size, largest) > policy.DANGEROUS_ROUNDING * whole)
+    return n * 2.0**-52 * size > policy.DANGEROUS_ROUNDING * whole

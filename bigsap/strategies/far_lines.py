@@ -8,13 +8,14 @@ cost.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bigsap import policy
 from bigsap.problem import Problem
-from bigsap.proof.exact import two_sum
+from bigsap.proof.exact import down, expansion, two_sum, up
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.strategies.start.outliers import outlying_lines
 from bigsap.types import Array
@@ -23,31 +24,36 @@ from bigsap.types import Array
 _AT_ONCE = 1 << 20
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class NearCosts:
-    """A square matrix whose costs are all of one size, until it is taken.
+    """A square matrix whose costs are all of one size, in place of the given one.
 
-    problem: of these costs, float64 by rows. shift: (n,) what was subtracted from each column's signed costs.
+    problem: of these costs, float64 by rows. given: of the costs given. of_rows, of_columns: (n,) what was
+    subtracted from the signed costs of each row and column.
     """
 
-    problem: Problem | None
-    shift: Array
+    problem: Problem
+    given: Problem
+    of_rows: Array
+    of_columns: Array
 
-    def take(self) -> Problem:
-        """Return the problem, and do not keep its matrix."""
-        problem, self.problem = self.problem, None
-        assert problem is not None
-        return problem
+    def bounds(self, low: float | None, high: float | None) -> tuple[float | None, float | None]:
+        """Return bounds of the given optimum from those of this problem's, in the user's sense. O(n)."""
+        total = expansion(self.given.sign * self.of_rows, self.given.sign * self.of_columns)
+        return (
+            None if low is None or not math.isfinite(low) else down([*total, float(low)]),
+            None if high is None or not math.isfinite(high) else up([*total, float(high)]),
+        )
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def near_costs(problem: Problem) -> NearCosts | None:
-    """Return the costs of a square matrix in memory less those of its far columns and rows.
+    """Return the costs of a square matrix less those of its far columns and rows.
 
     None without far columns, where a difference would be rounded, and where what is left of them would still
     be far from all others. O(n) without far columns, else a copy.
     """
-    given = _square(problem)
+    given = _square(problem, mapped=True)
     if given is None or 8 * given.size > policy.FAR_COPY_BYTES:
         return None
     n = len(given)
@@ -83,9 +89,9 @@ def near_costs(problem: Problem) -> NearCosts | None:
     if left is None or (left.size and np.abs(left - usual).max() > policy.OUTLYING * extent):
         return None
     costs[crossing] = left
-    shift = np.zeros(n)
-    shift[columns] = problem.sign * shifts[1]
-    return NearCosts(replace(problem, source=ArraySource(costs)), shift)
+    of_rows, of_columns = np.zeros(n), np.zeros(n)
+    of_rows[rows], of_columns[columns] = problem.sign * shifts[0], problem.sign * shifts[1]
+    return NearCosts(replace(problem, source=ArraySource(costs)), problem, of_rows, of_columns)
 
 
 def with_far_rows(problem: Problem) -> Problem:
@@ -94,7 +100,7 @@ def with_far_rows(problem: Problem) -> Problem:
     For columns whose costs also differ by so much: the dual of a row is computed from its costs, exactly.
     Judged by some rows; not if rows are far, too.
     """
-    matrix = _square(problem)
+    matrix = _square(problem, mapped=False)
     if matrix is None or matrix.nbytes > policy.FAR_COPY_BYTES:
         return problem
     some = np.linspace(0, len(matrix) - 1, policy.FAR_SAMPLE).astype(np.intp)
@@ -104,10 +110,18 @@ def with_far_rows(problem: Problem) -> Problem:
     return Problem(ArraySource(np.ascontiguousarray(matrix.T)), problem.maximize, not problem.transposed)
 
 
-def _square(problem: Problem) -> Array | None:
-    """Return the costs of a square matrix of floats in memory that is large enough; else None."""
+def _square(problem: Problem, *, mapped: bool) -> Array | None:
+    """Return the costs of a square matrix of floats that is large enough; else None.
+
+    mapped: whether it may lie in a mapped file.
+    """
     source, (n, m) = problem.source, problem.shape
-    if not isinstance(source, ArraySource) or source.mapped or n != m or source.dtype.kind != "f":
+    if (
+        not isinstance(source, ArraySource)
+        or (source.mapped and not mapped)
+        or n != m
+        or source.dtype.kind != "f"
+    ):
         return None
     return source.array if n >= policy.OUTLIERS_AMONG else None
 

@@ -58,7 +58,7 @@ def test_nothing_is_rounded(family, dtype, maximize):
         assert found is not None
         less = found.problem.source.array
         assert np.ptp(less) < 1e-3 * abs(size)
-        assert np.flatnonzero(found.shift).tolist() == list(columns)
+        assert np.flatnonzero(found.of_columns).tolist() == list(columns)
         for i, k in ((3, 5), (9, 11), (100, 3)):
             for j, other in ((7, 200), (1, 40), (50, 7), (30, 31)):
                 assert difference(cost, i, k, j, other) == difference(less, i, k, j, other)
@@ -109,18 +109,21 @@ def test_options(maximize):
     cost = with_lines(FAMILIES["uniform"](np.random.default_rng(8), N), [5], [7, 8], 1e12)
     cost = -cost if maximize else cost
     best = bigsap.solve(cost, maximize=maximize)
-    for options in ({"certify": False}, {"certify": "pairs"}, {"seed": 3}, {"threads": 2}):
+    for options in (
+        {"certify": False},
+        {"certify": "pairs"},
+        {"seed": 3},
+        {"threads": 2},
+        {"callback": lambda _: None},
+        {"time_limit": 3600.0},
+        {"cancel": threading.Event()},
+    ):
         result = bigsap.solve(cost, maximize=maximize, **options)
         assert result.stats["why"].startswith("a few columns"), options
         assert result.fun == best.fun
-    # A copy must fit no limit, a start is one of the given costs, and nobody stops a search of others.
-    for options in (
-        {"memory_limit": "1 GiB"},
-        {"warm_start": best},
-        {"method": "compressed"},
-        {"callback": lambda _: None},
-        {"time_limit": 3600.0},
-    ):
+        result.verify(cost)
+    # A copy fits no limit, and a start is one of the given costs.
+    for options in ({"memory_limit": "1 GiB"}, {"warm_start": best}, {"method": "compressed"}):
         result = bigsap.solve(cost, maximize=maximize, **options)
         assert not result.stats["why"].startswith("a few columns"), options
         assert result.fun == best.fun
@@ -149,19 +152,73 @@ def test_gaps_and_stops_are_those_of_the_given_costs():
     assert best.fun <= near_enough.fun <= best.fun + 10
 
 
-def test_a_stopped_solve_has_an_answer_and_a_true_bound():
-    cost = with_lines(FAMILIES["uniform"](np.random.default_rng(9), 2500), [5], [7], 1e9)
-    best, event = bigsap.solve(cost), threading.Event()
+def stop_at(stage, phase, seen):
+    """A callback that ends the solve at the first report of a stage and phase."""
 
     def look(progress):
-        if progress.rows_scanned:
+        seen.append((progress.lower_bound, progress.upper_bound))
+        if (progress.stage, progress.phase) == (stage, phase):
+            raise StopIteration
+
+    return look
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("family", ["uniform", "lognormal"])
+def test_reports_and_stopped_answers_are_those_of_the_given_costs(family, maximize, tmp_path):
+    """At each phase: bounds enclose the optimum, and a resumed solve ends as if it had not been stopped."""
+    rng = np.random.default_rng(9)
+    cost = with_lines(FAMILIES[family](rng, 1700), [5, 11], [7, 8], 1e11, sign=-0.5)
+    cost = -cost if maximize else cost
+    plain = bigsap.solve(cost, maximize=maximize)
+    phases = plain.nit
+    assert plain.stats["why"].startswith("a few columns")
+    assert phases >= 3
+    for stage, phase in [("search", k + 1) for k in range(phases)]:
+        seen, path = [], tmp_path / f"{stage}{phase}"
+        options = {"maximize": maximize, "checkpoint": path, "callback_every": 0}
+        stopped = bigsap.solve(cost, callback=stop_at(stage, phase, seen), **options)
+        assert stopped.status == "cancelled"
+        low, high = sorted((stopped.bound, stopped.fun))
+        for lower, upper in [*seen, (low, high)]:
+            assert lower is None or lower <= plain.fun
+            assert upper is None or plain.fun <= upper
+        stopped.verify(cost)
+        seen.clear()
+        again = bigsap.resume(path, cost, callback=stop_at("none", 0, seen))
+        assert (again.fun, again.bound, again.status) == (plain.fun, plain.bound, "optimal")
+        assert np.array_equal(again.col_ind, plain.col_ind)
+        assert np.array_equal(again.v, plain.v)
+        assert again.stats["rows_scanned"] == plain.stats["rows_scanned"]
+        # What the stopped solve proved is still known.
+        assert seen[0][0] >= low
+        assert seen[0][1] <= high
+    with pytest.raises(bigsap.CheckpointError, match="without far lines"):
+        bigsap.resume(path, cost, memory_limit="1 GiB")
+
+
+def test_a_stop_within_the_proof_knows_the_assignment():
+    cost = with_lines(FAMILIES["uniform"](np.random.default_rng(13), N), [5], [7], 1e12)
+    best, event = bigsap.solve(cost, certify="pairs"), threading.Event()
+
+    def look(progress):
+        if progress.stage == "certificate":
             event.set()
 
-    stopped = bigsap.solve(cost, cancel=event, callback=look, callback_every=0)
-    assert stopped.status == "cancelled"
-    assert stopped.fun >= best.fun
+    stopped = bigsap.solve(cost, cancel=event, callback=look, callback_every=0, certify="pairs")
+    assert stopped.fun == best.fun
     assert stopped.bound <= best.fun
+    assert stopped.gap <= 1e-3
     stopped.verify(cost)
+
+
+def test_a_mapped_file(tmp_path):
+    cost = with_lines(FAMILIES["uniform"](np.random.default_rng(14), N), [5], [7], 1e12)
+    np.save(tmp_path / "cost.npy", cost)
+    mapped = bigsap.solve(np.load(tmp_path / "cost.npy", mmap_mode="r"))
+    assert mapped.stats["why"].startswith("a few columns")
+    assert (mapped.fun, mapped.stats["refined"]) == (bigsap.solve(cost).fun, 0)
+    mapped.verify(cost)
 
 
 def test_infeasible_and_invalid_costs_are_the_users():

@@ -1,0 +1,101 @@
+"""Searches without the sizes of far lines: from the given costs to others, and back.
+
+While strategies climb, the run's problem is that of the near costs, and bounds are reported as those of
+the given ones. Whatever ends the search, ``give_back`` restores the given problem: proof, refinement and
+answer know no other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from bigsap.engine.core.incumbent import Incumbent
+from bigsap.engine.core.state import infinity
+from bigsap.problem import Problem
+from bigsap.proof.exact import down, expansion, two_sum
+from bigsap.row_cache import RowCache
+from bigsap.run.run import Run
+from bigsap.run.stats import solve_stats
+from bigsap.strategies import Outcome
+from bigsap.strategies.far_lines import NearCosts
+from bigsap.strategies.list_run import ListSolve
+from bigsap.strategies.orientation import resident
+from bigsap.strategies.start.samples import Counts
+from bigsap.types import Array
+
+
+def given_outcome(run: Run, outcome: Outcome) -> Outcome:
+    """Return the outcome with prices of the given costs, which the run's problem has again."""
+    near = run.near
+    if near is None:
+        return outcome
+    found = outcome.column_of_row
+    if found is not None:
+        run.reach = max(run.reach, _size(near.problem, found, outcome.v))
+    run.standing = None  # whatever it was, the outcome is better
+    give_back(run)
+    v, v_low = two_sum(outcome.v.astype(np.float64), near.of_columns)
+    if found is not None:
+        run.standing, run.standing_low = (found, v), v_low
+    return replace(outcome, v=v, v_low=v_low)
+
+
+def _size(problem: Problem, column_of_row: Array, v: Array) -> float:
+    """Return the largest size of a price and of an assigned pair's reduced cost."""
+    matrix = resident(problem)
+    assert matrix is not None
+    rows = np.flatnonzero(column_of_row >= 0)
+    columns = column_of_row[rows]
+    reduced = problem.sign * matrix[rows, columns] - v[columns]
+    return float(max(np.abs(v).max(initial=0.0), np.abs(reduced).max(initial=0.0)))
+
+
+def give_back(run: Run) -> None:
+    """Make the given problem the run's, at the end of a search of near costs. Their matrix is released.
+
+    Counts, bounds, matching and prices of the search stay. Its certificate does not: it is of other costs.
+    """
+    near, run.near = run.near, None
+    if near is None:
+        return
+    matching, v = run.at_hand()
+    v, v_low = two_sum(v.astype(np.float64), near.of_columns)
+    known = given_incumbent(run, run.known, near)
+    stats = solve_stats(run)
+    counts = Counts(stats["rows_evaluated"], stats["pairs_evaluated"], stats["rows_scanned"])
+    counts.list_bytes, counts.doubled = stats["list_bytes"], stats["lists_doubled"]
+    counts.refused = stats["list_growth_refused"]
+    solved = ListSolve()
+    solved.counts, solved.trees = counts, stats["trees"]
+    solved.first_prices = stats["first_prices"] or "none"
+    run.lists, run.levels, run.engine, run.whole_rows = solved, None, None, False
+    run.read(near.given, RowCache(), run.options.cache_budget(near.given))
+    run.known, run.monitor.as_given = known, None
+    run.proved = run.stopped = None
+    run.standing, run.standing_low = (matching, v), v_low
+
+
+def given_incumbent(run: Run, known: Incumbent, near: NearCosts) -> Incumbent:
+    """Return what is known of the near costs as facts of the given ones: no bound becomes too large."""
+    found = Incumbent(near.given, infinity(run.arithmetic.price), active=known.active)
+    found.complete, found.column_of_row, found.exact = known.complete, known.column_of_row, False
+    low, high = near.bounds(*known.enclosure())
+    if near.given.maximize:
+        low, high = (None if x is None else -x for x in (high, low))
+    found.bound, found.cost = low, high
+    if known.u is not None and known.v is not None:
+        found.u, found.u_low = _moved(known.u, known.u_low, near.of_rows)
+        found.v, found.v_low = _moved(known.v, known.v_low, near.of_columns)
+        found.bound = down(expansion(found.u, found.u_low, found.v, found.v_low))
+    return found
+
+
+def _moved(dual: Array, low: Array | None, shift: Array) -> tuple[Array, Array]:
+    """Return duals plus a number each, in two parts, at most as large as exact sums. O(n)."""
+    high, rest = two_sum(dual, shift)
+    if low is not None:
+        rest, lost = two_sum(rest, low)
+        rest = np.where(lost < 0, np.nextafter(rest, -np.inf), rest)
+    return high, rest
