@@ -290,6 +290,9 @@ NEIGHBOURS_SHARE, SCATTERED_SHARE, SCATTERED_GAIN = 0.5, 0.2, 0.7
 ORDERED_COORDINATES = 16
 #: Matrix products evaluate rows of at least this many columns and coordinates.
 PRODUCT_COLUMNS, PRODUCT_COORDINATES = 256, 8
+#: A device's proof excludes pairs by matrix products from so many terms (rows, columns, coordinates) on: what
+#: it takes some hundredths of a second to add one by one.
+PRODUCT_PROOF_TERMS = 1 << 36
 
 # -- how long lists are -----------------------------------------------------------------
 

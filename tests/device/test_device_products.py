@@ -18,7 +18,7 @@ from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.run import kept_rows
-from bigsap.sources.cuda import placed
+from bigsap.sources.cuda import placed, product_proof
 from bigsap.sources.cuda.placed import place
 from bigsap.strategies.first_prices import choose_first_prices
 from bigsap.strategies.list_sizes import list_size
@@ -332,3 +332,65 @@ def test_levels_are_not_asked_where_rows_take_long(cupy: Any, monkeypatch: pytes
     x, y = g.normal(size=(400, D)), 3.0 + 2.0 * g.normal(size=(400, D))
     problem = Problem(place(bigsap.points(x, y), 0, None))
     assert choose_first_prices(problem, Monitor(), 0, Counts()) == ("none", None)
+
+
+@pytest.mark.some(14)
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize(("kind", "metric"), CASES)
+def test_a_proof_by_products_is_that_of_all_pairs(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, kind: str, metric: str, maximize: bool
+) -> None:
+    """To the bit, whatever the rounding of products: here by half of the bound in the worst direction."""
+    x, y, options = points(kind)
+    source = place(bigsap.points(x, y, metric, **options), 0, None)
+    g = np.random.default_rng(8)
+    prices = g.random(M) * (0.0 if kind == "equal" else 1.0)
+    matching = np.where(g.random(N) < 0.9, g.permutation(M)[:N], -1)
+    plain = source.row_minima(matching, prices, None, maximize, lambda _: None)
+    monkeypatch.setattr(policy, "PRODUCT_PROOF_TERMS", 0)
+    real, launched = product_proof.products, []
+
+    def disturbed(some: Any, all_columns: Any) -> Any:
+        inner = real(some, all_columns)
+        sums = (some * some).sum(axis=1)[:, None] + (all_columns * all_columns).sum(axis=0)[None, :]
+        gamma = (8 * D + 128) * 2.0**-53
+        launched.append(1)
+        signs = np.where(np.arange(sums.size).reshape(sums.shape) % 2, 0.2, -0.2)
+        return (inner + signs * gamma * sums).view(type(inner))
+
+    for one in (real, disturbed):
+        monkeypatch.setattr(product_proof, "products", one)
+        found = source.row_minima(matching, prices, None, maximize, lambda _: None)
+        for here, there in zip(found, plain, strict=True):
+            assert (here is None) == (there is None)
+            assert here is None or np.array_equal(here, there)
+    assert bool(launched) == (kind != "huge" or metric == "cosine")
+
+
+def test_a_proof_by_products_can_be_stopped(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y, _ = points("usual")
+    source = place(bigsap.points(x, y), 0, None)
+    monkeypatch.setattr(policy, "PRODUCT_PROOF_TERMS", 0)
+    monkeypatch.setattr(product_proof, "_PAIRS", 1)
+    monkeypatch.setattr(product_proof, "_ROWS", 7)
+    done: list[int] = []
+
+    def tick(n_done: int) -> None:
+        done.append(n_done)
+        if n_done >= 14:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        source.row_minima(None, np.zeros(M), None, False, tick)
+    assert done == [7, 14]
+
+
+def test_a_solve_is_proved_by_products(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y, _ = points("usual")
+    source = bigsap.points(x, y)
+    plain = bigsap.solve(source, device="cuda")
+    monkeypatch.setattr(policy, "PRODUCT_PROOF_TERMS", 0)
+    found = bigsap.solve(source, device="cuda")
+    assert (found.fun, found.bound, found.status) == (plain.fun, plain.bound, "optimal")
+    assert np.array_equal(found.u, plain.u)
+    found.verify(source)

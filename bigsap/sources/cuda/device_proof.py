@@ -14,6 +14,7 @@ import numpy as np
 
 from bigsap.errors import CertificateError
 from bigsap.sources.cuda.device_kernels import PROOF, compiled, load_cupy, on
+from bigsap.sources.cuda.product_proof import minima_by_products, pays
 from bigsap.types import Array
 
 #: Pairs in one launch: a fraction of a second of work.
@@ -92,6 +93,10 @@ def _minima(
     n, m = source.shape
     cupy = load_cupy()
     code = source.code()
+    if pays(code.product, (n, m), prices):
+        found = minima_by_products(source, columns, prices, maximize, tick, meanwhile)
+        if found is not None:
+            return found
     integer = prices.dtype.kind == "i"
     settings = (("PRICE_IS_INT", int(integer)), ("SIGN", -1 if maximize else 1), ("WIDTH", code.width))
     u, rest, costs = np.empty(n, prices.dtype), np.empty(n), np.empty(n, source.dtype)

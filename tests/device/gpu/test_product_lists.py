@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.core.team import Team
 from bigsap.engine.cuda.device_lists import DeviceListEngine
 from bigsap.problem import Problem
@@ -57,3 +58,23 @@ def test_many_dimensions_are_solved_by_lists() -> None:
     assert (result.status, result.stats["method"]) == ("optimal", "compressed")
     assert result.fun == bigsap.solve(source).fun
     result.verify(source)
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine"])
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("d", [9, 40, 512])
+def test_a_proof_by_products_is_that_of_all_pairs(
+    monkeypatch: pytest.MonkeyPatch, d: int, maximize: bool, metric: str
+) -> None:
+    g = np.random.default_rng(d)
+    x = g.normal(size=(300, d))
+    y = np.repeat(x, 20, axis=0) + 1e-7 * g.normal(size=(6000, d))  # near duplicates
+    source = place(bigsap.points(x, y, metric=metric), 0, None)
+    prices, matching = 0.1 * g.random(6000), g.permutation(6000)[:300]
+    found = []
+    for terms in (0, 1 << 60):
+        monkeypatch.setattr(policy, "PRODUCT_PROOF_TERMS", terms)
+        found.append(source.row_minima(matching, prices, None, maximize, lambda _: None))
+    for here, there in zip(*found, strict=True):
+        assert (here is None) == (there is None)
+        assert here is None or np.array_equal(here, there)

@@ -1,0 +1,103 @@
+// The certificate's pass over points of many coordinates: inner products exclude most pairs, the costs'
+// own code computes the others. Shares no code with the engine's kernels. Results are those of bigsap_proof.
+
+#define WORST __longlong_as_double(0x7ff0000000000000LL)
+#define SIDE 256
+
+// What rounding took from c - price.
+__device__ __forceinline__ double rounding(double c, double price, double reduced) {
+    const double part = reduced - c;
+    return (c - (reduced - part)) + (-price - part);
+}
+
+// Lower (low, less) to (reduced, rest) where that is smaller.
+__device__ __forceinline__ void take(double rest, double reduced, double& low, double& less) {
+    if (reduced < low) {
+        low = reduced;
+        less = rest;
+    } else if (reduced == low && rest < less) {
+        less = rest;
+    }
+}
+
+// The cost of a squared distance. PHI: 0 itself, 1 its root, 2 half of it. widen: for rounding.
+__device__ __forceinline__ double cost_of_square(double square, double widen) {
+    square = square > 0.0 ? square : 0.0;
+#if PHI == 1
+    return __dsqrt_rn(square) * widen;
+#elif PHI == 2
+    return 0.5 * square * widen;
+#else
+    return square * widen;
+#endif
+}
+
+// A number not above the signed cost. sums: a + b, squared norms. error: of the squared distance.
+__device__ __forceinline__ double not_above(double sums, double product, double error) {
+    const double square = sums - 2.0 * product;
+    return SIGN > 0 ? cost_of_square(square - error, 1.0 - 0x1p-50)
+                    : -cost_of_square(square + error, 1.0 + 0x1p-50);
+}
+
+// A number not below it.
+__device__ __forceinline__ double not_below(double sums, double product, double error) {
+    const double square = sums - 2.0 * product;
+    return SIGN > 0 ? cost_of_square(square + error, 1.0 + 0x1p-50)
+                    : -cost_of_square(square - error, 1.0 - 0x1p-50);
+}
+
+// Like bigsap_proof for row first + blockIdx.x, whose inner products with all columns are at
+// products + blockIdx.x * n_columns. u, rest, matched: of all rows. gamma: bounds the error of a squared
+// distance from its inner product, relative to the sum of the squared norms.
+extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_proof(
+    const i64* cost_words, const double* products, int n_columns, int first, const double* row_norms,
+    const double* column_norms, double gamma, const double* prices, const int* matching, double* u,
+    double* rest, double* matched
+) {
+    __shared__ double least[SIDE], below[SIDE];
+    const Costs costs = load_costs(cost_words);
+    const int t = threadIdx.x, i = first + blockIdx.x;
+    const double* mine = products + (i64)blockIdx.x * n_columns;
+    const double a = row_norms[i];
+    double top = WORST;
+    #pragma unroll 4
+    for (int j = t; j < n_columns; j += SIDE) {
+        const double sums = a + column_norms[j];
+        // The constant covers products that underflow.
+        const double high = not_below(sums, mine[j], gamma * sums + 1e-290) - prices[j];
+        const double rounded = high + 0x1p-50 * fabs(high);
+        top = rounded < top ? rounded : top;
+    }
+    least[t] = top;
+    __syncthreads();
+    for (int half = SIDE / 2; half; half /= 2) {
+        if (t < half && least[t + half] < least[t]) least[t] = least[t + half];
+        __syncthreads();
+    }
+    top = least[0];
+    __syncthreads();
+    const Row row = open_row(costs, i);
+    double low = WORST, less = 0.0;
+    #pragma unroll 4
+    for (int j = t; j < n_columns; j += SIDE) {
+        const double sums = a + column_norms[j];
+        const double bound = not_above(sums, mine[j], gamma * sums + 1e-290) - prices[j];
+        if (bound - 0x1p-50 * fabs(bound) > top) continue;
+        const double c = SIGN * cost_at(costs, row, j);
+        const double reduced = c - prices[j];
+        if (reduced <= low) take(rounding(c, prices[j], reduced), reduced, low, less);
+    }
+    least[t] = low;
+    below[t] = less;
+    __syncthreads();
+    for (int half = SIDE / 2; half; half /= 2) {
+        if (t < half) take(below[t + half], least[t + half], least[t], below[t]);
+        __syncthreads();
+    }
+    if (t == 0) {
+        u[i] = least[0];
+        rest[i] = below[0];
+        const int j = matching ? matching[i] : -1;
+        matched[i] = j >= 0 ? cost_at(costs, row, j) : 0.0;
+    }
+}

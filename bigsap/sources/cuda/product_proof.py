@@ -1,0 +1,120 @@
+"""The certificate's pass on a device over points of many coordinates, most pairs excluded by matrix products.
+
+With both sets moved so that their common mean is 0, the squared distance of two points is ``a + b - 2 p``:
+their squared norms and their inner product. An error bound of that excludes pairs whose reduced cost cannot
+be a row's least; the costs' own code computes the others, so that the minima have the bits of the pass over
+all pairs. Shares no code with the engine's products.
+
+The bound: with ``u = 2**-53`` and d coordinates, the computed norms and products err by at most
+``d u / (1 - d u)`` times the sums of their terms' sizes (Higham, Accuracy and Stability of Numerical
+Algorithms, 2nd ed., section 3.1), in any order of the terms; together at most ``2 d u (a + b)``. A point that
+is moved and weighed has relative errors of 3 u, which change a squared distance by at most
+``12 u (a + b)``; the costs' own sums err by ``(d + 2) u`` of at most ``2 (a + b)``. All of it is below
+``(8 d + 128) u (a + b)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bigsap import policy
+from bigsap.sources.cuda.code import ProductForm
+from bigsap.sources.cuda.device_kernels import PRODUCT_PROOF, compiled, load_cupy, on
+from bigsap.sources.cuda.device_memory import empty
+from bigsap.types import Array
+
+#: Bytes of inner products of one batch, and the most rows of one.
+_BYTES, _ROWS = 1 << 30, 1 << 16
+#: Pairs between two looks at the clock: some tenths of a second.
+_PAIRS = 1 << 34
+#: Coordinates that are squared at a time.
+_SQUARED = 1 << 25
+#: Largest squared norm: sums of a few stay finite.
+_LARGEST = 1e300
+
+
+def pays(form: ProductForm | None, shape: tuple[int, int], prices: Array) -> bool:
+    """Return whether matrix products take less time than the costs of all pairs."""
+    if form is None or prices.dtype.kind != "f":
+        return False
+    return shape[0] * shape[1] * form.weights.size >= policy.PRODUCT_PROOF_TERMS
+
+
+def minima_by_products(
+    source: Any,
+    columns: Array | None,
+    prices: Array,
+    maximize: bool,
+    tick: Callable[[int], None],
+    meanwhile: Callable[[], None],
+) -> tuple[Array, Array, Array] | None:
+    """Return the least ``c - v`` of each row, in two parts, and the cost at its column.
+
+    None where a bound may overflow. Arguments as of ``device_proof._minima``; the source's code has a
+    product form. O(n m d). Device memory: copies of the points, and 1 GiB.
+    """
+    cupy, code = load_cupy(), source.code()
+    n, m = source.shape
+    form: ProductForm = code.product
+    settings = (("PHI", form.phi), ("SIGN", -1 if maximize else 1))
+    with on(source.device), np.errstate(over="ignore", invalid="ignore"):
+        x, y = _about_their_mean(form)
+        a, b = _squared_norms(x), _squared_norms(y.T)
+        if not float(a.max()) < _LARGEST or not float(b.max()) < _LARGEST:
+            return None
+        gamma = np.float64((8 * form.weights.size + 128) * 2.0**-53)
+        kernel = compiled(source.device, code, PRODUCT_PROOF, settings).get("bigsap_product_proof")
+        own_prices = cupy.asarray(prices)
+        matching = np.intp(0) if columns is None else cupy.asarray(columns)
+        found = [empty((n,), np.float64, "row duals") for _ in range(3)]
+        step = max(1, min(n, _ROWS, _BYTES // (8 * m)))
+        since = 0
+        for first in range(0, n, step):
+            count = min(step, n - first)
+            inner = products(x[first : first + count], y)
+            given = (source.words(), inner, np.int32(m), np.int32(first), a, b, gamma)
+            kernel((count,), (256,), (*given, own_prices, matching, *found))
+            since += count * m
+            meanwhile()
+            if since >= _PAIRS:
+                cupy.cuda.get_current_stream().synchronize()
+                tick(first + count)
+                since = 0
+        u, rest, costs = (part.get() for part in found)
+    tick(n)
+    return u, rest, costs
+
+
+def products(x: Any, y: Any) -> Any:
+    """Return the inner products of points x (k, d) and y (d, m), (k, m)."""
+    return x @ y
+
+
+def _squared_norms(points: Any) -> Any:
+    """Return the squared norms of points (k, d), some at a time."""
+    k, d = points.shape
+    norms = empty((k,), np.float64, "the points")
+    step = max(1, _SQUARED // d)
+    for start in range(0, k, step):
+        part = points[start : start + step]
+        norms[start : start + step] = (part * part).sum(axis=1)
+    return norms
+
+
+def _about_their_mean(form: ProductForm) -> tuple[Any, Any]:
+    """Return copies of both sets of points, (n, d) and (d, m), moved and weighed, on the current device."""
+    cupy = load_cupy()
+    x = empty(form.rows.shape, np.float64, "the points")
+    y = empty(form.columns.shape, np.float64, "the points")
+    x.set(form.rows)
+    y.set(form.columns)
+    middle = 0.5 * (x.mean(axis=0) + y.mean(axis=1))
+    scale = cupy.asarray(np.sqrt(form.weights))
+    x -= middle
+    x *= scale
+    y -= middle[:, None]
+    y *= scale[:, None]
+    return x, y
