@@ -44,11 +44,11 @@ _NAMES = {
     "transposed": "transposed rows and columns =",
     "price": "arithmetic in",
     "grid": "a price grid of",
-    "far_lines": "costs without far lines (not with memory_limit, device or cluster) =",
     "unassigned_cost": "an unassigned_cost with the fingerprint",
     "capacity": "a capacity with the fingerprint",
     "demand": "a demand with the fingerprint",
     "fingerprint": "costs with the fingerprint",
+    "far_lines": "a search without far lines (in memory; no memory_limit, no cluster):",
 }
 
 

@@ -288,9 +288,9 @@ class Monitor:
         progress = self.progress
         old_low, old_high = progress.lower_bound, progress.upper_bound
         if low is not None and (old_low is None or low > old_low):
-            progress.lower_bound = _number(low)
+            progress.lower_bound = plain_number(low)
         if high is not None and (old_high is None or high < old_high):
-            progress.upper_bound = _number(high)
+            progress.upper_bound = plain_number(high)
         low, high = progress.lower_bound, progress.upper_bound
         if low is None or high is None or (low, high) == (old_low, old_high):
             return
@@ -347,7 +347,7 @@ class Monitor:
         return max(_LEAST_GRACE, _GRACE_SHARE * (self.time_limit or self.seconds))
 
 
-def _number(value: Any) -> Any:
+def plain_number(value: Any) -> Any:
     """Return a Python number, so that a result is the same after saving and loading."""
     return value.item() if hasattr(value, "item") else value
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -225,8 +226,9 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     options: as for ``solve``. ``shape``, ``maximize``, ``method``, ``variant``, ``epsilon``,
         ``dtype``, ``start`` and ``seed`` are taken from the checkpoint unless given, and then must
         agree with it; ``unassigned_cost``, ``capacity`` and ``demand`` are part of the problem
-        and must be given again; threads, cache and limits may differ. Further checkpoints are written to
-        ``path`` unless ``checkpoint`` names another file. ``time_limit`` counts from now; a
+        and must be given again; threads, cache and limits may differ (a checkpoint of a matrix with
+        far rows and columns is continued in memory, without ``memory_limit``). Further checkpoints are
+        written to ``path`` unless ``checkpoint`` names another file. ``time_limit`` counts from now; a
         ``warm_start`` matters only if the first phase had not begun.
 
     The result is the same, bit for bit, as without the interruption. Raises FileNotFoundError if
@@ -343,9 +345,13 @@ def _general(
         compiling = report_compilation(bar.say, bar.compiling)
     try:
         with compiling, intact_throughout(problem.source), naming_bytes(), connect(cluster, duals_of) as crew:
+            copying = time.perf_counter()
             near = _near(problem, options, monitor, warm, saved) if cluster is None else None
-            # No limit allows for a copy, and a checkpoint may be continued where there is one.
-            if near is None and saved is None and options.checkpoint is None and _plain(options):
+            if near is None and saved is not None and "far_lines" in saved.facts and monitor.over:
+                # Stopped while the copy was made: the checkpoint stays as it is.
+                saved, options = None, replace(options, checkpoint=None)
+            # No copy where memory is limited; nor with checkpoints, which may be continued with a limit.
+            if near is None and saved is None and options.checkpoint is None and options.memory_limit is None:
                 problem = with_far_rows(problem)
             if crew is not None:
                 problem = replace(problem, source=spread_out(problem.source, crew))
@@ -364,11 +370,14 @@ def _general(
                 gated=gated,
                 crew=crew,
                 stands_for=of,
-                near=near,
             )
+            first = run(near=near)
+            if near is not None:
+                first.seconds["start"] += time.perf_counter() - copying
+            del near  # released before the proof
             try:
-                result = execute(run())
-            except LargeCosts:
+                result = execute(first)
+            except LargeCosts:  # not of floats, so not of near costs
                 result = execute(run(large=True), large=True)
             if crew is not None:
                 warn_of_little(problem.source, crew)
@@ -391,12 +400,9 @@ def _near(
         wanted = not named and warm is None and not monitor.ended
     else:
         wanted = "far_lines" in saved.facts
-    return near_costs(problem) if wanted and _plain(options) else None
-
-
-def _plain(options: Options) -> bool:
-    """Return whether costs may be copied: a copy fits no limit."""
-    return options.device == "cpu" and options.memory_limit is None
+    if not wanted or options.memory_limit is not None:
+        return None
+    return near_costs(problem, lambda: monitor.over is not None)
 
 
 def _threads(asked: int | None, n_columns: int) -> int:

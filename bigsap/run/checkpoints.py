@@ -13,7 +13,7 @@ from bigsap import checkpoint
 from bigsap.engine.core.incumbent import Incumbent
 from bigsap.engine.core.state import infinity
 from bigsap.errors import CheckpointError
-from bigsap.progress import Snapshot
+from bigsap.progress import Snapshot, plain_number
 from bigsap.run.fingerprint import identity
 from bigsap.run.interrupted import Conclusion
 from bigsap.run.run import Run
@@ -22,6 +22,8 @@ from bigsap.run.without_far_lines import given_incumbent
 # The best assignment and bound are kept under these names. Strategies go on without them, so that the
 # result has the bits of an uninterrupted solve.
 _BEST = "best_"
+# What the search itself has found, from which a strategy may take its first epsilon.
+_FOUND = "found"
 _BEST_COST, _BEST_BOUND = ("cost", "column_of_row"), ("bound", "u", "v", "u_low", "v_low")
 # A larger file is not written again only to add the bounds of a stopped solve.
 _LARGEST_REWRITE = 1 << 27
@@ -49,6 +51,7 @@ def open_checkpoint(run: Run, *, large: bool) -> None:
             saved.refuse_unless(facts)
         run.resumed = int(saved.facts.get("resumed", 0)) + 1
         run.earlier = _earlier(run, facts)
+        run.known.before = tuple(run.snapshot.get(_FOUND, (None, None)))
     facts |= {"resumed": run.resumed, "reach": run.reach}
     if path is None:
         return
@@ -68,6 +71,7 @@ def open_checkpoint(run: Run, *, large: bool) -> None:
             snapshot = {**snapshot, **own}
         if snapshot and facts["fingerprint"] is not None:
             near, known = run.near, run.known
+            snapshot = {**snapshot, _FOUND: [plain_number(x) for x in known.found()]}
             best = known if near is None else given_incumbent(run, known, near)
             snapshot = {**snapshot, **_best(run, best)}
         checkpoint.write(path, {**facts, "saved_after": run.monitor.seconds}, snapshot)

@@ -41,7 +41,8 @@ def conclude(run: Run, found: Conclusion, violator: Array | None = None) -> Resu
         u, v, u_low, v_low = v, u, v_low, u_low
         costs = None if costs is None or col4row is None else costs[np.maximum(col4row, 0)]
     if certificate is not None and certificate.fun is not None:
-        if certificate.optimal:
+        if certificate.optimal and (run.stopped is None or certificate.clear):
+            # A stopped solve proves more than that its gap is small beside the costs' sum.
             status = Status.OPTIMAL
         elif run.stopped is None:
             status = Status.IMPRECISE

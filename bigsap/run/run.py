@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ BLOCK_SECONDS = 0.1
 class Run:
     """State of one call of ``solve`` or ``resume``.
 
-    given: the user's problem. problem: the problem as it is solved. saved: the checkpoint to continue.
+    given: the user's problem. problem: the same as it is solved. saved: the checkpoint to continue.
     gated: the source of ``given`` before it was placed on a device, where rows may stay unassigned.
     large: integer costs exceeded the usual range, see ``precision``. crew: the workers of a cluster,
     if one was given. offload: the same, for costs that stay in this process. hints: prices from an
@@ -77,7 +78,8 @@ class Run:
         near: NearCosts | None = None,
     ) -> None:
         self.given, self.monitor = given, monitor
-        problem = self.problem = problem if near is None else near.problem
+        if near is not None:
+            problem = near.problem
         self.options, self.n_threads, self.saved = options, n_threads, saved
         self.warm_start, self.gated, self.crew = warm_start, gated, crew
         self.stands_for, self.near = stands_for or {}, near
@@ -130,21 +132,24 @@ class Run:
         self.certificate_pairs = 0
         self.refined = 0  # rounds of refinement
         self.resumed = 0
-        cache = options.cache if isinstance(options.cache, RowCache) and not listed else RowCache()
-        self.read(problem, cache, budget)
+        if near is not None:
+            self.read(near.given, options.cache_budget(near.given))  # errors come before the search
+        self.read(problem, budget, listed=listed)
+        self.searched: dict[str, Any] = {}  # statistics of a search of other costs, see ``without_far_lines``
 
-    def read(self, problem: Problem, cache: RowCache, budget: int) -> None:
+    def read(self, problem: Problem, budget: int, *, listed: bool = False) -> None:
         """Set the problem whose costs are read from now on, and the rows of them in memory.
 
-        budget: bytes that rows may take, where they are not in memory already.
+        budget: bytes that rows may take, where they are not in memory already. listed: they stay sparse.
         """
         self.problem = problem
         self.reading = problem  # the same costs, of which rows may be kept
         matrix = resident(problem)
         if matrix is not None:
             self.rows = Rows.in_place(matrix)
-        else:
-            self.rows = Rows.cached(problem.shape, problem.source.dtype, cache, budget)
+            return
+        cache = self.options.cache if isinstance(self.options.cache, RowCache) and not listed else RowCache()
+        self.rows = Rows.cached(problem.shape, problem.source.dtype, cache, budget)
 
     # -- interface for strategies -------------------------------------------------------
 
@@ -194,7 +199,8 @@ class Run:
         """The warm start in the problem's orientation; None without one, or for a resumed solve."""
         if self.warm_start is None or self.is_continued:
             return None
-        return self.warm_start.oriented(self.given, self.problem, self.monitor.tick, self.n_threads)
+        warm = self.warm_start.oriented(self.given, self.problem, self.monitor.tick, self.n_threads)
+        return warm if self.near is None else replace(warm, v=warm.v - self.near.of_columns)
 
     def short_way(self) -> ListSolve:
         """Return the record of a strategy that needs no phases; other strategies may follow."""

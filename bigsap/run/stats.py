@@ -25,6 +25,27 @@ from bigsap.strategies.sparse import sparse_part
 _FIRST_SECONDS = 0.2
 _FIRST_SHARE = 0.1
 
+#: Counts that add up over the searches of a solve.
+_COUNTED = {
+    "rows_evaluated",
+    "pairs_evaluated",
+    "rows_scanned",
+    "pairs_skipped",
+    "cache_hits",
+    "cache_misses",
+}
+#: What else a search leaves in the statistics.
+_OF_SEARCH = {
+    *_COUNTED,
+    *("list_bytes", "lists_doubled", "list_growth_refused", "trees", "first_prices"),
+    *("cache_policy", "cache_slots", "cache_bytes"),
+}
+
+
+def of_search(run: Run) -> dict[str, Any]:
+    """Return the statistics of a search that has ended, for one whose problem changes afterwards."""
+    return {name: value for name, value in solve_stats(run).items() if name in _OF_SEARCH}
+
 
 def solve_stats(run: Run) -> dict[str, Any]:
     """Return ``Result.stats`` of a finished or stopped solve: counts, bytes, seconds, bounds."""
@@ -56,7 +77,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
         scanned += counts.scans
     first = run.lists or run.levels
     listed = sparse_part(run.problem.source) if run.method == "sparse" else None
-    return {
+    found = {
         "method": run.method,
         "why": run.why,
         "threads": run.n_threads,
@@ -91,6 +112,9 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "seconds": {**run.seconds, "total": run.monitor.seconds},
         "peak_bytes": peak_bytes(),
     }
+    for name, count in run.searched.items():
+        found[name] = found[name] + count if name in _COUNTED else count
+    return found
 
 
 def _asked(run: Run, evaluated: int, pairs: int) -> tuple[int, int]:

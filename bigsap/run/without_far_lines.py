@@ -15,30 +15,25 @@ from bigsap.engine.core.incumbent import Incumbent
 from bigsap.engine.core.state import infinity
 from bigsap.problem import Problem
 from bigsap.proof.exact import down, expansion, two_sum
-from bigsap.row_cache import RowCache
 from bigsap.run.run import Run
-from bigsap.run.stats import solve_stats
+from bigsap.run.stats import of_search
 from bigsap.strategies import Outcome
 from bigsap.strategies.far_lines import NearCosts
 from bigsap.strategies.list_run import ListSolve
 from bigsap.strategies.orientation import resident
-from bigsap.strategies.start.samples import Counts
 from bigsap.types import Array
 
 
 def given_outcome(run: Run, outcome: Outcome) -> Outcome:
     """Return the outcome with prices of the given costs, which the run's problem has again."""
-    near = run.near
+    near, found = run.near, outcome.column_of_row
     if near is None:
         return outcome
-    found = outcome.column_of_row
     if found is not None:
         run.reach = max(run.reach, _size(near.problem, found, outcome.v))
-    run.standing = None  # whatever it was, the outcome is better
+        run.standing = found, outcome.v
     give_back(run)
     v, v_low = two_sum(outcome.v.astype(np.float64), near.of_columns)
-    if found is not None:
-        run.standing, run.standing_low = (found, v), v_low
     return replace(outcome, v=v, v_low=v_low)
 
 
@@ -57,28 +52,24 @@ def give_back(run: Run) -> None:
 
     Counts, bounds, matching and prices of the search stay. Its certificate does not: it is of other costs.
     """
-    near, run.near = run.near, None
+    near = run.near
     if near is None:
         return
     matching, v = run.at_hand()
     v, v_low = two_sum(v.astype(np.float64), near.of_columns)
-    known = given_incumbent(run, run.known, near)
-    stats = solve_stats(run)
-    counts = Counts(stats["rows_evaluated"], stats["pairs_evaluated"], stats["rows_scanned"])
-    counts.list_bytes, counts.doubled = stats["list_bytes"], stats["lists_doubled"]
-    counts.refused = stats["list_growth_refused"]
-    solved = ListSolve()
-    solved.counts, solved.trees = counts, stats["trees"]
-    solved.first_prices = stats["first_prices"] or "none"
-    run.lists, run.levels, run.engine, run.whole_rows = solved, None, None, False
-    run.read(near.given, RowCache(), run.options.cache_budget(near.given))
-    run.known, run.monitor.as_given = known, None
-    run.proved = run.stopped = None
+    run.known, run.searched = given_incumbent(run, run.known, near), of_search(run)
+    run.lists = None if run.lists is None else ListSolve()
+    run.levels = run.engine = run.near = run.monitor.as_given = run.proved = run.stopped = None
+    run.whole_rows = False
+    run.read(near.given, run.options.cache_budget(near.given))
     run.standing, run.standing_low = (matching, v), v_low
 
 
 def given_incumbent(run: Run, known: Incumbent, near: NearCosts) -> Incumbent:
-    """Return what is known of the near costs as facts of the given ones: no bound becomes too large."""
+    """Return what is known of the near costs as facts of the given ones: no bound becomes too large.
+
+    The bound is that of the duals where there are some.
+    """
     found = Incumbent(near.given, infinity(run.arithmetic.price), active=known.active)
     found.complete, found.column_of_row, found.exact = known.complete, known.column_of_row, False
     low, high = near.bounds(*known.enclosure())

@@ -121,7 +121,7 @@ def unproved(
 def unproved_pair(
     problem: Problem, column_of_row: Array, costs: Array, prices: tuple[Array, Array], reach: float
 ) -> Unproved:
-    """Return as ``unproved`` for a square problem, from prices in two parts.
+    """Return as ``unproved`` for a square problem, from prices in two parts. Its duals are not shifted.
 
     reach: the largest size of a price and of a reduced cost in the search. O(n).
     """

@@ -9,6 +9,7 @@ cost.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,30 +39,40 @@ class NearCosts:
     of_columns: Array
 
     def bounds(self, low: float | None, high: float | None) -> tuple[float | None, float | None]:
-        """Return bounds of the given optimum from those of this problem's, in the user's sense. O(n)."""
-        total = expansion(self.given.sign * self.of_rows, self.given.sign * self.of_columns)
+        """Return bounds of the given optimum from those of this problem's, in the user's sense. O(n).
+
+        Costs of assignments are rounded to nearest: one step away from the optimum covers that.
+        """
+        sign = self.given.sign
+        total = expansion(sign * self.of_rows, sign * self.of_columns)
         return (
-            None if low is None or not math.isfinite(low) else down([*total, float(low)]),
-            None if high is None or not math.isfinite(high) else up([*total, float(high)]),
+            None if low is None or not math.isfinite(low) else down([*total, math.nextafter(low, -math.inf)]),
+            None if high is None or not math.isfinite(high) else up([*total, math.nextafter(high, math.inf)]),
         )
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def near_costs(problem: Problem) -> NearCosts | None:
+def near_costs(problem: Problem, over: Callable[[], object] = lambda: None) -> NearCosts | None:
     """Return the costs of a square matrix less those of its far columns and rows.
 
-    None without far columns, where a difference would be rounded, and where what is left of them would still
-    be far from all others. O(n) without far columns, else a copy.
+    None without far columns, where a difference would be rounded, where what is left of them would still
+    be far from all others, and once ``over`` is true. O(n) without far columns, else a copy.
     """
     given = _square(problem, mapped=True)
     if given is None or 8 * given.size > policy.FAR_COPY_BYTES:
         return None
     n = len(given)
     some = np.linspace(0, n - 1, policy.FAR_SAMPLE).astype(np.intp)
-    columns, rows = _far(given[some].T), _far(given[:, some])
+    columns = _far(given[some].T)
     if not columns.size:
         return None
-    costs = given.astype(np.float64, order="C")
+    rows = _far(given[:, some])  # only now: in a mapped file each row is another page
+    step = max(1, _AT_ONCE // n)
+    costs = np.empty((n, n))
+    for start in range(0, n, step):
+        if over():
+            return None
+        costs[start : start + step] = given[start : start + step]
     usual = float(np.median(costs[some]))
     crossing = np.ix_(rows, columns)
     crossed = costs[crossing]
@@ -72,8 +83,9 @@ def near_costs(problem: Problem) -> NearCosts | None:
         # The pairs of far rows with far columns have a number of their own.
         near = np.ones(n, bool)
         near[others] = False
-        step = max(1, _AT_ONCE // n)
         for start in range(0, lines.size, step):
+            if over():
+                return None
             some_lines = lines[start : start + step]
             part = turned[some_lines]
             found = _common(part[:, near], usual)
@@ -98,7 +110,7 @@ def with_far_rows(problem: Problem) -> Problem:
     """Return a square matrix in memory transposed, in a copy, if a few columns are far from all others.
 
     For columns whose costs also differ by so much: the dual of a row is computed from its costs, exactly.
-    Judged by some rows; not if rows are far, too.
+    Judged by some rows; not if rows are far, too, and not in a mapped file.
     """
     matrix = _square(problem, mapped=False)
     if matrix is None or matrix.nbytes > policy.FAR_COPY_BYTES:

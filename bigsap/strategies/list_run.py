@@ -14,6 +14,7 @@ from bigsap.engine.core.team import Team
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.proved_bounds import pair_costs, row_bounds
 from bigsap.progress import Monitor
+from bigsap.proof.tightness import UNIT
 from bigsap.sources.offloadable import Offloading
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.phase_run import PhaseRun
@@ -67,8 +68,11 @@ class ListSolve:
         low = None if engine is None else row_bounds(engine)
         if engine is not None and now is not None and low is not None:
             known.add_duals(self._by_row(low), now[1])
-            exact = engine.problem.integer
-            known.add_picks(now[0], self._by_row(pair_costs(engine)), exact=exact)
+            exact, costs = engine.problem.integer, pair_costs(engine)
+            # A cost less its row's reference was rounded, and their sum again.
+            assigned = engine.column_of_row >= 0
+            size = float(np.abs(costs).sum() + np.abs(engine.lists.reference).sum(where=assigned))
+            known.add_picks(now[0], self._by_row(costs), exact=exact, error=4 * UNIT * size)
             if known.active:
                 known.complete = now[0]  # except for rows given up; better than a sweep's picks
 

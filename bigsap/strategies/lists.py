@@ -339,6 +339,7 @@ def kept_course(solved: ListSolve, engine: ListEngine, course: ListRun) -> dict[
         "counts": vars(solved.counts),
         "row_order": solved.rows,
         "column_order": solved.columns,
+        "guide": solved.guide,
         "done": course.stage == DONE,
     }
     if course.stage == DONE:
@@ -358,7 +359,7 @@ def _continue(
     """Continue from the state saved by ``kept_course``."""
     clock = time.perf_counter()
     course = ListRun.continued(snapshot)
-    solved.first_prices = snapshot["first_prices"]
+    solved.first_prices, solved.guide = snapshot["first_prices"], snapshot.get("guide")
     solved.counts.add(Counts(**snapshot["counts"]))
     setting.monitor.progress.phase = len(course.phases)
     setting.monitor.reached(solved.counts.scans, solved.counts.rows)

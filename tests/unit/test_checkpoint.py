@@ -117,7 +117,7 @@ def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch)
     for name in ("_FIRST_ENTRIES", "_FIRST_PAIRS", "_LEAST_WORK"):
         monkeypatch.setattr(engine_compressed, name, 1)
     # The search at hand is finished: nothing is done twice.
-    monkeypatch.setattr(engine_compressed, "_PATIENCE_SLICES", 1 << 40)
+    monkeypatch.setattr(engine_compressed, "_PATIENCE", 1e9)
     path = tmp_path / "c"
     res = None
     stops = 0
@@ -151,6 +151,30 @@ def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch)
         assert 0 <= again <= (0.02 * whole.stats[counter] if "cache" in options else 0)
     assert [p["drops"] for p in res.stats["phases"]] == [p["drops"] for p in whole.stats["phases"]]
     assert res.stats["resumed"] >= 3
+
+
+@pytest.mark.parametrize("share", [0.4, 0.7])
+def test_a_solve_whose_lists_are_abandoned_after_the_stop_ends_the_same(share, tmp_path, monkeypatch):
+    """In the first phase, and in a later one: what was found before counts for what follows."""
+    rng = np.random.default_rng(3)
+    x, y = rng.random((2, 1500, 2))
+    cost = np.sqrt(((x[:, None] - y) ** 2).sum(axis=2))
+    used = bigsap.solve(cost).stats["pairs_evaluated"] / cost.size
+    monkeypatch.setattr(policy, "EXHAUSTED", share * used)
+    monkeypatch.setattr(policy, "EXHAUSTED_ANYWAY", 1.0)
+    monkeypatch.setattr(engine_compressed, "_PATIENCE", 1e9)
+    whole = bigsap.solve(cost)
+    assert whole.stats["pairs_skipped"] > 0  # by scans of whole rows
+    path, stops = tmp_path / "c", 0
+    for k in range(25, 80, 5):
+        stopped = bigsap.solve(cost, checkpoint=path, callback=_stop_after(k), callback_every=0)
+        if stopped.status != "cancelled":
+            break
+        stops += 1
+        again = bigsap.resume(path, cost)
+        assert np.array_equal(again.v, whole.v)
+        assert again.stats["rows_scanned"] == whole.stats["rows_scanned"]
+    assert stops > 2
 
 
 @pytest.mark.parametrize("method", ["ssp", "compressed"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
+import weakref
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ import pytest
 import bigsap
 from bigsap.problem import Problem
 from bigsap.sources.arrays.matrix import ArraySource
+from bigsap.strategies import far_lines
 from bigsap.strategies.far_lines import near_costs
 
 N = 1100
@@ -195,6 +199,103 @@ def test_reports_and_stopped_answers_are_those_of_the_given_costs(family, maximi
         assert seen[0][1] <= high
     with pytest.raises(bigsap.CheckpointError, match="without far lines"):
         bigsap.resume(path, cost, memory_limit="1 GiB")
+
+
+def test_the_copy_is_released_before_the_proof(monkeypatch):
+    cost = with_lines(FAMILIES["uniform"](np.random.default_rng(15), N), [5], [7], 1e12)
+    made = []
+
+    def noticed(problem, over):
+        found = near_costs(problem, over)
+        made.append(weakref.ref(found.problem.source.array))
+        return found
+
+    monkeypatch.setattr(importlib.import_module("bigsap.solve"), "near_costs", noticed)
+    alive = []
+
+    def look(progress):
+        alive.append((progress.stage, made[0]() is not None))
+
+    bigsap.solve(cost, callback=look, callback_every=0, certify="pairs")
+    assert ("search", True) in alive
+    assert ("certificate", False) in alive
+    assert ("certificate", True) not in alive
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 3])
+def test_a_cancel_ends_the_copy(blocks, monkeypatch, tmp_path):
+    """The checkpoint of a resumed solve stays as it was."""
+    monkeypatch.setattr(far_lines, "_AT_ONCE", 300 * N)
+    cost = with_lines(FAMILIES["uniform"](np.random.default_rng(16), N), [], [7], 1e12)
+    path, seen = tmp_path / "checkpoint", []
+    bigsap.solve(cost, checkpoint=path, callback=stop_at("search", 2, seen), callback_every=0)
+    before = path.read_bytes()
+
+    class Event:
+        """Set after so many questions."""
+
+        asked = 0
+
+        def is_set(self):
+            self.asked += 1
+            return self.asked > 1 + blocks
+
+    for again in (
+        lambda **options: bigsap.solve(cost, **options),
+        lambda **o: bigsap.resume(path, cost, **o),
+    ):
+        stopped = again(cancel=Event())
+        assert stopped.status == "cancelled"
+        assert not stopped.stats["why"].startswith("a few columns")
+        assert path.read_bytes() == before
+    assert bigsap.resume(path, cost).fun == bigsap.solve(cost).fun
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_reported_costs_are_not_below_the_optimum_where_sums_cancel(seed):
+    base = 1000 + np.random.default_rng(seed).random((N, N))
+    cost = base.copy()
+    cost[:, 7] -= round(bigsap.solve(base).fun)
+    seen = []
+
+    def look(progress):
+        seen.append((progress.lower_bound, progress.upper_bound))
+
+    result = bigsap.solve(cost, callback=look, callback_every=0)
+    assert result.stats["why"].startswith("a few columns")
+    best = sum(Fraction(float(x)) for x in cost[result.row_ind, result.col_ind])
+    for lower, upper in seen[:-1]:
+        assert lower is None or lower <= best
+        assert upper is None or upper >= best
+    assert seen[-1][0] <= seen[-1][1] == result.fun
+
+
+def test_a_stopped_solve_is_not_optimal_because_one_cost_is_huge():
+    """The gap is small beside the sum, and far from small beside all other costs."""
+    cost = np.random.default_rng(17).random((N, N))
+    best = bigsap.solve(cost).fun
+    cost[:, 3] += 1e18
+    stopped = bigsap.solve(cost, callback=stop_at("search", 1, []), callback_every=0)
+    assert stopped.gap > best
+    assert (stopped.status, stopped.success) == ("cancelled", False)
+    close = bigsap.solve(cost, gap=1.0)
+    assert close.status == ("gap_reached" if close.gap > 1e-9 else "optimal")
+
+
+def test_a_cache_too_small_is_refused_before_the_search():
+    cost = with_lines(FAMILIES["uniform"](np.random.default_rng(18), N), [], [7], 1e12).astype(">f8")
+    seen = []
+    with pytest.raises(bigsap.OptionError, match="does not hold one row"):
+        bigsap.solve(cost, cache=1000, callback=stop_at("none", 0, seen))
+    assert not seen
+
+
+def test_prices_given_for_a_resumed_solve_are_those_of_the_given_costs(tmp_path):
+    cost = with_lines(FAMILIES["uniform"](np.random.default_rng(19), N), [5], [7], 1e12)
+    best, path = bigsap.solve(cost), tmp_path / "checkpoint"
+    bigsap.solve(cost, checkpoint=path, callback=stop_at("start", 0, []), callback_every=0)
+    again = bigsap.resume(path, cost, warm_start=best)
+    assert (again.fun, again.stats["refined"]) == (best.fun, 0)
 
 
 def test_a_stop_within_the_proof_knows_the_assignment():

@@ -34,8 +34,8 @@ class Incumbent:
     """Best assignment and bound so far: signed costs, minimising, in the solve's orientation.
 
     column_of_row, cost: the cheapest complete assignment with a known cost. exact: whether that is the
-    sum of its pairs' costs, and not of costs that were rounded on the way. complete: the
-    matching of the last complete phase, usually better, its cost unknown. bound, u, v: no
+    sum of its pairs' costs, and not of costs that were rounded on the way, by ``error`` at most. complete:
+    the matching of the last complete phase, usually better, its cost unknown. bound, u, v: no
     assignment costs less than ``bound``; duals that prove it, normalised as in a
     ``Certificate``, and their low parts. None where unknown.
 
@@ -48,23 +48,40 @@ class Incumbent:
         self.active = active
         self.column_of_row: Array | None = None
         self.cost: Any = None
-        self.exact = True
+        self.exact, self.error = True, 0.0
         self.complete: Array | None = None
         self.bound: Any = None
         self.u: Array | None = None
         self.v: Array | None = None
         self.u_low: Array | None = None
         self.v_low: Array | None = None
+        #: Cost and bound of the search before it was interrupted, without what its end proved. Only
+        #: ``between`` looks at them.
+        self.before: tuple[Any, Any] = (None, None)
 
-    def add_picks(self, pick: Array, pick_cost: Array, *, exact: bool = True) -> None:
-        """Add an assignment found by a sweep, -1 for an unassigned row. O(n)."""
+    def between(self) -> float | None:
+        """Return the gap between what the search itself has found; None if unknown."""
+        cost, bound = self.found()
+        return None if cost is None or bound is None else float(cost - bound)
+
+    def found(self) -> tuple[Any, Any]:
+        """Return the least cost and the largest bound of the search, also before an interruption."""
+        costs = [cost for cost in (self.cost, self.before[0]) if cost is not None]
+        bounds = [bound for bound in (self.bound, self.before[1]) if bound is not None]
+        return min(costs, default=None), max(bounds, default=None)
+
+    def add_picks(self, pick: Array, pick_cost: Array, *, exact: bool = True, error: float = 0.0) -> None:
+        """Add an assignment found by a sweep, -1 for an unassigned row. O(n).
+
+        error: most that the sum of its costs is wrong, if they are not exact.
+        """
         matched = pick >= 0
         count = int(np.count_nonzero(matched))
         if count < min(self._problem.shape):
             return
         cost = self._exact(pick_cost if count == pick.size else pick_cost[matched])
         if self.cost is None or cost < self.cost:
-            self.cost, self.exact = cost, exact
+            self.cost, self.exact, self.error = cost, exact, error
             if self.active:
                 self.column_of_row = np.where(matched, pick, FREE).astype(np.intp)
 
@@ -166,6 +183,8 @@ class Incumbent:
     def enclosure(self) -> tuple[Any, Any]:
         """Return the lower and upper bound of the optimum, in the user's sense."""
         low, high = self.bound, self.cost
+        if high is not None and not self.exact:
+            high = high + self.error
         if self._problem.maximize:
             low, high = (None if x is None else -x for x in (high, low))
         return low, high

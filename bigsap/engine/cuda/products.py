@@ -26,6 +26,9 @@ from bigsap.types import Array
 _BYTES = 1 << 30
 #: Rows of one batch: a block of threads each in the grid's second dimension.
 _ROWS = 60_000
+#: Where they are more, a multiple of this: cuBLAS computes tiles of so many rows, and as many blocks are one
+#: for each multiprocessor of an H100 or H200.
+_TILE = 128
 _UNIT = 2.0**-53
 #: Coordinates that are squared at a time.
 _SQUARED = 1 << 25
@@ -77,7 +80,8 @@ class Products:
 
     def rows_at_once(self) -> int:
         """Return the most rows of a batch."""
-        return max(1, min(_ROWS, _BYTES // (8 * self._columns.shape[1])))
+        most = max(1, min(_ROWS, _BYTES // (8 * self._columns.shape[1])))
+        return most if most < _TILE else most - most % _TILE
 
     def of(self, places: Any) -> Any:
         """Return the inner products of rows with all columns, (rows, m), on the device."""

@@ -36,8 +36,8 @@ _SLICE_SECONDS = 0.1
 #: Of the first slice of searches: entries processed and pairs evaluated. A pair may be expensive.
 _FIRST_ENTRIES, _FIRST_PAIRS = 1 << 18, 1 << 14
 _LEAST_WORK, _MOST_WORK = 1 << 10, 1 << 40
-#: Additional slices for a search in progress when the solve is stopped.
-_PATIENCE_SLICES = 2
+#: Additional seconds for a search in progress when the solve is stopped.
+_PATIENCE = 2 * _SLICE_SECONDS
 #: Limit of rows read through Python at a time: more rows mean fewer reads, but each search that
 #: waits for one starts again after it.
 MOST_REQUESTS = 32
@@ -319,12 +319,12 @@ class ListEngine(ListStore):
         """Run a slice of searches, and the rest of the last search in slices of its own.
 
         Within a search the clock is checked, but nothing is saved. After a stop within a search, the
-        search gets some more slices: at its end a resumed solve continues unchanged. Otherwise it is
-        abandoned.
+        search gets some more time: at its end a resumed solve continues unchanged. Otherwise it is
+        abandoned, and a resumed solve begins it again with the lists as they are.
         """
         self._refresh_at = self._next_refresh()
         args = self._search_arguments(epsilon, postpone)
-        status, search, patience = int(S.YIELD), self.frontier.search, _PATIENCE_SLICES
+        status, search, ends = int(S.YIELD), self.frontier.search, 0.0
         raised: BaseException | None = None
         try:
             while True:
@@ -338,10 +338,10 @@ class ListEngine(ListStore):
                 if not search.underway:
                     break
                 if raised is not None:
-                    if not patience:
+                    ends = ends or time.perf_counter() + _PATIENCE
+                    if time.perf_counter() >= ends:
                         self._give_up(args)
                         break
-                    patience -= 1
                 # The same rules, so that majorants are fitted at the same moments.
                 pace = {"most_entries": self._most_entries, "most_pairs": self._most_pairs}
                 args = (*args[:-1], args[-1]._replace(**pace))

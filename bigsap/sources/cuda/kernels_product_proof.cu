@@ -2,7 +2,8 @@
 // own code computes the others. Shares no code with the engine's kernels. Results are those of bigsap_proof.
 
 #define WORST __longlong_as_double(0x7ff0000000000000LL)
-#define SIDE 256
+// Threads of a row.
+#define SIDE 1024
 
 // What rounding took from c - price.
 __device__ __forceinline__ double rounding(double c, double price, double reduced) {

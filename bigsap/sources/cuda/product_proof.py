@@ -28,6 +28,10 @@ from bigsap.types import Array
 
 #: Bytes of inner products of one batch, and the most rows of one.
 _BYTES, _ROWS = 1 << 30, 1 << 16
+#: Rows of a batch are a multiple of this, where they are more: cuBLAS computes tiles of so many.
+_TILE = 128
+#: Threads of a row: few rows must fill a device.
+_SIDE = 1024
 #: Pairs between two looks at the clock: some tenths of a second.
 _PAIRS = 1 << 34
 #: Coordinates that are squared at a time.
@@ -71,12 +75,14 @@ def minima_by_products(
         matching = np.intp(0) if columns is None else cupy.asarray(columns)
         found = [empty((n,), np.float64, "row duals") for _ in range(3)]
         step = max(1, min(n, _ROWS, _BYTES // (8 * m)))
+        if step > _TILE:
+            step -= step % _TILE
         since = 0
         for first in range(0, n, step):
             count = min(step, n - first)
             inner = products(x[first : first + count], y)
             given = (source.words(), inner, np.int32(m), np.int32(first), a, b, gamma)
-            kernel((count,), (256,), (*given, own_prices, matching, *found))
+            kernel((count,), (_SIDE,), (*given, own_prices, matching, *found))
             since += count * m
             meanwhile()
             if since >= _PAIRS:

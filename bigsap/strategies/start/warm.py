@@ -81,11 +81,9 @@ def first_epsilon(engine: Engine) -> float:
     Averaged over the rows that have a pick, since forbidden pairs may leave some without; 0 if unknown.
     Limited, since a price may fall by epsilon once a row and must not overflow.
     """
-    known, n = engine.known, max(1, engine.problem.shape[0])
-    gap = engine.picks_gap
-    if known.cost is not None and known.bound is not None:
-        between = float(known.cost - known.bound) / n
-        gap = between if np.isfinite(between) else gap  # sums of costs near 1e308 overflow
+    n, gap, between = max(1, engine.problem.shape[0]), engine.picks_gap, engine.known.between()
+    if between is not None and np.isfinite(between):  # sums of costs near 1e308 overflow
+        gap = between / n
     return min(max(0.0, gap), float(np.finfo(np.float64).max) / (16 * n))
 
 
