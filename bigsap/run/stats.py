@@ -169,6 +169,7 @@ def last_report(monitor: Monitor, result: Result) -> None:
     if result.maximize:
         low, high = high, low
     monitor.update_bounds(low, high)
+    result.stats["seconds"]["total"] = monitor.seconds  # this may have been the last record of a gap
     monitor.reached(result.stats["rows_scanned"], result.stats["rows_evaluated"])
     decided = len(result.row_ind) + result.stats.get("unassigned_rows", 0)
     progress.stage, progress.level, progress.assigned = "done", 0, decided

@@ -240,10 +240,7 @@ def test_a_cancel_ends_the_copy(blocks, monkeypatch, tmp_path):
             self.asked += 1
             return self.asked > 1 + blocks
 
-    for again in (
-        lambda **options: bigsap.solve(cost, **options),
-        lambda **o: bigsap.resume(path, cost, **o),
-    ):
+    for again in (partial(bigsap.solve, cost), partial(bigsap.resume, path, cost)):
         stopped = again(cancel=Event())
         assert stopped.status == "cancelled"
         assert not stopped.stats["why"].startswith("a few columns")
