@@ -212,7 +212,7 @@ def certify(
         found, again = minima(*given, every_pair=pairs, width=width)
         looked = replace(looked, pairs=looked.pairs + again.pairs, bounds=looked.bounds + again.bounds)
     signed = np.asarray((-1 if maximize else 1) * found.matched, np.float64)
-    limit = 2.0**-50 * certificate.size
+    limit = SHARE * certificate.size
     better = tightened(found, matching, signed, prices, limit, limited=not_above_zero)
     if better is None:
         return certificate

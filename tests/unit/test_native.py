@@ -93,6 +93,7 @@ def kernels(package: Path) -> list[Path]:
     return sorted((package / "__pycache__").glob("*.kernel"))
 
 
+@pytest.mark.slow
 def test_content_decides_and_not_times(package):
     assert run(package) == (ANSWER, 2, 0)
     assert len(kernels(package)) == 2  # what kernels call has no file
@@ -111,6 +112,7 @@ def test_content_decides_and_not_times(package):
     assert run(package) == (ANSWER, 0, 2)
 
 
+@pytest.mark.slow
 def test_damaged_files_are_compiled_again(package):
     run(package)
     first, second = kernels(package)
@@ -130,6 +132,7 @@ def test_other_versions_make_other_kernels(package, other):
     assert run(package)[1:] == (0, 2)
 
 
+@pytest.mark.slow
 def test_two_processes_at_once(package):
     both = [start(package) for _ in range(2)]
     assert [finish(process)[0] for process in both] == [ANSWER, ANSWER]
@@ -153,6 +156,7 @@ def test_places(package, tmp_path):
     assert not kernels(package)
 
 
+@pytest.mark.slow
 def test_kernels_that_came_along(package, tmp_path):
     """Built for a level, used where that runs; below a folder that nobody writes to."""
     level = cpu_levels.usable_levels()[-1]  # the lowest: every machine that runs this has it

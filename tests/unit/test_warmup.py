@@ -55,6 +55,7 @@ def test_groups_that_begin_at_once_share_nothing():
     assert [len(group) for group in euclidean] == [3 * len(METHODS)]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_second_process_compiles_nothing():
     said = run("-m", "bigsap", "warmup", "--processes", "2")
