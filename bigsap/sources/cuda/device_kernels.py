@@ -30,8 +30,8 @@ class KernelFiles(NamedTuple):
 
 PAIRS = KernelFiles(__package__, ("kernels_pairs",))
 TILES = KernelFiles(__package__, ("kernels_tiles",))
-PROOF = KernelFiles(__package__, ("kernels_proof",))
-PRODUCT_PROOF = KernelFiles(__package__, ("kernels_product_proof",))
+PROOF = KernelFiles(__package__, ("kernels_minimum", "kernels_proof"))
+PRODUCT_PROOF = KernelFiles(__package__, ("kernels_minimum", "kernels_product_proof"))
 _NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 #: With contraction, equal formulas would differ from the CPU in the last bit.
 OPTIONS = ("-std=c++17", "-fmad=false")

@@ -1,25 +1,9 @@
 // The certificate's pass over points of many coordinates: inner products exclude most pairs, the costs'
 // own code computes the others. Shares no code with the engine's kernels. Results are those of bigsap_proof.
+// Comes after kernels_minimum.cu; prices are floats.
 
-#define WORST __longlong_as_double(0x7ff0000000000000LL)
 // Threads of a row.
 #define SIDE 1024
-
-// What rounding took from c - price.
-__device__ __forceinline__ double rounding(double c, double price, double reduced) {
-    const double part = reduced - c;
-    return (c - (reduced - part)) + (-price - part);
-}
-
-// Lower (low, less) to (reduced, rest) where that is smaller.
-__device__ __forceinline__ void take(double rest, double reduced, double& low, double& less) {
-    if (reduced < low) {
-        low = reduced;
-        less = rest;
-    } else if (reduced == low && rest < less) {
-        less = rest;
-    }
-}
 
 // The cost of a squared distance. PHI: 0 itself, 1 its root, 2 half of it. widen: for rounding.
 __device__ __forceinline__ double cost_of_square(double square, double widen) {
@@ -78,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_proof(
     top = least[0];
     __syncthreads();
     const Row row = open_row(costs, i);
-    double low = WORST, less = 0.0;
+    NUMBER low = WORST, less = 0.0;
     #pragma unroll 4
     for (int j = t; j < n_columns; j += SIDE) {
         const double sums = a + column_norms[j];

@@ -1,36 +1,9 @@
 // The certificate's pass on a device: row duals and assigned costs from given prices.
-// Shares no code with the engine's kernels.
-
-#if PRICE_IS_INT
-typedef long long NUMBER;
-#define WORST 0x7fffffffffffffffLL
-#else
-typedef double NUMBER;
-#define WORST __longlong_as_double(0x7ff0000000000000LL)
-#endif
+// Shares no code with the engine's kernels. Comes after kernels_minimum.cu.
 
 // Rows of a block at a time: they share what it reads of the prices.
 #define TOGETHER 4
 #define SIDE 256
-
-#if !PRICE_IS_INT
-// What rounding took from c - price; of an infinite difference nothing.
-__device__ __forceinline__ double rounding(double c, double price, double reduced) {
-    if (reduced == WORST) return 0.0;
-    const double part = reduced - c;
-    return (c - (reduced - part)) + (-price - part);
-}
-#endif
-
-// Lower (low, less) to (reduced, rest) where that is smaller.
-__device__ __forceinline__ void take(NUMBER rest, NUMBER reduced, NUMBER& low, NUMBER& less) {
-    if (reduced < low) {
-        low = reduced;
-        less = rest;
-    } else if (reduced == low && rest < less) {
-        less = rest;
-    }
-}
 
 // u[p] = min over j of (SIGN * c[i, j] - prices[j]) for row i = first + p; of floats the least
 // rounded difference and, in rest[p], the least of what rounding took from such differences, so

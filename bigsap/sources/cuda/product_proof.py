@@ -63,7 +63,7 @@ def minima_by_products(
     cupy, code = load_cupy(), source.code()
     n, m = source.shape
     form: ProductForm = code.product
-    settings = (("PHI", form.phi), ("SIGN", -1 if maximize else 1))
+    settings = (("PHI", form.phi), ("PRICE_IS_INT", 0), ("SIGN", -1 if maximize else 1))
     with on(source.device), np.errstate(over="ignore", invalid="ignore"):
         x, y = _about_their_mean(form)
         a, b = _squared_norms(x), _squared_norms(y.T)
