@@ -160,7 +160,9 @@ class _Contracted:
             return None
         chosen = self._chosen(found.column)
         first = self._certificate(chosen, *self._column_prices(found.v), self.monitor.tick)
-        if first.optimal or first.gap is None or first.gap <= self.options.gap or isinstance(first.fun, int):
+        if first.gap is None or first.gap <= self.options.gap or isinstance(first.fun, int):
+            return first
+        if first.optimal and first.clear:
             return first
         # Rounding of prices, or of a choice between paths: once more, exactly.
         assert self.balance is not None
@@ -224,7 +226,7 @@ class _Contracted:
     def _concluded(self, found: Balanced, certificate: Certificate | None) -> Result:
         chosen = self._chosen(found.column)
         if certificate is not None:
-            if certificate.optimal:
+            if certificate.optimal and (certificate.clear or self.status == Status.OPTIMAL):
                 self.status = Status.OPTIMAL
             elif self.status == Status.OPTIMAL:
                 within = (certificate.gap or 0) <= self.options.gap
@@ -266,7 +268,7 @@ class _Contracted:
         deadline = Deadline(self.monitor.grace(), lambda: self.monitor.cancelled)
         closing = Closing(self.wanted, self.options, deadline, self._proof_of_stopped)
         column, certificate, known = closing.answer(self.balance, None if found is None else found.column)
-        if certificate is not None and certificate.optimal:
+        if certificate is not None and certificate.optimal and certificate.clear:
             self.status = Status.OPTIMAL
         return self._result(None if column is None else self._chosen(column), certificate, known)
 

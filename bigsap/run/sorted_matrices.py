@@ -51,7 +51,8 @@ class SortedMatrices:
                 run.seconds["search"] += run.seconds["certificate"] - before[0]
                 run.seconds["certificate"], run.certificate_pairs = before
         within = certificate is not None and (
-            certificate.optimal or (certificate.gap is not None and certificate.gap <= options.gap)
+            (certificate.optimal and certificate.clear)
+            or (certificate.gap is not None and certificate.gap <= options.gap)
         )
         if not within:
             run.standing = None

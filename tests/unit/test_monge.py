@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -334,3 +336,23 @@ def test_a_stop_within_the_proof_keeps_the_answer(clock):
     assert res.status == "cancelled"
     i = np.arange(n)
     assert res.fun == (i * i[::-1]).sum()
+
+
+def test_a_gap_that_only_a_huge_column_excuses_is_searched():
+    """The sorted assignment is optimal beside the sum, and 56 above the optimum."""
+    cost = np.array(
+        [
+            [25.0, 2.0**62, 40.0, 49.0, 71.0],
+            [42.0, 2.0**62, 5.0, 64.0, 52.0],
+            [4.0, 2.0**62, 47.0, 8.0, 97.0],
+            [67.0, 2.0**62, -1120479070.0, 41.0, 52.0],
+            [5.0, 2.0**62, 31.0, 35.0, 26.0],
+        ]
+    )
+    least = min(
+        sum(Fraction(cost[i, j]) for i, j in enumerate(columns))
+        for columns in itertools.permutations(range(5))
+    )
+    for method in ("auto", "ssp", "compressed", "hungarian"):
+        found = bigsap.solve(cost, method=method)
+        assert sum(Fraction(cost[i, j]) for i, j in enumerate(found.col4row)) == least
