@@ -44,7 +44,7 @@ from bigsap.sources.packing import labels_of
 from bigsap.sources.sparse.by_rows import ByRows
 from bigsap.sources.sparse.sparse_costs import SparseCosts
 from bigsap.strategies import ON_COLUMNS, ON_ENTRIES
-from bigsap.strategies.far_lines import NearCosts, near_costs, with_far_rows
+from bigsap.strategies.far_lines import near_costs, with_far_rows
 from bigsap.strategies.orientation import orient
 from bigsap.strategies.placement import place_costs
 
@@ -346,12 +346,12 @@ def _general(
     try:
         with compiling, intact_throughout(problem.source), naming_bytes(), connect(cluster, duals_of) as crew:
             copying = time.perf_counter()
-            near = _near(problem, options, monitor, warm, saved) if cluster is None else None
-            if near is None and saved is not None and "far_lines" in saved.facts and monitor.over:
-                # Stopped while the copy was made: the checkpoint stays as it is.
-                saved, options = None, replace(options, checkpoint=None)
+            wants_near = cluster is None and _wants_near(options, monitor, warm, saved)
+            near = near_costs(problem, lambda: monitor.over is not None) if wants_near else None
+            halted = wants_near and near is None and monitor.over is not None
             # No copy where memory is limited; nor with checkpoints, which may be continued with a limit.
-            if near is None and saved is None and options.checkpoint is None and options.memory_limit is None:
+            copied = options.memory_limit is None and saved is None and options.checkpoint is None
+            if near is None and copied and not monitor.ended and monitor.over is None:
                 problem = with_far_rows(problem)
             if crew is not None:
                 problem = replace(problem, source=spread_out(problem.source, crew))
@@ -370,6 +370,7 @@ def _general(
                 gated=gated,
                 crew=crew,
                 stands_for=of,
+                halted=halted,
             )
             first = run(near=near)
             if near is not None:
@@ -387,22 +388,16 @@ def _general(
             bar.close()
 
 
-def _near(
-    problem: Problem,
-    options: Options,
-    monitor: Monitor,
-    warm: GivenStart | None,
-    saved: checkpoints.Saved | None,
-) -> NearCosts | None:
-    """Return the problem without the sizes of far lines, to be searched in its place; None if it is not."""
-    if saved is None:
-        named = options.method != "auto" or options.start != "auto" or not options.epsilon
-        wanted = not named and warm is None and not monitor.ended
-    else:
-        wanted = "far_lines" in saved.facts
-    if not wanted or options.memory_limit is not None:
-        return None
-    return near_costs(problem, lambda: monitor.over is not None)
+def _wants_near(
+    options: Options, monitor: Monitor, warm: GivenStart | None, saved: checkpoints.Saved | None
+) -> bool:
+    """Return whether costs without far lines would be searched in place of the given ones."""
+    if options.memory_limit is not None or monitor.ended:
+        return False
+    if saved is not None and (saved.snapshot or "far_lines" in saved.facts):
+        return "far_lines" in saved.facts
+    asked = options.method if saved is None else saved.facts.get("asked_method")
+    return asked == "auto" and options.start == "auto" and options.epsilon and warm is None
 
 
 def _threads(asked: int | None, n_columns: int) -> int:

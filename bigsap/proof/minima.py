@@ -20,6 +20,7 @@ from bigsap.proof.refusals import reach
 from bigsap.proof.row_minima import (
     Prices,
     RowMinima,
+    bounded_minima,
     least_differences,
     margins_of,
     row_minima,
@@ -84,6 +85,10 @@ def minima(
             pairs, bounds = found.pairs, found.bounds
         elif found is not None:
             return found
+    if not every_pair and width is None:
+        bounded = bounded_minima(source, matching, prices, maximize, tick)
+        if bounded is not None:
+            return bounded[0], Looked("bounds", bounded[1], math.prod(source.shape))
     every = Looked("pairs", pairs + math.prod(source.shape), bounds)
     if isinstance(source, ClippedCosts) and _lies_as_it_is(source):
         with suppress(OverflowRiskError):  # the pass over clipped costs then reports the error

@@ -15,7 +15,7 @@ from bigsap.proof import scan
 from bigsap.proof.exact import two_sum
 from bigsap.proof.refusals import overflown, refuse_invalid, too_far
 from bigsap.proof.row_pass import Work, gives_parts, stream
-from bigsap.sources.base import CostSource, Crewed, Minimised
+from bigsap.sources.base import BoundedMinimised, CostSource, Crewed, Minimised
 from bigsap.types import Array
 
 # Costs that each thread converts at a time: three rows, limited by its cache and by the overhead
@@ -125,6 +125,22 @@ def row_minima(
     some = _Pass(source, matching, prices, maximize, names, block_bytes, width)
     stream(source, some.prepare, threads=threads, block_bytes=block_bytes, tick=tick)
     return some.found()
+
+
+def bounded_minima(
+    source: CostSource,
+    matching: Array | None,
+    prices: Prices,
+    maximize: bool,
+    tick: Callable[[int], None] | None,
+) -> tuple[RowMinima, int] | None:
+    """Return ``row_minima`` by the source's own bounds, and how many costs were computed; None without."""
+    if not isinstance(source, BoundedMinimised):
+        return None
+    found = source.bounded_minima(matching, prices.high, prices.low, maximize, tick or (lambda _: None))
+    if found is None:
+        return None
+    return RowMinima(*found[0], margins=_sampled(source, prices, maximize, tick)), found[1]
 
 
 class _Pass:

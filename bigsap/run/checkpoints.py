@@ -24,7 +24,7 @@ from bigsap.run.without_far_lines import given_incumbent
 _BEST = "best_"
 # What the search itself has found, from which a strategy may take its first epsilon.
 _FOUND = "found"
-_BEST_COST, _BEST_BOUND = ("cost", "column_of_row"), ("bound", "u", "v", "u_low", "v_low")
+_BEST_COST, _BEST_BOUND = ("cost", "exact", "error", "column_of_row"), ("bound", "u", "v", "u_low", "v_low")
 # A larger file is not written again only to add the bounds of a stopped solve.
 _LARGEST_REWRITE = 1 << 27
 
@@ -32,7 +32,8 @@ _LARGEST_REWRITE = 1 << 27
 def open_checkpoint(run: Run, *, large: bool) -> None:
     """Refuse a checkpoint of another solve, and check before any work that the file can be written.
 
-    large: whether the solve has found integer costs that exceed the usual range.
+    large: whether the solve has found integer costs that exceed the usual range. A halted run knows what the
+    checkpoint proves, and leaves it as it is.
     """
     path, saved = run.options.checkpoint, run.saved
     if path is None and saved is None:
@@ -42,21 +43,25 @@ def open_checkpoint(run: Run, *, large: bool) -> None:
     if run.near is not None:
         facts["far_lines"] = True
     if saved is not None:
+        may_differ: tuple[str, ...] = ()
         if large:
             # Costs that need int64 were found after the checkpoint was written, so the solve starts over.
-            of_saved = {name: saved.facts.get(name) for name in ("price", "grid")}
-            saved.refuse_unless(facts | of_saved)
-            run.saved = replace(saved, snapshot={})
-        else:
-            saved.refuse_unless(facts)
+            may_differ, run.saved = ("price", "grid"), replace(saved, snapshot={})
+        elif run.halted:
+            may_differ, run.saved = ("price", "grid", "method", "far_lines"), None
+        elif not saved.snapshot:
+            may_differ = ("far_lines",)  # nothing has been searched
+        saved.refuse_unless(facts | {name: saved.facts.get(name) for name in may_differ})
         run.resumed = int(saved.facts.get("resumed", 0)) + 1
-        run.earlier = _earlier(run, facts)
+        run.earlier = _earlier(run, saved, facts)
         run.known.before = tuple(run.snapshot.get(_FOUND, (None, None)))
     facts |= {"resumed": run.resumed, "reach": run.reach}
     if path is None:
         return
     if saved is None:
         checkpoint.write(path, facts, {})
+    if run.halted:
+        return
 
     # A weak reference breaks the cycle run -> monitor -> save -> run. With a cycle, rows and lists of a
     # finished solve would stay in memory until Python's garbage collector runs.
@@ -79,15 +84,16 @@ def open_checkpoint(run: Run, *, large: bool) -> None:
     run.monitor.save = save
 
 
-def _earlier(run: Run, facts: Mapping[str, Any]) -> Incumbent | None:
+def _earlier(run: Run, saved: checkpoint.Saved, facts: Mapping[str, Any]) -> Incumbent | None:
     """Return what earlier attempts proved; None where the costs may have changed since.
 
     A fingerprint, compared already, says that they are the same.
     """
-    best = {name.removeprefix(_BEST): part for name, part in run.snapshot.items() if name.startswith(_BEST)}
+    best = {name.removeprefix(_BEST): part for name, part in saved.snapshot.items() if name.startswith(_BEST)}
     if not best or facts["fingerprint"] is None:
         return None
     found = _nothing(run)
+    found.exact = "exact" in best  # else its pairs are priced again
     for name, part in best.items():
         setattr(found, name, part)
     found.tell(run.monitor)
@@ -116,7 +122,7 @@ def save_bounds(run: Run, conclusion: Conclusion) -> None:
     """Add the assignment and bound of a stopped solve to its checkpoint, unless that is large."""
     path = run.options.checkpoint
     proved = conclusion.certificate is not None or conclusion.bound is not None
-    if path is None or not proved or Path(path).stat().st_size > _LARGEST_REWRITE:
+    if path is None or not proved or run.halted or Path(path).stat().st_size > _LARGEST_REWRITE:
         return
     found = _nothing(run)
     if conclusion.certificate is not None:

@@ -60,20 +60,19 @@ def execute(run: Run, *, large: bool = False) -> Result:
             if outcome.violator.size:
                 return conclude(run, Conclusion(None), outcome.violator)
             found = outcome.column_of_row
-            if run.engine is not None:
-                run.engine.release()
+            for engine in (run.engine, None if run.lists is None else run.lists.engine):
+                if engine is not None:
+                    engine.release()
             if run.options.certify:
                 return conclude(run, certified(run, outcome, partial(_residual, run)))
             return conclude(run, _uncertified(run, outcome))
         except Stopped as stop:
-            try:
-                conclusion = _stopped(run, stop, found)
-                save_bounds(run, conclusion)
-                return conclude(run, conclusion)
-            finally:
-                # The frames of the traceback and the exception form a reference cycle. Without clearing, a
-                # stopped solve's arrays would stay in memory until Python's garbage collector runs.
-                clear_frames(stop.__traceback__)
+            # The frames of the traceback and the exception form a reference cycle. Without clearing, arrays
+            # of the search would stay in memory during the proof, and until Python's garbage collector runs.
+            clear_frames(stop.__traceback__)
+            conclusion = _stopped(run, stop, found)
+            save_bounds(run, conclusion)
+            return conclude(run, conclusion)
 
 
 def _products_alone(run: Run) -> AbstractContextManager[None]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from functools import partial
 
+import numpy as np
+
 from bigsap.progress import Stopped
 from bigsap.proof.exact import exact_sum
+from bigsap.proof.tightness import UNIT
 from bigsap.row_cache import parse_bytes
 from bigsap.run.certify import prove_now, within_gap
 from bigsap.run.run import Run
@@ -63,7 +66,8 @@ def enough(run: Run, search: SparseSearch) -> bool:
         return False
     if run.known.active:
         total = sum(int(c) for c in costs.tolist()) if run.problem.integer else exact_sum(costs)
-        run.known.see_phase(search.column_of_row(), total, exact=run.problem.integer)
+        error = 0.0 if run.problem.integer else 4 * UNIT * float(np.abs(costs).sum())
+        run.known.see_phase(search.column_of_row(), total, exact=run.problem.integer, error=error)
         run.known.tell(run.monitor)
     if run.options.gap <= 0:
         return False

@@ -461,3 +461,22 @@ class Minimised(Protocol, metaclass=Ability):
         Prices have low parts. None if the host must make the pass.
         """
         ...
+
+
+@runtime_checkable
+class BoundedMinimised(Protocol, metaclass=Ability):
+    """A source that makes the certificate's pass with bounds that exclude most pairs."""
+
+    def bounded_minima(
+        self,
+        matching: Array | None,
+        prices: Array,
+        low: Array | None,
+        maximize: bool,
+        tick: Callable[[int], None],
+    ) -> tuple[tuple[Array, Array | None, Array | None, Array], int] | None:
+        """Return what ``Minimised.row_minima`` returns, the same bits, and how many costs were computed.
+
+        None where bounds do not pay.
+        """
+        ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -348,6 +349,7 @@ def test_a_proof_by_products_is_that_of_all_pairs(
     matching = np.where(g.random(N) < 0.9, g.permutation(M)[:N], -1)
     plain = source.row_minima(matching, prices, None, maximize, lambda _: None)
     monkeypatch.setattr(policy, "PRODUCT_PROOF_TERMS", 0)
+    monkeypatch.setattr(product_proof, "_LEFT", 2)  # also where all costs are left to compute
     real, launched = product_proof.products, []
 
     def disturbed(some: Any, all_columns: Any) -> Any:
@@ -360,8 +362,12 @@ def test_a_proof_by_products_is_that_of_all_pairs(
 
     for one in (real, disturbed):
         monkeypatch.setattr(product_proof, "products", one)
-        found = source.row_minima(matching, prices, None, maximize, lambda _: None)
-        for here, there in zip(found, plain, strict=True):
+        found = source.bounded_minima(matching, prices, None, maximize, lambda _: None)
+        if kind == "huge" and metric != "cosine":
+            assert found is None
+            continue
+        assert found[1] <= source.shape[0] * source.shape[1]
+        for here, there in zip(found[0], plain, strict=True):
             assert (here is None) == (there is None)
             assert here is None or np.array_equal(here, there)
     assert bool(launched) == (kind != "huge" or metric == "cosine")
@@ -371,7 +377,7 @@ def test_a_proof_by_products_can_be_stopped(cupy: Any, monkeypatch: pytest.Monke
     x, y, _ = points("usual")
     source = place(bigsap.points(x, y), 0, None)
     monkeypatch.setattr(policy, "PRODUCT_PROOF_TERMS", 0)
-    monkeypatch.setattr(product_proof, "_PAIRS", 1)
+    monkeypatch.setattr(product_proof, "_TERMS", 1)
     monkeypatch.setattr(product_proof, "_ROWS", 7)
     done: list[int] = []
 
@@ -381,7 +387,7 @@ def test_a_proof_by_products_can_be_stopped(cupy: Any, monkeypatch: pytest.Monke
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        source.row_minima(None, np.zeros(M), None, False, tick)
+        source.bounded_minima(None, np.zeros(M), None, False, tick)
     assert done == [7, 14]
 
 
@@ -389,8 +395,73 @@ def test_a_solve_is_proved_by_products(cupy: Any, monkeypatch: pytest.MonkeyPatc
     x, y, _ = points("usual")
     source = bigsap.points(x, y)
     plain = bigsap.solve(source, device="cuda")
+    assert plain.stats["proof"] == "pairs"
     monkeypatch.setattr(policy, "PRODUCT_PROOF_TERMS", 0)
     found = bigsap.solve(source, device="cuda")
     assert (found.fun, found.bound, found.status) == (plain.fun, plain.bound, "optimal")
     assert np.array_equal(found.u, plain.u)
+    assert found.stats["proof"] == "bounds"
+    assert found.stats["proof_bounds"] == N * M
+    assert N <= found.stats["certificate_pairs"] - N * M < N * M / 8
     found.verify(source)
+    every = bigsap.solve(source, device="cuda", certify="pairs")
+    assert (every.stats["proof"], every.stats["certificate_pairs"]) == ("pairs", N * M)
+
+
+def test_a_device_without_room_for_products_looks_at_every_pair(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y, _ = points("usual")
+    source = bigsap.points(x, y)
+    plain = bigsap.solve(source, device="cuda")
+    monkeypatch.setattr(policy, "PRODUCT_PROOF_TERMS", 0)
+
+    def full(*_: Any) -> Any:
+        raise bigsap.DeviceMemoryError("the device has no room", 8)
+
+    for name in ("_about_their_mean", "products"):
+        with monkeypatch.context() as patched:
+            patched.setattr(product_proof, name, full)
+            found = bigsap.solve(source, device="cuda")
+        assert (found.fun, found.bound, found.stats["proof"]) == (plain.fun, plain.bound, "pairs")
+
+
+def test_where_products_exclude_little_every_pair_is_looked_at(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two groups so far apart that the bound's error exceeds the distances within one."""
+    g = np.random.default_rng(9)
+    x, y = (g.normal(size=(k, D)) + 1e9 * (np.arange(k) % 2)[:, None] for k in (N, M))
+    source = place(bigsap.points(x, y), 0, None)
+    monkeypatch.setattr(policy, "PRODUCT_PROOF_TERMS", 0)
+    assert source.bounded_minima(None, np.zeros(M), None, False, lambda _: None) is None
+
+
+def test_weights_that_enlarge_what_underflows_have_no_products(cupy: Any) -> None:
+    x, y, _ = points("usual")
+    for weight, known in ((1e10, True), (1e30, False)):
+        code = place(bigsap.points(x, y, w=np.full(D, weight)), 0, None).code()
+        assert (code.product is not None) == known
+
+
+def test_products_are_released_before_the_proof(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y, _ = points("usual")
+    monkeypatch.setattr(policy, "PRODUCT_PROOF_TERMS", 0)
+    made: list[Any] = []
+    real = products.Products.__init__
+
+    def noticed(self: Any, *given: Any) -> None:
+        real(self, *given)
+        made.append(weakref.ref(self))
+
+    alive: list[bool] = []
+    about = product_proof._about_their_mean
+
+    def look(form: Any) -> Any:
+        alive.extend(one() is not None for one in made)
+        return about(form)
+
+    monkeypatch.setattr(products.Products, "__init__", noticed)
+    monkeypatch.setattr(product_proof, "_about_their_mean", look)
+    bigsap.solve(bigsap.points(x, y), device="cuda", method="compressed")
+    assert alive == [False]

@@ -21,7 +21,7 @@ from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionErro
 from bigsap.progress import Monitor
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cuda.code import PRELUDE, DeviceCode, PairCode, matrix_code, source_code
-from bigsap.sources.cuda.device_kernels import OPTIONS, PROOF, compile_error, full_text
+from bigsap.sources.cuda.device_kernels import OPTIONS, PRODUCT_PROOF, PROOF, compile_error, full_text
 from bigsap.sources.cuda.function import cuda_kernel
 from bigsap.sources.cuda.placed import StreamedToDevice, device_numbers
 from bigsap.strategies import placement
@@ -30,6 +30,7 @@ from pairwise import each
 
 GENERATOR = np.random.default_rng(11)
 X, Y = GENERATOR.random((9, 2)), GENERATOR.random((13, 2))
+WIDE = GENERATOR.random((9, 12))
 KERNEL = """\
 static __device__ double square(double a) { return a * a; }
 __device__ double cost(long long i, long long j, const double *x, const double *y, double s) {
@@ -60,7 +61,7 @@ def code_of(source: object) -> DeviceCode:
     return code.code() if isinstance(code, PairCode) else code
 
 
-FILES = {"dense": DENSE, "rows": ROWS, "proof": PROOF}
+FILES = {"dense": DENSE, "rows": ROWS, "proof": PROOF, "product proof": PRODUCT_PROOF}
 
 
 def full(file: str, code: DeviceCode, **settings: int) -> str:
@@ -76,6 +77,7 @@ def full(file: str, code: DeviceCode, **settings: int) -> str:
         },
         "rows": {"SPAN": 32, "ROWS": 8, "WITH_FREE": 0},
         "proof": {},
+        "product proof": {},
     }[file]
     merged = {"PRICE_IS_INT": 0, "SIGN": 1, "WIDTH": code.width, **usual, **settings}
     return full_text(FILES[file], code.text, tuple(sorted(merged.items())))
@@ -133,6 +135,7 @@ U1 = matrix_code(np.dtype("u1"), 0, 1, 77, 50)
             ("rows", U1, {"PRICE_IS_INT": 1, "SIGN": -1, "WITH_FREE": 1, "SPAN": 8}),
             ("proof", F8, {"SIGN": -1}),
             ("proof", U1, {"PRICE_IS_INT": 1}),
+            ("product proof", code_of(bigsap.points(WIDE, WIDE)), {"PHI": 1, "SIGN": -1}),
         ]
     },
     arch=["sm_90", "sm_75"],

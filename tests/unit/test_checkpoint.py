@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import random
+import shutil
 import threading
 from pathlib import Path
 
@@ -151,6 +153,24 @@ def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch)
         assert 0 <= again <= (0.02 * whole.stats[counter] if "cache" in options else 0)
     assert [p["drops"] for p in res.stats["phases"]] == [p["drops"] for p in whole.stats["phases"]]
     assert res.stats["resumed"] >= 3
+
+
+def test_a_cost_of_lists_that_a_killed_solve_leaves_is_added_up_again(tmp_path):
+    """Sums that cancel: costs that lists hold are rounded, and a killed solve has stored their sum."""
+    rng = np.random.default_rng(2)
+    cost = 1000 + rng.random((1700, 1700))
+    cost[:, 7] += -1000 * 1700 + 0.1234567 * rng.random(1700)
+    path, left = tmp_path / "c", tmp_path / "left"
+
+    def copied(progress):
+        if progress.phase == 3 and not left.exists():
+            shutil.copy(path, left)
+
+    bigsap.solve(cost, method="compressed", checkpoint=path, callback=copied, callback_every=0)
+    options = {"certify": False, "callback_every": 0, "checkpoint": tmp_path / "d"}
+    found = bigsap.resume(left, cost, callback=_stop_after(0), **options)
+    assert found.status == "cancelled"
+    assert found.fun == math.fsum(cost[found.row_ind, found.col_ind])
 
 
 @pytest.mark.parametrize("share", [0.4, 0.7])

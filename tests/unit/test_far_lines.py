@@ -222,6 +222,17 @@ def test_the_copy_is_released_before_the_proof(monkeypatch):
     assert ("certificate", True) not in alive
 
 
+class Counting:
+    """An event that is set after so many questions."""
+
+    def __init__(self, most):
+        self.most, self.asked = most, 0
+
+    def is_set(self):
+        self.asked += 1
+        return self.asked > self.most
+
+
 @pytest.mark.parametrize("blocks", [0, 1, 3])
 def test_a_cancel_ends_the_copy(blocks, monkeypatch, tmp_path):
     """The checkpoint of a resumed solve stays as it was."""
@@ -231,21 +242,40 @@ def test_a_cancel_ends_the_copy(blocks, monkeypatch, tmp_path):
     bigsap.solve(cost, checkpoint=path, callback=stop_at("search", 2, seen), callback_every=0)
     before = path.read_bytes()
 
-    class Event:
-        """Set after so many questions."""
-
-        asked = 0
-
-        def is_set(self):
-            self.asked += 1
-            return self.asked > 1 + blocks
-
     for again in (partial(bigsap.solve, cost), partial(bigsap.resume, path, cost)):
-        stopped = again(cancel=Event())
+        stopped = again(cancel=Counting(1 + blocks))
         assert stopped.status == "cancelled"
         assert not stopped.stats["why"].startswith("a few columns")
         assert path.read_bytes() == before
     assert bigsap.resume(path, cost).fun == bigsap.solve(cost).fun
+
+
+@pytest.mark.parametrize("blocks", [0, 2])
+def test_a_first_solve_that_ends_within_the_copy_is_resumed_as_if_it_had_not(blocks, monkeypatch, tmp_path):
+    monkeypatch.setattr(far_lines, "_AT_ONCE", 300 * N)
+    cost = with_lines(FAMILIES["uniform"](np.random.default_rng(20), N), [], [7], 1e12)
+    path, whole = tmp_path / "checkpoint", bigsap.solve(cost)
+    stopped = bigsap.solve(cost, checkpoint=path, cancel=Counting(1 + blocks))
+    assert stopped.status == "cancelled"
+    again = bigsap.resume(path, cost)
+    assert again.stats["why"].startswith("a few columns")
+    assert np.array_equal(again.v, whole.v)
+    assert again.stats["rows_scanned"] == whole.stats["rows_scanned"]
+
+
+def test_a_resume_that_ends_within_the_copy_knows_what_was_proved(monkeypatch, tmp_path):
+    monkeypatch.setattr(far_lines, "_AT_ONCE", 300 * N)
+    cost = with_lines(FAMILIES["uniform"](np.random.default_rng(21), N), [], [7], 1e12)
+    path = tmp_path / "checkpoint"
+    first = bigsap.solve(cost, checkpoint=path, callback=stop_at("search", 3, []), callback_every=0)
+    before = path.read_bytes()
+    again = bigsap.resume(path, cost, cancel=Counting(2))
+    assert again.bound >= first.bound
+    assert again.fun <= first.fun
+    assert again.stats["resumed"] == 1
+    with pytest.raises(bigsap.CheckpointError, match="fingerprint"):
+        bigsap.resume(path, cost + 1, cancel=Counting(2))
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("seed", range(3))

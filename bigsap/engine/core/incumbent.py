@@ -133,23 +133,23 @@ class Incumbent:
         if low is not None:
             self.add_duals(low, np.zeros(self._problem.shape[1], low.dtype))
 
-    def see_phase(self, column_of_row: Array, cost: Any, *, exact: bool = True) -> None:
+    def see_phase(self, column_of_row: Array, cost: Any, *, exact: bool = True, error: float = 0.0) -> None:
         """Add the matching at the end of a phase and its cost, if known.
 
-        Virtual places count as unassigned.
+        Virtual places count as unassigned. error: see ``add_picks``.
         """
         if self.active:
             self.complete = np.maximum(column_of_row, FREE).astype(np.intp)
         if cost is not None and (self.cost is None or cost < self.cost):
-            self.column_of_row, self.cost, self.exact = self.complete, cost, exact
+            self.column_of_row, self.cost, self.exact, self.error = self.complete, cost, exact, error
 
     def add_certificate(self, certificate: Certificate, column_of_row: Array | None) -> None:
         """Add the cost and the bound that a pass over all costs has proved for these pairs and prices."""
         sign = self._problem.sign
         if certificate.fun is not None and column_of_row is not None:
             cost = sign * certificate.fun
-            if self.cost is None or cost < self.cost:
-                self.cost = cost
+            if self.cost is None or cost < self.cost + self.error:
+                self.cost, self.exact, self.error = cost, True, 0.0
                 if self.active:
                     self.column_of_row = column_of_row.astype(np.intp)
         bound = sign * certificate.bound
@@ -165,6 +165,7 @@ class Incumbent:
         """Add what is known from another attempt at the same problem."""
         if other.cost is not None and (self.cost is None or other.cost < self.cost):
             self.cost, self.column_of_row = other.cost, other.column_of_row
+            self.exact, self.error = other.exact, other.error
         if other.bound is not None and (self.bound is None or other.bound > self.bound):
             self.bound, self.u, self.v = other.bound, other.u, other.v
             self.u_low, self.v_low = other.u_low, other.v_low

@@ -120,6 +120,10 @@ class DeviceListEngine(ListEngine):
         }
         return compiled(self.device, code, kernel_texts.ROWS, tuple(sorted(settings.items())))
 
+    def release(self) -> None:
+        """Free what evaluations need on the device, at the end of the search."""
+        self._products = self._few = None
+
     def drop_bounds(self) -> None:
         """Keep the bounds, which the host uses for rows requested by a search.
 

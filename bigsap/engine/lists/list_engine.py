@@ -91,6 +91,9 @@ class ListEngine(ListStore):
     #: Workers for rows that kernels here can also read.
     offload: Offloading | None = None
 
+    def release(self) -> None:
+        """Free what only evaluations need, at the end of the search. Lists, prices and counts stay."""
+
     def go_through(self, wave: Wave) -> None:
         source = self.problem.source
         if self.immediate and self.offload is not None:

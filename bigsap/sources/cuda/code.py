@@ -34,6 +34,8 @@ C_TYPES = {
 _PHI = {"sqeuclidean": 0, "euclidean": 1, "cosine": 2}
 #: Most coordinates that are kept in registers.
 _IN_REGISTERS = 8
+#: Weights of coordinates whose sum is smaller let matrix products bound costs.
+_MOST_WEIGHT = 1e30
 
 PRELUDE = """\
 typedef unsigned int u32;
@@ -246,7 +248,8 @@ def _points(source: PointSource) -> DeviceCode:
     words = (x, y, weights, m, float(parameter))
     exact = kernel not in ("minkowski", "haversine")
     product = None
-    if kernel in _PHI and d > _IN_REGISTERS:
+    # Larger weights would also enlarge what underflows in the costs' own squares.
+    if kernel in _PHI and d > _IN_REGISTERS and float(weights.sum()) < _MOST_WEIGHT:
         product = ProductForm(_PHI[kernel], x, y, weights)
         text += _SUMMED.format(result=_POINT_TERMS[kernel][1])
     return DeviceCode(text + _COMPUTED, words, np.dtype(np.float64), True, exact=exact, product=product)

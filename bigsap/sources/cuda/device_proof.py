@@ -28,6 +28,10 @@ SAMPLE, _SAMPLED_PAIRS, _LEAST_SAMPLE = 64, 1 << 15, 4
 _TOLERANCE = 1e-13
 
 
+#: A pass over a piece, see ``_minima``: least ``c - v`` of each row, in two parts, and assigned costs.
+OfPiece = Callable[..., tuple[Array, Array, Array] | None]
+
+
 def row_minima(
     source: Any,
     pieces: list[tuple[Any, int, int]],
@@ -36,10 +40,12 @@ def row_minima(
     low: Array | None,
     maximize: bool,
     tick: Callable[[int], None],
+    of_piece: OfPiece | None = None,
 ) -> tuple[Array, Array | None, Array | None, Array] | None:
     """Return the first fields of ``bigsap.proof.row_minima.RowMinima``, in two parts, and matched (n,).
 
-    source: reads rows. pieces: sources on devices, each with the columns of its slab. None for
+    source: reads rows. pieces: sources on devices, each with the columns of its slab. of_piece: passes over
+    a piece, ``_minima`` if None. None for
     prices with low parts, and if a row holds an invalid cost, or a finite row an infinite dual, or
     integer sums might leave int64: the host's pass then finds the reason. Raises CertificateError
     if the host computes another value for a row of the sample, or a pair is forbidden.
@@ -57,7 +63,7 @@ def row_minima(
         if matching is not None:
             inside = (matching >= start) & (matching < stop)
             here = np.where(inside, matching - start, -1).astype(np.int32)
-        found = _minima(piece, here, prices[start:stop], maximize, tick, sample.compute)
+        found = (of_piece or _minima)(piece, here, prices[start:stop], maximize, tick, sample.compute)
         if found is None:
             return None
         if u is None or rest is None:
@@ -74,6 +80,35 @@ def row_minima(
         raise CertificateError(f"the assignment uses the forbidden pair ({row}, {matching[row]})")
     sample.compare(u, matched)
     return u, None if integer or rest is None or not rest.any() else rest, None, matched
+
+
+def bounded_minima(
+    source: Any,
+    matching: Array | None,
+    prices: Array,
+    low: Array | None,
+    maximize: bool,
+    tick: Callable[[int], None],
+) -> tuple[tuple[Array, Array | None, Array | None, Array], int] | None:
+    """Return as ``row_minima`` from bounds by matrix products, and how many costs were computed.
+
+    None where that does not pay, or the pass over all pairs must find the reason of an error.
+    """
+    if low is not None or not pays(source.code().product, source.shape, prices):
+        return None
+    computed = 0
+
+    def of_piece(*given: Any) -> tuple[Array, Array, Array] | None:
+        nonlocal computed
+        found = minima_by_products(*given)
+        if found is None:
+            return None
+        computed = found[3]
+        return found[:3]
+
+    pieces = [(source, 0, source.shape[1])]
+    found = row_minima(source, pieces, matching, prices, low, maximize, tick, of_piece)
+    return None if found is None else (found, computed)
 
 
 def _minima(
@@ -93,10 +128,6 @@ def _minima(
     n, m = source.shape
     cupy = load_cupy()
     code = source.code()
-    if pays(code.product, (n, m), prices):
-        found = minima_by_products(source, columns, prices, maximize, tick, meanwhile)
-        if found is not None:
-            return found
     integer = prices.dtype.kind == "i"
     settings = (("PRICE_IS_INT", int(integer)), ("SIGN", -1 if maximize else 1), ("WIDTH", code.width))
     u, rest, costs = np.empty(n, prices.dtype), np.empty(n), np.empty(n, source.dtype)

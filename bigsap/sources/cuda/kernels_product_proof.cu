@@ -32,14 +32,15 @@ __device__ __forceinline__ double not_below(double sums, double product, double 
 }
 
 // Like bigsap_proof for row first + blockIdx.x, whose inner products with all columns are at
-// products + blockIdx.x * n_columns. u, rest, matched: of all rows. gamma: bounds the error of a squared
+// products + blockIdx.x * n_columns. u, rest, matched: of all rows. computed: how many costs each row took. gamma: bounds the error of a squared
 // distance from its inner product, relative to the sum of the squared norms.
 extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_proof(
     const i64* cost_words, const double* products, int n_columns, int first, const double* row_norms,
     const double* column_norms, double gamma, const double* prices, const int* matching, double* u,
-    double* rest, double* matched
+    double* rest, double* matched, int* computed
 ) {
     __shared__ double least[SIDE], below[SIDE];
+    __shared__ int taken;
     const Costs costs = load_costs(cost_words);
     const int t = threadIdx.x, i = first + blockIdx.x;
     const double* mine = products + (i64)blockIdx.x * n_columns;
@@ -54,6 +55,7 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_proof(
         top = rounded < top ? rounded : top;
     }
     least[t] = top;
+    if (t == 0) taken = 0;
     __syncthreads();
     for (int half = SIDE / 2; half; half /= 2) {
         if (t < half && least[t + half] < least[t]) least[t] = least[t + half];
@@ -63,17 +65,20 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_proof(
     __syncthreads();
     const Row row = open_row(costs, i);
     NUMBER low = WORST, less = 0.0;
+    int count = 0;
     #pragma unroll 4
     for (int j = t; j < n_columns; j += SIDE) {
         const double sums = a + column_norms[j];
         const double bound = not_above(sums, mine[j], gamma * sums + 1e-290) - prices[j];
         if (bound - 0x1p-50 * fabs(bound) > top) continue;
+        count++;
         const double c = SIGN * cost_at(costs, row, j);
         const double reduced = c - prices[j];
         if (reduced <= low) take(rounding(c, prices[j], reduced), reduced, low, less);
     }
     least[t] = low;
     below[t] = less;
+    if (count) atomicAdd(&taken, count);
     __syncthreads();
     for (int half = SIDE / 2; half; half /= 2) {
         if (t < half) take(below[t + half], least[t + half], least[t], below[t]);
@@ -84,5 +89,6 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_proof(
         rest[i] = below[0];
         const int j = matching ? matching[i] : -1;
         matched[i] = j >= 0 ? cost_at(costs, row, j) : 0.0;
+        computed[i] = taken;
     }
 }

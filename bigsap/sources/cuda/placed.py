@@ -181,6 +181,19 @@ class _Device:
         pieces = [(self, 0, self.shape[1])]
         return row_minima(self, pieces, matching, prices, low, maximize, tick)
 
+    def bounded_minima(
+        self,
+        matching: Array | None,
+        prices: Array,
+        low: Array | None,
+        maximize: bool,
+        tick: Callable[[int], None],
+    ) -> tuple[tuple[Array, Array | None, Array | None, Array], int] | None:
+        """Make the certificate's pass by bounds, see ``BoundedMinimised``."""
+        from bigsap.sources.cuda.device_proof import bounded_minima
+
+        return bounded_minima(self, matching, prices, low, maximize, tick)
+
     def fill(self) -> Fill | None:
         """Return the host source's filler."""
         return self.host.fill() if isinstance(self.host, Fillable) else None

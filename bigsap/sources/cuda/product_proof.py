@@ -9,7 +9,7 @@ The bound: with ``u = 2**-53`` and d coordinates, the computed norms and product
 ``d u / (1 - d u)`` times the sums of their terms' sizes (Higham, Accuracy and Stability of Numerical
 Algorithms, 2nd ed., section 3.1), in any order of the terms; together at most ``2 d u (a + b)``. A point that
 is moved and weighed has relative errors of 3 u, which change a squared distance by at most
-``12 u (a + b)``; the costs' own sums err by ``(d + 2) u`` of at most ``2 (a + b)``. All of it is below
+``12 u (a + b)``; the costs' own sums err by ``(d + 3) u`` of at most ``2 (a + b)``. All of it is below
 ``(8 d + 128) u (a + b)``.
 """
 
@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from bigsap import policy
+from bigsap.errors import DeviceMemoryError
 from bigsap.sources.cuda.code import ProductForm
 from bigsap.sources.cuda.device_kernels import PRODUCT_PROOF, compiled, load_cupy, on
-from bigsap.sources.cuda.device_memory import empty
+from bigsap.sources.cuda.device_memory import empty, naming_bytes
 from bigsap.types import Array
 
 #: Bytes of inner products of one batch, and the most rows of one.
@@ -32,12 +33,15 @@ _BYTES, _ROWS = 1 << 30, 1 << 16
 _TILE = 128
 #: Threads of a row: few rows must fill a device.
 _SIDE = 1024
-#: Pairs between two looks at the clock: some tenths of a second.
-_PAIRS = 1 << 34
+#: Terms between two looks at the clock: some tenths of a second.
+_TERMS = 1 << 42
 #: Coordinates that are squared at a time.
 _SQUARED = 1 << 25
 #: Largest squared norm: sums of a few stay finite.
 _LARGEST = 1e300
+#: Share of the first batch's costs that may be left to compute. They are computed one by one, which takes
+#: several times as long as in the pass over all pairs.
+_LEFT = 1 / 16
 
 
 def pays(form: ProductForm | None, shape: tuple[int, int], prices: Array) -> bool:
@@ -54,44 +58,65 @@ def minima_by_products(
     maximize: bool,
     tick: Callable[[int], None],
     meanwhile: Callable[[], None],
-) -> tuple[Array, Array, Array] | None:
-    """Return the least ``c - v`` of each row, in two parts, and the cost at its column.
+) -> tuple[Array, Array, Array, int] | None:
+    """Return the least ``c - v`` of each row, in two parts, assigned costs, and how many were computed.
 
-    None where a bound may overflow. Arguments as of ``device_proof._minima``; the source's code has a
-    product form. O(n m d). Device memory: copies of the points, and 1 GiB.
+    None where a bound may overflow, bounds exclude too little, or the device has no room. Arguments as of
+    ``device_proof._minima``; the source's code has a product form. O(n m d). Device memory: copies of the
+    points, and 1 GiB.
     """
+    try:
+        with on(source.device), naming_bytes(), np.errstate(over="ignore", invalid="ignore"):
+            return _minima(source, columns, prices, maximize, tick, meanwhile)
+    except DeviceMemoryError:
+        return None
+
+
+def _minima(
+    source: Any,
+    columns: Array | None,
+    prices: Array,
+    maximize: bool,
+    tick: Callable[[int], None],
+    meanwhile: Callable[[], None],
+) -> tuple[Array, Array, Array, int] | None:
     cupy, code = load_cupy(), source.code()
     n, m = source.shape
     form: ProductForm = code.product
     settings = (("PHI", form.phi), ("PRICE_IS_INT", 0), ("SIGN", -1 if maximize else 1))
-    with on(source.device), np.errstate(over="ignore", invalid="ignore"):
-        x, y = _about_their_mean(form)
-        a, b = _squared_norms(x), _squared_norms(y.T)
-        if not float(a.max()) < _LARGEST or not float(b.max()) < _LARGEST:
+    x, y = _about_their_mean(form)
+    a, b = _squared_norms(x), _squared_norms(y.T)
+    if not float(a.max()) < _LARGEST or not float(b.max()) < _LARGEST:
+        return None
+    d = form.weights.size
+    gamma = np.float64((8 * d + 128) * 2.0**-53)
+    kernel = compiled(source.device, code, PRODUCT_PROOF, settings).get("bigsap_product_proof")
+    own_prices = cupy.asarray(prices)
+    matching = np.intp(0) if columns is None else cupy.asarray(columns)
+    found = [empty((n,), np.float64, "row duals") for _ in range(3)]
+    computed = empty((n,), np.int32, "row duals")
+    step = max(1, min(n, _ROWS, _BYTES // (8 * m)))
+    if step > _TILE:
+        step -= step % _TILE
+    since = 0
+    for first in range(0, n, step):
+        count = min(step, n - first)
+        inner = products(x[first : first + count], y)
+        given = (source.words(), inner, np.int32(m), np.int32(first), a, b, gamma)
+        kernel((count,), (_SIDE,), (*given, own_prices, matching, *found, computed))
+        del inner, given  # else the next batch would be allocated beside it
+        since += count * m * d
+        meanwhile()
+        if first == 0 and int(computed[:count].sum()) > _LEFT * count * m:
             return None
-        gamma = np.float64((8 * form.weights.size + 128) * 2.0**-53)
-        kernel = compiled(source.device, code, PRODUCT_PROOF, settings).get("bigsap_product_proof")
-        own_prices = cupy.asarray(prices)
-        matching = np.intp(0) if columns is None else cupy.asarray(columns)
-        found = [empty((n,), np.float64, "row duals") for _ in range(3)]
-        step = max(1, min(n, _ROWS, _BYTES // (8 * m)))
-        if step > _TILE:
-            step -= step % _TILE
-        since = 0
-        for first in range(0, n, step):
-            count = min(step, n - first)
-            inner = products(x[first : first + count], y)
-            given = (source.words(), inner, np.int32(m), np.int32(first), a, b, gamma)
-            kernel((count,), (_SIDE,), (*given, own_prices, matching, *found))
-            since += count * m
-            meanwhile()
-            if since >= _PAIRS:
-                cupy.cuda.get_current_stream().synchronize()
-                tick(first + count)
-                since = 0
-        u, rest, costs = (part.get() for part in found)
+        if since >= _TERMS:
+            cupy.cuda.get_current_stream().synchronize()
+            tick(first + count)
+            since = 0
+    u, rest, costs = (part.get() for part in found)
+    n_computed = int(computed.get().sum(dtype=np.int64))
     tick(n)
-    return u, rest, costs
+    return u, rest, costs, n_computed
 
 
 def products(x: Any, y: Any) -> Any:
