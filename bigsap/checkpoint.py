@@ -48,7 +48,6 @@ _NAMES = {
     "capacity": "a capacity with the fingerprint",
     "demand": "a demand with the fingerprint",
     "fingerprint": "costs with the fingerprint",
-    "far_lines": "a search without far lines (in memory; no memory_limit, no cluster):",
 }
 
 
@@ -73,6 +72,11 @@ class Saved:
                 raise CheckpointError(
                     f"{self.path}: the checkpoint is of {words} {saved}, this solve of {here}"
                 )
+        if self.facts.get("far_lines") and not facts.get("far_lines"):
+            raise CheckpointError(
+                f"{self.path}: the search was of a copy of the costs without far lines: continue it on the"
+                " host, without memory_limit and cluster"
+            )
 
 
 def write(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapping[str, Any]) -> None:
