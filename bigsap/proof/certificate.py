@@ -38,7 +38,7 @@ from bigsap import policy
 from bigsap.errors import CertificateError, OverflowRiskError, quiet
 from bigsap.proof.conclusion import SHARE, Claimed, conclude
 from bigsap.proof.exact import three_sum, two_sum
-from bigsap.proof.limits import CLEAR, DOUBTFUL, MARGIN
+from bigsap.proof.limits import CLEAR, DOUBTFUL, HUGE, MARGIN
 from bigsap.proof.listed import listed_columns
 from bigsap.proof.minima import Looked, may_bound, minima
 from bigsap.proof.refusals import reach, refuse_invalid, refuse_masked
@@ -119,8 +119,18 @@ class Certificate:
         if not self.margin:
             return not 0.0 < self.u.size * CLEAR * max(usual, self.typical) < self.gap
         margin = min(self.margin, MARGIN * usual) if usual else self.margin
+        low = self._low
+        margin = min(margin, HUGE * low) if low else margin
         small = max(CLEAR * margin, min(1e-6 * margin, SHARE * self.deviation))
         return bool(self.gap <= self.u.size * small)
+
+    @property
+    def _low(self) -> float:
+        """Size that a quarter of the assigned costs do not exceed; 0 without an assignment."""
+        if self.matched is None or not self.matched.size:
+            return 0.0
+        place = self.matched.size // 4
+        return float(np.partition(np.abs(self.matched), place)[place])
 
     @property
     def typical(self) -> float:

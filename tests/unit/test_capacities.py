@@ -481,3 +481,12 @@ def test_command_line(tmp_path, capsys):
     )
     assert cli.main(["solve", str(tmp_path / "c.npy"), "--capacity", "1"]) == 3
     capsys.readouterr()
+
+
+def test_a_gap_that_a_huge_column_excuses_is_searched():
+    """Half of the rows take the huge column: which ones, rounding must not decide."""
+    for power in range(50, 70):
+        cost = np.random.default_rng(power).random((12, 2))
+        cost[:, 0], cost[0, 1] = -(2.0**power), -(2.0 ** (power - 2))
+        found = bigsap.solve(cost, capacity=[6, 6])
+        assert sorted(cost[found.col4row == 1, 1]) == sorted(cost[:, 1])[:6]

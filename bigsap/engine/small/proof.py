@@ -15,7 +15,7 @@ import numpy as np
 from bigsap.compile.decorator import kernel
 from bigsap.engine.small.sums import add, rounded, rounded_to
 from bigsap.engine.small.vectors import find, item, two_least
-from bigsap.proof.limits import CLEAR, DOUBTFUL, MARGIN
+from bigsap.proof.limits import CLEAR, DOUBTFUL, HUGE, MARGIN
 from bigsap.proof.scan import two_sum
 from bigsap.types import Array
 
@@ -170,12 +170,15 @@ def prove_dense(
     if strict and gap > CLEAR * n * typical(matched, True, room):
         return LOOSE
     margin, paid = _margin(cost, stride, n, m, at, caps, room), typical(matched, True, room)
+    low = room[min(matched.size, _SAMPLE) // 4]
     if margin == 0.0 or margin > DOUBTFUL * paid:  # prices, or a few costs, may be huge
         usual = _usual(cost, stride, n, m, room)
         if margin == 0.0:
             margin = usual if usual > 0.0 else paid
         elif usual > 0.0:
             margin = min(margin, MARGIN * usual)
+    if low > 0.0:
+        margin = min(margin, HUGE * low)
     return LOOSE if gap > CLEAR * n * margin else PROVED
 
 
