@@ -171,11 +171,14 @@ _Found = TypeVar("_Found")
 
 
 def quiet(function: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
-    """Return the function with numpy's overflow warnings off: BigSAP raises its own errors."""
+    """Return the function with numpy's overflow warnings off: BigSAP raises its own errors.
+
+    Underflow is no error here, whatever the caller has set.
+    """
 
     @functools.wraps(function)
     def called(*args: _Given.args, **options: _Given.kwargs) -> _Found:
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             return function(*args, **options)
 
     return called
@@ -183,4 +186,4 @@ def quiet(function: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
 
 def quiet_thread() -> None:
     """Turn numpy's overflow warnings off for this thread: each thread starts with numpy's defaults."""
-    np.seterr(over="ignore", invalid="ignore")
+    np.seterr(over="ignore", invalid="ignore", under="ignore")

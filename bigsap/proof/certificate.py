@@ -111,7 +111,8 @@ class Certificate:
 
         With many rows some margins are tiny. Then the gap must be within SHARE of the magnitudes,
         measured by the deviation of most costs instead of the few largest. If prices are huge, all margins
-        may be ties; if a few costs are, margins may be huge. So what costs usually differ by limits them.
+        may be ties; if a few costs are, margins may be huge. So what costs usually differ by, and the size
+        of the smaller assigned costs, limit them.
         """
         if not self.gap:
             return True

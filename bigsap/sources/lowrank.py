@@ -64,7 +64,7 @@ class LowRankSource(Shown):
         if 0 in self.shape:
             return
         terms = [t[np.isfinite(t)] for t in (self.row_terms, self.column_terms)]
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             largest = (np.abs(self.a).max(axis=0) * np.abs(self.b).max(axis=0)).sum()
             largest += sum(np.abs(t).max(initial=0.0) for t in terms)
         # A factor of 2, because the kernel sums in another order.

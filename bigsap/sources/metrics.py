@@ -147,7 +147,7 @@ class PointSource(Shown):
             return
         x, y = self._x, self._y
         power = {"cityblock": 1.0, "chebyshev": 1.0, "minkowski": self._parameter}
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             reach = np.maximum(x.max(axis=0) - y.min(axis=1), y.max(axis=1) - x.min(axis=0))
             largest = (self._weights * reach ** power.get(self._kernel, 2.0)).sum()
         # A factor of 2, because the kernel sums in another order.

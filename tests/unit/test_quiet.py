@@ -99,3 +99,15 @@ def test_without_a_compiler_there_is_a_named_error():
     )
     assert "OptionError" in done.stderr
     assert "unset it" in done.stderr
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-160, 1.0])
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cityblock"])
+def test_underflow_is_no_error_whatever_numpy_is_told(metric, scale):
+    g = np.random.default_rng(3)
+    with np.errstate(under="ignore"):
+        x, y = scale * g.normal(size=(2, 40, 3))
+        cost = scale * g.random((40, 40))
+    with np.errstate(all="raise"):
+        for given in (cost, bigsap.points(x, y, metric)):
+            assert bigsap.solve(given).status == "optimal"
