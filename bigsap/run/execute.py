@@ -155,7 +155,7 @@ def _stopped(run: Run, stop: Stopped, found: Array | None) -> Conclusion:
     def proof(column_of_row: Array | None, v: Array) -> Certificate:
         if not run.options.certify:
             raise Late
-        return prove_now(run, column_of_row, v, run.standing_low, deadline)
+        return prove_now(run, column_of_row, v, deadline=deadline)
 
     costs = None
     if run.lists is not None and found is None and not run.whole_rows:

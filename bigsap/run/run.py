@@ -125,7 +125,6 @@ class Run:
         self.resting: Resting | None = None  # rows evicted from the cache, where these matter
         # Matching and prices found without the engine, until it has better ones.
         self.standing: tuple[Array, Array] | None = None
-        self.standing_low: Array | None = None  # low parts of its prices
         self._seconds_per_row = 0.0
         self.stopped: Status | None = None
         self.proved: Certificate | None = None  # of an assignment within the gap
@@ -234,7 +233,7 @@ class Run:
 
     def dense(self) -> Engine:
         """Return the engine that scans whole rows, built on first use."""
-        self.standing = self.standing_low = None
+        self.standing = None
         if self.engine is None:
             problem, engine = engine_where(
                 self.problem, self.rows, self.team, self.monitor, self.arithmetic.price

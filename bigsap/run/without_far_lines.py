@@ -56,13 +56,13 @@ def give_back(run: Run) -> None:
     if near is None:
         return
     matching, v = run.at_hand()
-    v, v_low = two_sum(v.astype(np.float64), near.of_columns)
     run.known, run.searched = given_incumbent(run, run.known, near), of_search(run)
     run.lists = None if run.lists is None else ListSolve()
     run.levels = run.engine = run.near = run.monitor.as_given = run.proved = run.stopped = None
     run.whole_rows = False
     run.read(near.given, run.options.cache_budget(near.given))
-    run.standing, run.standing_low = (matching, v), v_low
+    # Rounded: the bound of the search, whose duals have low parts, is the better one.
+    run.standing = matching, v.astype(np.float64) + near.of_columns
 
 
 def given_incumbent(run: Run, known: Incumbent, near: NearCosts) -> Incumbent:

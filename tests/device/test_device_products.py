@@ -373,6 +373,33 @@ def test_a_proof_by_products_is_that_of_all_pairs(
     assert bool(launched) == (kind != "huge" or metric == "cosine")
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine"])
+def test_columns_nearer_to_each_other_than_the_error_are_all_computed(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, metric: str, maximize: bool
+) -> None:
+    """Twins of each column, whose products are wrong by different amounts."""
+    g = np.random.default_rng(6)
+    x = g.normal(size=(N, D))
+    y = np.repeat(g.normal(size=(M // 10, D)), 10, axis=0) + 1e-14 * g.normal(size=(M, D))
+    source = place(bigsap.points(x, y, metric), 0, None)
+    monkeypatch.setattr(policy, "PRODUCT_PROOF_TERMS", 0)
+    monkeypatch.setattr(product_proof, "_LEFT", 2)
+    real = product_proof.products
+
+    def disturbed(some: Any, all_columns: Any) -> Any:
+        inner = real(some, all_columns)
+        signs = np.where(np.arange(inner.size).reshape(inner.shape) % 3, 1e-13, -1e-13)
+        sums = (some * some).sum(axis=1)[:, None] + (all_columns * all_columns).sum(axis=0)[None, :]
+        return (inner + 0.05 * signs * sums).view(type(inner))
+
+    monkeypatch.setattr(product_proof, "products", disturbed)
+    found, n_computed = source.bounded_minima(None, np.zeros(M), None, maximize, lambda _: None)
+    plain = source.row_minima(None, np.zeros(M), None, maximize, lambda _: None)
+    assert np.array_equal(found[0], plain[0])
+    assert 2 * N < n_computed < N * M / 4
+
+
 def test_a_proof_by_products_can_be_stopped(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y, _ = points("usual")
     source = place(bigsap.points(x, y), 0, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 import threading
 import weakref
 from fractions import Fraction
@@ -323,6 +324,26 @@ def test_prices_given_for_a_resumed_solve_are_those_of_the_given_costs(tmp_path)
     bigsap.solve(cost, checkpoint=path, callback=stop_at("start", 0, []), callback_every=0)
     again = bigsap.resume(path, cost, warm_start=best)
     assert (again.fun, again.stats["refined"]) == (best.fun, 0)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_what_a_killed_solve_has_stored_is_of_the_given_costs(maximize, tmp_path):
+    cost = with_lines(FAMILIES["uniform"](np.random.default_rng(22), 1700), [5], [7], 1e10)
+    cost = -cost if maximize else cost
+    path, left, seen = tmp_path / "c", tmp_path / "left", []
+
+    def copied(progress):
+        if progress.phase == 3 and not left.exists():
+            shutil.copy(path, left)
+
+    best = bigsap.solve(cost, maximize=maximize, checkpoint=path, callback=copied, callback_every=0).fun
+    options = {"checkpoint": tmp_path / "d", "callback_every": 0}
+    found = bigsap.resume(left, cost, callback=stop_at("start", 0, seen), **options)
+    low, high = seen[0]
+    assert low <= best <= high
+    assert high - low < 1.0
+    assert min(found.fun, found.bound) <= best <= max(found.fun, found.bound)
+    found.verify(cost)
 
 
 def test_a_stop_within_the_proof_knows_the_assignment():

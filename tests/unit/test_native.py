@@ -93,7 +93,6 @@ def kernels(package: Path) -> list[Path]:
     return sorted((package / "__pycache__").glob("*.kernel"))
 
 
-@pytest.mark.slow
 def test_content_decides_and_not_times(package):
     assert run(package) == (ANSWER, 2, 0)
     assert len(kernels(package)) == 2  # what kernels call has no file
@@ -112,7 +111,6 @@ def test_content_decides_and_not_times(package):
     assert run(package) == (ANSWER, 0, 2)
 
 
-@pytest.mark.slow
 def test_damaged_files_are_compiled_again(package):
     run(package)
     first, second = kernels(package)
