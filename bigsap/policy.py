@@ -293,6 +293,9 @@ PRODUCT_COLUMNS, PRODUCT_COORDINATES = 256, 8
 #: A device's proof excludes pairs by matrix products from so many terms (rows, columns, coordinates) on: what
 #: it takes some hundredths of a second to add one by one.
 PRODUCT_PROOF_TERMS = 1 << 36
+#: Unless they leave a larger share of the first batch's costs to compute, which is counted: one by one, a
+#: cost takes several times as long as in the pass over all pairs.
+PRODUCT_PROOF_LEFT = 1 / 16
 
 # -- how long lists are -----------------------------------------------------------------
 

@@ -42,7 +42,7 @@ def conclude(run: Run, found: Conclusion, violator: Array | None = None) -> Resu
         costs = None if costs is None or col4row is None else costs[np.maximum(col4row, 0)]
     if certificate is not None and certificate.fun is not None:
         if certificate.optimal and (run.stopped is None or certificate.clear):
-            # A stopped solve proves more than that its gap is small beside the costs' sum.
+            # For a stopped solve it is not enough that the gap is small relative to the sum of the costs.
             status = Status.OPTIMAL
         elif run.stopped is None:
             status = Status.IMPRECISE

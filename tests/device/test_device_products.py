@@ -349,7 +349,7 @@ def test_a_proof_by_products_is_that_of_all_pairs(
     matching = np.where(g.random(N) < 0.9, g.permutation(M)[:N], -1)
     plain = source.row_minima(matching, prices, None, maximize, lambda _: None)
     monkeypatch.setattr(policy, "PRODUCT_PROOF_TERMS", 0)
-    monkeypatch.setattr(product_proof, "_LEFT", 2)  # also where all costs are left to compute
+    monkeypatch.setattr(policy, "PRODUCT_PROOF_LEFT", 2)  # also where all costs are left to compute
     real, launched = product_proof.products, []
 
     def disturbed(some: Any, all_columns: Any) -> Any:
@@ -384,7 +384,7 @@ def test_columns_nearer_to_each_other_than_the_error_are_all_computed(
     y = np.repeat(g.normal(size=(M // 10, D)), 10, axis=0) + 1e-14 * g.normal(size=(M, D))
     source = place(bigsap.points(x, y, metric), 0, None)
     monkeypatch.setattr(policy, "PRODUCT_PROOF_TERMS", 0)
-    monkeypatch.setattr(product_proof, "_LEFT", 2)
+    monkeypatch.setattr(policy, "PRODUCT_PROOF_LEFT", 2)
     real = product_proof.products
 
     def disturbed(some: Any, all_columns: Any) -> Any:

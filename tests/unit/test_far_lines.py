@@ -299,7 +299,7 @@ def test_reported_costs_are_not_below_the_optimum_where_sums_cancel(seed):
 
 
 def test_a_stopped_solve_is_not_optimal_because_one_cost_is_huge():
-    """The gap is small beside the sum, and far from small beside all other costs."""
+    """The gap is small relative to the sum, and large relative to all other costs."""
     cost = np.random.default_rng(17).random((N, N))
     best = bigsap.solve(cost).fun
     cost[:, 3] += 1e18

@@ -339,7 +339,7 @@ def test_a_stop_within_the_proof_keeps_the_answer(clock):
 
 
 def test_a_gap_that_only_a_huge_column_excuses_is_searched():
-    """The sorted assignment is optimal beside the sum, and 56 above the optimum."""
+    """The sorted assignment is 56 above the optimum: little relative to the sum."""
     cost = np.array(
         [
             [25.0, 2.0**62, 40.0, 49.0, 71.0],

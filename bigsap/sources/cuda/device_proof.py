@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import CertificateError
+from bigsap.errors import CertificateError, DeviceMemoryError
 from bigsap.sources.cuda.device_kernels import PROOF, compiled, load_cupy, on
+from bigsap.sources.cuda.device_memory import naming_bytes
 from bigsap.sources.cuda.product_proof import minima_by_products, pays
 from bigsap.types import Array
 
@@ -100,7 +101,11 @@ def bounded_minima(
 
     def of_piece(*given: Any) -> tuple[Array, Array, Array] | None:
         nonlocal computed
-        found = minima_by_products(*given)
+        try:
+            with on(source.device), naming_bytes(), np.errstate(over="ignore", invalid="ignore"):
+                found = minima_by_products(*given)
+        except DeviceMemoryError:
+            return None  # the pass over all pairs needs no room
         if found is None:
             return None
         computed = found[3]

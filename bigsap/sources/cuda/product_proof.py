@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 
 from bigsap import policy
-from bigsap.errors import DeviceMemoryError
 from bigsap.sources.cuda.code import ProductForm
-from bigsap.sources.cuda.device_kernels import PRODUCT_PROOF, compiled, load_cupy, on
-from bigsap.sources.cuda.device_memory import empty, naming_bytes
+from bigsap.sources.cuda.device_kernels import PRODUCT_PROOF, compiled, load_cupy
+from bigsap.sources.cuda.device_memory import empty
 from bigsap.types import Array
 
 #: Bytes of inner products of one batch, and the most rows of one.
@@ -39,9 +38,6 @@ _TERMS = 1 << 42
 _SQUARED = 1 << 25
 #: Largest squared norm: sums of a few stay finite.
 _LARGEST = 1e300
-#: Share of the first batch's costs that may be left to compute. They are computed one by one, which takes
-#: several times as long as in the pass over all pairs.
-_LEFT = 1 / 16
 
 
 def pays(form: ProductForm | None, shape: tuple[int, int], prices: Array) -> bool:
@@ -61,25 +57,10 @@ def minima_by_products(
 ) -> tuple[Array, Array, Array, int] | None:
     """Return the least ``c - v`` of each row, in two parts, assigned costs, and how many were computed.
 
-    None where a bound may overflow, bounds exclude too little, or the device has no room. Arguments as of
-    ``device_proof._minima``; the source's code has a product form. O(n m d). Device memory: copies of the
-    points, and 1 GiB.
+    None where a bound may overflow, or bounds exclude too little. Raises DeviceMemoryError. Arguments as of
+    ``device_proof._minima``; the source's code has a product form, and its device is the current one.
+    O(n m d). Device memory: copies of the points, and 1 GiB.
     """
-    try:
-        with on(source.device), naming_bytes(), np.errstate(over="ignore", invalid="ignore"):
-            return _minima(source, columns, prices, maximize, tick, meanwhile)
-    except DeviceMemoryError:
-        return None
-
-
-def _minima(
-    source: Any,
-    columns: Array | None,
-    prices: Array,
-    maximize: bool,
-    tick: Callable[[int], None],
-    meanwhile: Callable[[], None],
-) -> tuple[Array, Array, Array, int] | None:
     cupy, code = load_cupy(), source.code()
     n, m = source.shape
     form: ProductForm = code.product
@@ -104,10 +85,10 @@ def _minima(
         inner = products(x[first : first + count], y)
         given = (source.words(), inner, np.int32(m), np.int32(first), a, b, gamma)
         kernel((count,), (_SIDE,), (*given, own_prices, matching, *found, computed))
-        del inner, given  # else the next batch would be allocated beside it
+        del inner, given  # free its memory for the next batch
         since += count * m * d
         meanwhile()
-        if first == 0 and int(computed[:count].sum()) > _LEFT * count * m:
+        if first == 0 and int(computed[:count].sum()) > policy.PRODUCT_PROOF_LEFT * count * m:
             return None
         if since >= _TERMS:
             cupy.cuda.get_current_stream().synchronize()
