@@ -38,7 +38,7 @@ def given_outcome(run: Run, outcome: Outcome) -> Outcome:
 
 
 def _size(problem: Problem, column_of_row: Array, v: Array) -> float:
-    """Return the largest size of a price and of an assigned pair's reduced cost."""
+    """Return the largest size of a price v (m,) and of a reduced cost of a pair in column_of_row (n,)."""
     matrix = resident(problem)
     assert matrix is not None
     rows = np.flatnonzero(column_of_row >= 0)
@@ -84,7 +84,10 @@ def given_incumbent(run: Run, known: Incumbent, near: NearCosts) -> Incumbent:
 
 
 def _moved(dual: Array, low: Array | None, shift: Array) -> tuple[Array, Array]:
-    """Return duals plus a number each, in two parts, at most as large as exact sums. O(n)."""
+    """Return duals (k,) plus ``shift`` (k,), in two parts that are not above the exact sums. O(k).
+
+    low: (k,) the duals' low parts, None for 0.
+    """
     high, rest = two_sum(dual, shift)
     if low is not None:
         rest, lost = two_sum(rest, low)
