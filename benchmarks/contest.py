@@ -33,7 +33,7 @@ Problem = dict[str, Any]
 OURS = "bigsap"
 #: Distributions of other solvers that no solver of ``peers`` is of.
 LIBRARIES = ("laprust", "k-means-constrained")
-_COUNTS = ("rows_scanned", "rows_evaluated", "pairs_evaluated", "certificate_pairs", "method")
+_COUNTS = ("rows_scanned", "rows_evaluated", "pairs_evaluated", "certificate_pairs", "expected", "method")
 # Loading, making and warming up do not count as solving.
 _LOADING = 300.0
 # A run shorter than this is repeated: the first one loads kernels and pages.

@@ -64,7 +64,7 @@ def _bigsap(method: str, device: str) -> Solver:
 
         def solve(cost: Array) -> tuple[Array, dict[str, Any]]:
             result = bigsap.solve(cost, certify=False, **options)
-            kept = ("rows_scanned", "rows_evaluated", "pairs_evaluated", "method")
+            kept = ("rows_scanned", "rows_evaluated", "pairs_evaluated", "expected", "method")
             return result.col4row, {name: result.stats[name] for name in kept}
 
         return solve

@@ -342,6 +342,24 @@ LEAST_LIST_SIZE = 16
 #: little memory.
 TREE_LIST_SIZE, LEAST_TREE_LIST_SIZE = 32, 8
 
+# -- expected work ----------------------------------------------------------------------
+
+#: At EXPECTED_ROWS rows a search scans SCANS rows for each row; the number grows with this power of the rows:
+#: points in the plane took 24 to 28 at 4,000 rows, 57 to 64 at 1,024,000; 256 coordinates 66 at 10,000.
+EXPECTED_ROWS, SCANS, SCANS_POWER = 4000, 25.0, 0.16
+#: The same for SKINNY problems, whose rows hardly compete.
+SKINNY_SCANS = 2.0
+#: Evaluations of a row into a list, where rows are computed anew: 1.1 to 2.5 of matrices at 4,000 rows; of
+#: points in 50 dimensions 3.8 at 30,000, 4.3 to 5.6 at 100,000, 7.4 at 1,000,000.
+EVALUATIONS, EVALUATIONS_POWER = 1.5, 0.3
+#: Share of the pairs that bounds leave: of points in the plane 0.14 to 0.21 at 16,000, 0.004 to 0.009 at
+#: 1,024,000; of great circles 0.15 at 30,000.
+BOUNDED_PAIRS, BOUNDED_POWER = 0.5, -0.8
+#: Trees read a matrix once, or twice where their lists end.
+TREE_PAIRS = 2.0
+#: Columns that take many rows each: 2.7 to 3 of the pairs, a search for every tenth row.
+CONTRACTED_PAIRS, CONTRACTED_SCANS = 2.7, 0.1
+
 # -- when lists are abandoned for whole rows --------------------------------------------
 
 #: Lists are abandoned once evaluations have taken this multiple of all pairs, if they still take longer

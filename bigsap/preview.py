@@ -1,8 +1,7 @@
 """Checks and prices of a call of ``solve``, without reading costs.
 
-For callers that solve later and elsewhere, such as the service. Figures are orders of magnitude and
-follow measurements: a row on lists is evaluated about ``2 + log2(n / 500)`` times, most evaluations
-reading a part of it, plus one pass for the certificate; whole rows are taken as read three times.
+For callers that solve later and elsewhere, such as the service. Seconds are the pairs and scans that
+``strategies.work`` expects, and a pass for the certificate, times what each takes: an order of magnitude.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from bigsap.sources.metrics import PointSource
 from bigsap.sources.repeated import counts_of
 from bigsap.sources.sparse.sparse_costs import SparseCosts
 from bigsap.strategies.list_sizes import usual_list_size
+from bigsap.strategies.work import Work, has_bounds, on_lists, on_whole_rows
 from bigsap.types import Array, Ids
 
 # In a checkpoint: bytes of a list entry, including lists that doubled, and vectors.
@@ -40,7 +40,7 @@ _VECTORS = 24  # of 8 bytes, per row and column, certificate included
 _BASE_BYTES = 220 << 20  # interpreter, numpy, numba and the kernels
 _START_S = 0.2  # opening, kernels from their cache
 _LISTED_S = 1e-6  # to search and to prove a listed pair
-_SEARCH_LIST = 128  # entries that a search looks at, at most
+_SCAN_S, _SCANNED_PAIR_S = 1e-6, 4e-10  # to scan a list, and a pair of a whole row
 #: Bytes a second that a cluster's workers send together, an assumption; bytes of a row sent as a list.
 BYTES_A_SECOND, LIST_BYTES = 5e8, 1600
 #: Rows of a wave that searches wait for, and its time: two round trips, while half of the workers wait.
@@ -130,10 +130,14 @@ def price(
         "checkpoint": 2 * (_KEPT_VECTORS * 8 * (n + m) + _KEPT_BYTES * entries),
         "result": _result_bytes(n, m),
     }
-    passes = passes_of(n, dense, costs.by_rows)
+    room = 1 << 30 if asked is None and dense else asked
+    kept = 1.0 if room is None else min(1.0, room / (8 * max(1, pairs)))
+    work = expected(costs, method, kept)
+    proof = 0.0 if costs.by_rows and kept >= 1 else _proof_pairs(costs)
+    passes = (work.pairs + proof) / max(1, pairs)
     threads = 1 if costs.by_rows else threads
     effective = max(1.0, 0.7 * threads)
-    searching = 1e-8 * n**1.25 * m**0.9 if dense else 6e-8 * n**1.36 * min(_SEARCH_LIST, m) ** 0.9
+    searching = work.scans * (_SCANNED_PAIR_S * m if dense else _SCAN_S)
     if listed is not None:
         seconds = _START_S + _LISTED_S * listed
         return Price(memory, disk, seconds, seconds)
@@ -158,11 +162,20 @@ def price_of_proof(costs: Costs, threads: int = 1) -> Price:
     )
 
 
-def passes_of(n: int, dense: bool, by_rows: bool) -> float:
-    """Return how often a solve computes a pair on average, the proof included."""
-    evaluations = 2.0 + max(0.0, math.log2(max(n, 1) / 500)) if not dense else 3.0
-    share = 1.0 if by_rows or dense else min(1.0, 0.15 + 600 / max(n, 1))
-    return evaluations * share + 1
+def expected(costs: Costs, method: str = "auto", kept: float = 1.0) -> Work:
+    """Return the work of a search. kept: share of the rows that memory holds."""
+    n, m = sorted(costs.shape)
+    if method in ("ssp", "auction"):
+        return on_whole_rows((n, m), kept)
+    whole = costs.by_rows and kept >= 1
+    return on_lists((n, m), bounded=costs.source is not None and has_bounds(costs.source), kept=whole)
+
+
+def _proof_pairs(costs: Costs) -> float:
+    """Return the pairs of a proof: all, or as many as bounds leave to a search."""
+    n, m = costs.shape
+    bounded = costs.source is not None and has_bounds(costs.source)
+    return on_lists((n, m), bounded=True).pairs if bounded else n * m
 
 
 def _result_bytes(n: int, m: int) -> int:

@@ -95,7 +95,8 @@ class Result:
         these. None if one of them is unknown.
     status, success, message: how the solve ended.
     nit: number of phases.
-    stats: counts and times. Among them ``gaps``: a record of
+    stats: counts and times. Among them ``pairs_evaluated`` and ``rows_scanned``, and ``expected``,
+        the ``pairs`` and ``scans`` that were expected beforehand; ``gaps``: a record of
         ``seconds``, ``gap``, ``lower_bound`` and ``upper_bound`` each time that the gap
         between the proved bound and the best known assignment became smaller; ``refined``,
         how often the prices were refined because their gap was too large; and

@@ -1,4 +1,4 @@
-"""Work, not time: counts of the classes that ``versus`` measured, their growth, and limits."""
+"""Work, not time: counts of the classes that ``versus`` measured, expected and used, and limits."""
 
 from __future__ import annotations
 
@@ -53,8 +53,16 @@ def counts(log: Log, cls: str) -> list[dict[str, Any]]:
             scans = middle([r["rows_scanned"] for r in records]) or 0.0
             size = 4 if cls.startswith("int") else 8
             facts = {"n": n, "method": records[0]["method"], "bytes": size * pairs}
+            # What is expected depends on the size and the method alone.
+            expected = records[0].get("expected") or {"pairs": None, "scans": None}
+            facts |= {f"expected {name}": over(expected[name], n**power) for name, power in _GROWING}
             found.append(facts | {"pairs": pairs / n**2, "scans": scans / n})
     return found
+
+
+def over(count: float | None, least: float) -> float | None:
+    """The count in multiples of the least; None without one."""
+    return None if count is None else count / least
 
 
 def growth(sizes: list[dict[str, Any]], name: str, power: int) -> str | None:
@@ -67,6 +75,11 @@ def growth(sizes: list[dict[str, Any]], name: str, power: int) -> str | None:
     return f"n^{exponent:.2f}"
 
 
+def shown(value: float | None, digits: int) -> str | None:
+    """The number with so many digits after the point; None without one."""
+    return None if value is None else f"{value:.{digits}f}"
+
+
 def render(log: Log) -> list[Block]:
     """Counts of all classes at all sizes, growth, and why some are far from the least."""
     rows, far = [], []
@@ -77,19 +90,25 @@ def render(log: Log) -> list[Block]:
             rows.append(
                 line(
                     *(cls, f"{size['n']:,}", size["method"]),
-                    *(f"{size['pairs']:.2f}", f"{size['scans']:.1f}", f"{size['bytes'] / 2**20:,.0f}"),
+                    *(shown(size["expected pairs"], 2), f"{size['pairs']:.2f}"),
+                    *(shown(size["expected scans"], 1), f"{size['scans']:.1f}"),
+                    f"{size['bytes'] / 2**20:,.0f}",
                     *(growth(sizes, name, power) if last else None for name, power in _GROWING),
                 )
             )
         most = max((size[name] for size in sizes for name in ("pairs", "scans")), default=0.0)
         if most > FAR:
             far.append(f"{cls}, up to {most:.1f} times: {REASONS.get(cls, _POINTS)}.")
-    head = "class | n | method | pairs / n^2 | scans / n | costs read, MiB | pairs grow as | scans grow as"
+    head = (
+        "class | n | method | pairs / n^2, expected | pairs / n^2 | scans / n, expected | scans / n"
+        " | costs read, MiB | pairs grow as | scans grow as"
+    )
     note = (
         "A pair is a cost looked at; n^2 are one read of the matrix, below which no proof for any matrix"
         " comes. A scan goes through a row, or its list; at least one a row is needed where rows compete,"
         " none where a first assignment is optimal, nor for integers of a small range (`hungarian`, which"
-        " counts none). Growth is that between the smallest and the largest size with the method of the"
+        " counts none). Expected (`Result.stats`) is what size, method and kind of costs say before the"
+        " solve begins. Growth is that between the smallest and the largest size with the method of the"
         " largest. One thread, or the least that ran; the proof is not included."
     )
     parts: list[Block] = [table(head, rows), note]

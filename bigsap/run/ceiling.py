@@ -18,19 +18,22 @@ from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies import Outcome
 from bigsap.strategies.optional_rows import SparseGate, sparse_gate
 from bigsap.strategies.orientation import resident
+from bigsap.strategies.work import Work, on_pairs
 from bigsap.types import Array
 
 
 class Ceiling:
     """Strategy of ``strategies.optional_rows``, for a matrix in memory."""
 
-    def fits(self, run: Run) -> bool:
-        """Return whether sampled rows have a ceiling and no other strategy was requested."""
+    def expects(self, run: Run) -> Work | None:
+        """Return None unless sampled rows have a ceiling and no other strategy was requested."""
         n, m = run.problem.shape
         if run.is_way_named or run.asked != "auto" or run.is_continued or n > m or n < policy.CEILING_ROWS:
-            return False
+            return None
         matrix = resident(run.problem)
-        return matrix is not None and _sampled(matrix[:, :m], run) is not None
+        if matrix is None or _sampled(matrix[:, :m], run) is None:
+            return None
+        return on_pairs((n, m), n * m)
 
     def attempt(self, run: Run) -> Outcome | None:
         """Solve, or return None where a cost is above the ceiling, or many are below.

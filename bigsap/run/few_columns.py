@@ -33,6 +33,7 @@ from bigsap.run.stats import last_report
 from bigsap.strategies import ON_COLUMNS
 from bigsap.strategies.capacities import Balance, Balanced, TooLarge
 from bigsap.strategies.capacity_closing import floor_of, keep_minima
+from bigsap.strategies.work import on_columns
 from bigsap.types import Array
 
 
@@ -366,6 +367,7 @@ class _Contracted:
             "proof": None,
             "proof_bounds": 0,
             "rows_scanned": sum(level["searches"] for level in levels),
+            "expected": on_columns((n, m)).counts(),
             **WITHOUT_LISTS,
             "trees": {},
             "auction": {},

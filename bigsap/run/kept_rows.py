@@ -25,22 +25,14 @@ from bigsap.row_cache import ABSENT, MISSES, N_USED, Rows, claim, touch
 from bigsap.run.proof_on_workers import rows_elsewhere
 from bigsap.run.run import Run
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import (
-    CostSource,
-    Crewed,
-    Fillable,
-    Foreseeing,
-    Interruptible,
-    Resident,
-    Separable,
-    range_of,
-)
+from bigsap.sources.base import CostSource, Crewed, Fillable, Foreseeing, Interruptible, Resident, range_of
 from bigsap.sources.cuda.placed import bring_all, many_coordinates_there, needed_bytes
 from bigsap.sources.filling import fill_of
 from bigsap.sources.functions.callbacks import FunctionSource
 from bigsap.sources.products import is_multiplied
 from bigsap.strategies import ON_LISTS
 from bigsap.strategies.placement import device_name
+from bigsap.strategies.work import has_bounds
 from bigsap.types import Array, Ids
 
 #: Bytes per block requested from a Python function that computes a row or value at a time. A stop loses the
@@ -74,7 +66,8 @@ def kept_problem(run: Run) -> Problem:
     # strided rows or of another dtype, scans of whole rows would copy each row.
     whole = lists or (isinstance(source, ArraySource) and not source.mapped)
     whole = whole or getattr(source, "rows_a_call", 1) > 1
-    if whole and rows.n_slots == problem.shape[0] and (behind or there or _worth_keeping(problem)):
+    keep = behind or there or _cheap_to_keep(problem)
+    if whole and rows.n_slots == problem.shape[0] and (keep or is_dear(problem)):
         # If the solve is stopped during the read, rows that are already here are not read again.
         seen = KeptRows(source, rows, keep=False)
         run.reading = Problem(seen, problem.maximize, problem.transposed)
@@ -89,13 +82,24 @@ def kept_problem(run: Run) -> Problem:
     return Problem(kept, problem.maximize, problem.transposed)
 
 
-def _worth_keeping(problem: Problem) -> bool:
-    """Return whether compiled costs should be looked up instead of recomputed, given memory for all."""
+def keeps_all(run: Run) -> bool:
+    """Return whether each row will be computed once, as far as can be said without measuring costs."""
+    problem, rows = run.problem, run.rows
+    if rows.policy == "in place" or rows.n_slots < problem.shape[0]:
+        return False
+    if device_name(problem.source) != "cpu":
+        return _worth_bringing(run)
+    behind = not isinstance(problem.source, Fillable) or problem.source.fill() is None
+    return behind or _cheap_to_keep(problem)
+
+
+def _cheap_to_keep(problem: Problem) -> bool:
+    """Return whether compiled costs are kept whatever a pair takes, given memory for all."""
     n, m = problem.shape
     if is_multiplied(problem.source):
         return True  # many rows at once take a few times as long as inner products, which only exclude
     few = n * m * problem.source.dtype.itemsize <= policy.KEPT_BYTES
-    return (few and not _bounded(problem)) or is_dear(problem)
+    return few and not has_bounds(problem.source)
 
 
 def _worth_bringing(run: Run) -> bool:
@@ -105,18 +109,11 @@ def _worth_bringing(run: Run) -> bool:
     return small and run.options.variant != "classical"
 
 
-def _bounded(problem: Problem) -> bool:
-    """Return whether bounds exclude most pairs."""
-    source = problem.source
-    terms = source.separable() if isinstance(source, Separable) else None
-    return terms is not None and terms.y.shape[0] <= policy.FEW_COORDINATES
-
-
 def is_dear(problem: Problem) -> bool:
     """Return whether compiled costs are so slow that a look-up is many times faster."""
     n, m = problem.shape
     source = problem.source
-    if n * m < policy.QUICK_PAIRS or _bounded(problem):
+    if n * m < policy.QUICK_PAIRS or has_bounds(source):
         return False
     fill = fill_of(source)
     in_parts = fill is None or fill.in_parts

@@ -18,13 +18,14 @@ from bigsap.run.optional_rows import OptionalRows
 from bigsap.run.run import Run
 from bigsap.run.sorted_matrices import SortedMatrices
 from bigsap.strategies import Outcome
+from bigsap.strategies.work import Work
 
 
 class Strategy(Protocol):
     """Strategy that may solve a problem or decline it."""
 
-    def fits(self, run: Run) -> bool:
-        """Return whether the strategy is tried. Reads at most a sample of the costs."""
+    def expects(self, run: Run) -> Work | None:
+        """Return the work of an attempt, None if the strategy does not fit. Reads at most a sample."""
         ...
 
     def attempt(self, run: Run) -> Outcome | None:
@@ -49,8 +50,11 @@ def climb(run: Run) -> Outcome:
     """Return the outcome of the first strategy that does not decline."""
     ways = () if run.method == "sparse" else SHORT_WAYS
     for strategy in (*ways, *SEARCHES[run.method]):
-        if strategy.fits(run):
-            outcome = strategy.attempt(run)
-            if outcome is not None:
-                return outcome
+        work = strategy.expects(run)
+        if work is None:
+            continue
+        run.expected = work
+        outcome = strategy.attempt(run)
+        if outcome is not None:
+            return outcome
     raise AssertionError(f"no strategy of method {run.method!r} has an answer")

@@ -11,10 +11,11 @@ from bigsap.run.on_lists import setting_of
 from bigsap.run.on_sparse import enough, order_room
 from bigsap.run.run import Run
 from bigsap.sources.clipped import ClippedCosts
-from bigsap.strategies import Outcome
+from bigsap.strategies import Outcome, work
 from bigsap.strategies.near_pairs import is_near, near_pairs
 from bigsap.strategies.placement import device_name
 from bigsap.strategies.sparse import SparseSearch
+from bigsap.strategies.work import Work
 
 
 class NearPairs:
@@ -23,14 +24,14 @@ class NearPairs:
     A continued solve collects the pairs again; they are the same. The proof reads the points.
     """
 
-    def fits(self, run: Run) -> bool:
-        """Return whether pairs beyond a limit are forbidden and no other strategy was requested."""
+    def expects(self, run: Run) -> Work | None:
+        """Return None unless pairs beyond a limit are forbidden and no other strategy was requested."""
         if run.is_way_named or run.asked != "auto" or (run.is_continued and not _kept(run)):
-            return False
-        source = run.problem.source
-        if isinstance(source, ClippedCosts) or device_name(source) != "cpu":
-            return False
-        return run.problem.shape[0] <= run.problem.shape[1] and is_near(source)
+            return None
+        source, (n, m) = run.problem.source, run.problem.shape
+        if isinstance(source, ClippedCosts) or device_name(source) != "cpu" or n > m or not is_near(source):
+            return None
+        return work.on_lists((n, m), bounded=True, kept=True)
 
     def attempt(self, run: Run) -> Outcome | None:
         """Solve, or return None where many pairs are allowed.

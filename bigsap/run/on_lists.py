@@ -10,24 +10,25 @@ from bigsap import policy
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.progress import Stopped
 from bigsap.run.certify import prove_now, within_gap
-from bigsap.run.kept_rows import keep_rows
+from bigsap.run.kept_rows import keep_rows, keeps_all
 from bigsap.run.run import Run
 from bigsap.run.stats import list_bounds
-from bigsap.strategies import Outcome
+from bigsap.strategies import Outcome, work
 from bigsap.strategies.list_run import ListSettings, ListSolve
 from bigsap.strategies.list_sizes import many_dimensions
 from bigsap.strategies.lists import solve_compressed
 from bigsap.strategies.start.samples import pairs_are_cheap
 from bigsap.strategies.start.warm import Warm
 from bigsap.strategies.trees import solve_hungarian
+from bigsap.strategies.work import Work, has_bounds
 
 
 class Lists:
     """``method="compressed"``: successive shortest paths on lists."""
 
-    def fits(self, run: Run) -> bool:
-        """Return True; lists are abandoned later where they do not pay."""
-        return True
+    def expects(self, run: Run) -> Work:
+        """Return the work of lists, which are abandoned later where they do not pay."""
+        return work.on_lists(run.problem.shape, bounded=has_bounds(run.problem.source), kept=keeps_all(run))
 
     def attempt(self, run: Run) -> Outcome | None:
         """Solve, or return None once lists are abandoned, with their prices in ``run.hints``."""
@@ -62,6 +63,10 @@ class Lists:
 
 class Trees(Lists):
     """``method="hungarian"``: trees from all free rows, on the same lists."""
+
+    def expects(self, run: Run) -> Work:
+        """Return the work of trees, which lists take over from where they do not pay."""
+        return work.on_trees(run.problem.shape)
 
     def _solve(self, run: Run, setting: ListSettings, solved: ListSolve, *given: Any) -> None:
         solve_hungarian(run.reading, setting, solved, run.options.variant, *given)

@@ -13,21 +13,24 @@ from bigsap.run.certify import prove_now, within_gap
 from bigsap.run.kept_rows import keep_rows
 from bigsap.run.on_lists import setting_of
 from bigsap.run.run import Run
-from bigsap.strategies import Outcome, whole_rows
+from bigsap.strategies import Outcome, whole_rows, work
 from bigsap.strategies.baselines.auction import run_auction
 from bigsap.strategies.list_run import ListSolve
 from bigsap.strategies.lists import first_prices
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm
+from bigsap.strategies.work import Work
 from bigsap.types import Array
 
 
 class Auction:
     """``method="auction"``: bids whose prices are the start of whole-row scans."""
 
-    def fits(self, run: Run) -> bool:
-        """Return False if a warm start or a checkpoint determines the start."""
-        return not run.is_continued and run.warm_start is None
+    def expects(self, run: Run) -> Work | None:
+        """Return None if a warm start or a checkpoint determines the start."""
+        if run.is_continued or run.warm_start is not None:
+            return None
+        return _scanned(run)
 
     def attempt(self, run: Run) -> None:
         """Decline, and store the prices of the bids in ``run.hints``."""
@@ -46,9 +49,9 @@ class Auction:
 class WholeRows:
     """``method="ssp"``: scans of whole rows. Never declines."""
 
-    def fits(self, run: Run) -> bool:
-        """Return True."""
-        return True
+    def expects(self, run: Run) -> Work:
+        """Return the work of scans of all rows, by the share of them that stays in memory."""
+        return _scanned(run)
 
     def attempt(self, run: Run) -> Outcome:
         """Solve, from ``run.hints`` if an earlier strategy left any."""
@@ -81,6 +84,12 @@ class WholeRows:
             raise
         run.add_seconds(outcome)
         return outcome
+
+
+def _scanned(run: Run) -> Work:
+    n = run.problem.shape[0]
+    kept = 1.0 if run.rows.policy == "in place" else min(1.0, run.rows.n_slots / max(1, n))
+    return work.on_whole_rows(run.problem.shape, kept)
 
 
 def _first_prices(run: Run) -> Warm | None:

@@ -15,14 +15,16 @@ from bigsap.run.certify import prove_now, within_gap
 from bigsap.run.run import Run
 from bigsap.strategies import Outcome
 from bigsap.strategies.sparse import SparseSearch, check_infinities, sparse_part
+from bigsap.strategies.work import Work, on_pairs
 
 
 class SparseRows:
     """Strategy of ``strategies.sparse``. Never declines."""
 
-    def fits(self, run: Run) -> bool:
-        """Return whether the costs are sparse."""
-        return sparse_part(run.problem.source) is not None
+    def expects(self, run: Run) -> Work | None:
+        """Return None unless the costs are sparse."""
+        listed = sparse_part(run.problem.source)
+        return None if listed is None else on_pairs(run.problem.shape, listed.entries().columns.size)
 
     def attempt(self, run: Run) -> Outcome:
         """Solve. If it is stopped, the current matching is available."""

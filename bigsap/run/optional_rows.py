@@ -10,9 +10,10 @@ from bigsap.run.on_lists import setting_of
 from bigsap.run.run import Run
 from bigsap.sources.base import Resident
 from bigsap.sources.clipped import ClippedCosts
-from bigsap.strategies import Outcome
+from bigsap.strategies import Outcome, work
 from bigsap.strategies.optional_rows import bounded, sparse_gate
 from bigsap.strategies.placement import device_name
+from bigsap.strategies.work import Work, has_bounds
 
 
 class OptionalRows:
@@ -22,9 +23,12 @@ class OptionalRows:
     them, and the answer must have the same bits.
     """
 
-    def fits(self, run: Run) -> bool:
-        """Return whether rows may stay unassigned and no other strategy was requested."""
-        return isinstance(run.problem.source, ClippedCosts) and not run.is_continued and not run.is_way_named
+    def expects(self, run: Run) -> Work | None:
+        """Return None unless rows may stay unassigned and no other strategy was requested."""
+        source = run.problem.source
+        if not isinstance(source, ClippedCosts) or run.is_continued or run.is_way_named:
+            return None
+        return work.on_lists(run.problem.shape, bounded=has_bounds(source.given), kept=True)
 
     def attempt(self, run: Run) -> Outcome | None:
         """Solve, or return None where most pairs cost less than the price.

@@ -40,6 +40,7 @@ from bigsap.strategies.placement import (
 )
 from bigsap.strategies.sparse import arithmetic_of, sparse_part
 from bigsap.strategies.start.warm import Warm
+from bigsap.strategies.work import Work
 from bigsap.types import Array
 
 # The certificate checks the clock after each block; blocks of slow rows take no longer than this.
@@ -118,6 +119,7 @@ class Run:
         self.whole_rows = False  # whether whole rows continued after lists
         self.sparse_scans = 0  # rows scanned on sparse costs
         self.hints: Warm | None = None
+        self.expected: Work | None = None  # of the strategy that is tried
         self.keeps = False
         self.engine: Engine | None = None  # scans whole rows; built on first use
         self.known = Incumbent(problem, infinity(self.arithmetic.price), active=monitor.can_stop)

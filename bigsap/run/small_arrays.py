@@ -35,6 +35,7 @@ from bigsap.run.small_search import Start, solved_closely
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies.orientation import inverse
+from bigsap.strategies.work import on_whole_rows
 from bigsap.types import Array
 
 # float64 represents integers exactly below the first; sums stay within this many costs a row, as in
@@ -418,6 +419,7 @@ def _stats(answer: Answer, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
         "proof": "pairs" if proved else None,
         "proof_bounds": 0,
         "rows_scanned": scans,
+        "expected": on_whole_rows(answer.sizes).counts(),
         **WITHOUT_LISTS,
         "cache_slots": rows,
         "cache_hits": scans,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from bigsap import policy
 from bigsap.errors import CertificateError, InvalidCostError
 from bigsap.proof.certificate import Certificate
 from bigsap.run.certify import prove_now
@@ -12,14 +13,18 @@ from bigsap.run.run import Run
 from bigsap.strategies import Outcome
 from bigsap.strategies.monge import sorted_start
 from bigsap.strategies.placement import device_name
+from bigsap.strategies.work import Work
 
 
 class SortedMatrices:
     """Strategy of ``strategies.monge``."""
 
-    def fits(self, run: Run) -> bool:
-        """Return whether the costs are on the host and neither a strategy nor prices were given."""
-        return run.warm_start is None and not run.is_continued and not run.is_way_named
+    def expects(self, run: Run) -> Work | None:
+        """Return None if a strategy or prices were given. Without a certificate the proof is work."""
+        if run.warm_start is not None or run.is_continued or run.is_way_named:
+            return None
+        n, m = run.problem.shape
+        return Work(n * min(m, policy.MONGE_CHECKS) + (0 if run.options.certify else n * m), 0)
 
     def attempt(self, run: Run) -> Outcome | None:
         """Solve, or return None for costs that are not Monge.

@@ -94,6 +94,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "proof": None,  # the result sets both, where there is a certificate
         "proof_bounds": 0,
         "rows_scanned": scanned,
+        "expected": None if run.expected is None else run.expected.counts(),
         "pairs_skipped": engine.pairs_skipped if engine is not None else 0,
         "cache_policy": (there or rows).policy,
         "cache_slots": (there or rows).n_slots,

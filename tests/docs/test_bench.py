@@ -247,10 +247,11 @@ def test_work_is_that_of_the_classes_measured(log):
     for n, scans in ((100, 1000), (200, 4000)):
         key = ("peers", "random", n, 0, work.SOLVER, 1)
         counts = {"pairs_evaluated": 2 * n * n, "rows_scanned": scans, "method": "compressed"}
-        log.add(key, seconds=1.0, cost=1.0, **counts)
+        expected = {"expected": {"pairs": n * n, "scans": 15 * n}} if n == 200 else {}
+        log.add(key, seconds=1.0, cost=1.0, **counts, **expected)
     assert [row[3:] for row in work.render(log)[0].rows] == [
-        ["2.00", "10.0", "0", "-", "-"],
-        ["2.00", "20.0", "1", "n^2.00", "n^2.00"],
+        ["-", "2.00", "-", "10.0", "0", "-", "-"],
+        ["1.00", "2.00", "15.0", "20.0", "1", "n^2.00", "n^2.00"],
     ]
     (reason,) = work.render(log)[-1]
     assert reason.startswith("random, up to 20.0 times: independent costs")
