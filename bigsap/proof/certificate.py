@@ -74,7 +74,7 @@ class Certificate:
     by: "pairs", every one was; "bounds", the others were excluded by bounds of their costs.
     bounds: how many bounds were computed.
     exact: integer costs whose optimality is proved.
-    optimal: ``gap <= 2**-50 * size``: four units in the last place of the assigned costs; 0 for
+    optimal: ``gap <= 2**-50 * size``, about 1e-15 of the assigned costs' sizes; 0 for
         integers.
     size: the sum of the magnitudes of the assigned costs.
     margin: the median, over sampled rows, of the margin by which the best column wins; None if

@@ -71,7 +71,7 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
     except TypeError as error:
         raise DtypeError(f"{name} cannot be seen as a numpy array: {error}") from error
     if array.dtype == np.object_ and not isinstance(values, np.ndarray):
-        return _numbers(array, name)
+        return _numbers(array, name, getattr(values, "columns", None))
     return array, None
 
 
@@ -163,7 +163,7 @@ def _items(row: Any) -> Any:
     return row
 
 
-def _numbers(objects: _Array, name: str) -> tuple[_Array, _Array | None]:
+def _numbers(objects: _Array, name: str, labels: Any = None) -> tuple[_Array, _Array | None]:
     """Return an array of objects as numbers. Raise an error for anything else."""
     missing = np.zeros(objects.shape, np.bool_)
     kinds: set[type] = set()
@@ -187,7 +187,7 @@ def _numbers(objects: _Array, name: str) -> tuple[_Array, _Array | None]:
             kinds.add(int if value.dtype.kind in "biu" else float)
             smallest, largest = _INT64.min - 1, largest  # numpy checks the range
         else:
-            _refuse_object(value, np.unravel_index(k, objects.shape), name)
+            _refuse_object(value, np.unravel_index(k, objects.shape), name, labels)
     exact = kinds <= {int} and _INT64.min <= smallest and largest <= _INT64.max
     found = np.empty(flat.size, np.int64 if exact else np.float64)
     for k, number in enumerate(numbers_found):
@@ -225,11 +225,14 @@ def _is_infinite(number: Any) -> bool:
         return False
 
 
-def _refuse_object(value: Any, where: tuple[Any, ...], name: str) -> NoReturn:
+def _refuse_object(value: Any, where: tuple[Any, ...], name: str, labels: Any) -> NoReturn:
     kind = type(value)
     what = kind.__qualname__
     if kind.__module__ != "builtins":
         what = f"{kind.__module__}.{what}"
     if not where:
         raise DtypeError(f"{name} is an object of {what}; it must hold real numbers")
+    if labels is not None:  # of a data frame
+        label = labels[int(where[-1])]
+        raise DtypeError(f"column {label!r} of {name} holds a {what}; give the columns of real numbers only")
     raise DtypeError(f"{name} holds a {what} at {[int(k) for k in where]}; it must hold real numbers")

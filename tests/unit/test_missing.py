@@ -491,3 +491,11 @@ def test_closed_files(store, tmp_path):
     for use in (bigsap.solve, bigsap.linear_sum_assignment, lambda c: bigsap.points(c, COSTS)):
         with pytest.raises(bigsap.SourceError, match="is its file closed"):
             use(cost)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_column_that_holds_no_numbers_is_named(library: str) -> None:
+    frames = pytest.importorskip(library)
+    frame = frames.DataFrame({"id": ["p1", "p2"], "x": [0.5, 1.5]})
+    with pytest.raises(bigsap.DtypeError, match="column 'id' of x holds a str; give the columns of real"):
+        bigsap.points(frame, np.zeros((2, 2)))
