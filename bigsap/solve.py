@@ -346,7 +346,7 @@ def _general(
     try:
         with compiling, intact_throughout(problem.source), naming_bytes(), connect(cluster, duals_of) as crew:
             copying = time.perf_counter()
-            wants_near = cluster is None and _wants_near(options, monitor, warm, saved)
+            wants_near = cluster is None and _wants_near(options, monitor, saved)
             near = near_costs(problem, lambda: monitor.over is not None) if wants_near else None
             halted = wants_near and near is None and monitor.over is not None
             # No copy where memory is limited; nor with checkpoints, which may be continued with a limit.
@@ -388,16 +388,13 @@ def _general(
             bar.close()
 
 
-def _wants_near(
-    options: Options, monitor: Monitor, warm: GivenStart | None, saved: checkpoints.Saved | None
-) -> bool:
+def _wants_near(options: Options, monitor: Monitor, saved: checkpoints.Saved | None) -> bool:
     """Return whether costs without far lines would be searched in place of the given ones."""
     if options.memory_limit is not None or monitor.ended:
         return False
     if saved is not None and (saved.snapshot or "far_lines" in saved.facts):
         return "far_lines" in saved.facts
-    asked = options.method if saved is None else saved.facts.get("asked_method")
-    return asked == "auto" and options.start == "auto" and options.epsilon and warm is None
+    return (options.method if saved is None else saved.facts.get("asked_method")) != "auction"
 
 
 def _threads(asked: int | None, n_columns: int) -> int:

@@ -104,7 +104,7 @@ class Run:
             trees = bool(options.epsilon) and options.start == "auto" and warm_start is None
             self.method, self.why = choose_method(problem, budget, trees=trees)
         if near is not None:
-            self.why = f"a few columns are far from all others: without their sizes {self.why}"
+            self.why = f"{self.why}; searched without the sizes of a few columns that are far from all others"
         if self.method == "ssp":
             refuse_streaming(problem.source)
         else:
@@ -203,7 +203,7 @@ class Run:
         if self.warm_start is None or self.is_continued:
             return None
         warm = self.warm_start.oriented(self.given, self.problem, self.monitor.tick, self.n_threads)
-        return warm if self.near is None else replace(warm, v=warm.v - self.near.of_columns)
+        return warm if self.near is None else replace(warm, v=self.near.prices(warm.v))
 
     def short_way(self) -> ListSolve:
         """Return the record of a strategy that needs no phases; other strategies may follow."""

@@ -38,6 +38,16 @@ class NearCosts:
     of_rows: Array
     of_columns: Array
 
+    def prices(self, v: Array) -> Array:
+        """Return prices (m,) for this problem from some of the given one, or of costs without far lines.
+
+        Of a far column's two possible prices the one nearer to the others: both are valid starts.
+        """
+        near = v - self.of_columns
+        others = self.of_columns == 0
+        usual = float(np.median(v[others])) if others.any() else 0.0
+        return np.where(np.abs(near - usual) < np.abs(v - usual), near, v)
+
     def bounds(self, low: float | None, high: float | None) -> tuple[float | None, float | None]:
         """Return bounds of the given optimum from those of this problem's, in the user's sense. O(n).
 
