@@ -137,13 +137,14 @@ class SparseGate:
         n, m = pairs.own.size, pairs.v.size
         progress, count = monitor.progress, monitor.counter()
         progress.stage, progress.phase, progress.epsilon = "search", 1, 0.0
-        budget, done = _FIRST_ENTRIES, False
+        budget, done, most = _FIRST_ENTRIES, False, policy.OPTIONAL_PATIENCE * n * m
         while not done:
             clock = time.perf_counter()
-            done = bool(run_private(self.order, pairs, f, S.infinity(price), S.blocked_price(price), budget))
+            some = min(budget, most + 1 - at.entries)  # counts decide when it ends, whatever a slice is
+            done = bool(run_private(self.order, pairs, f, S.infinity(price), S.blocked_price(price), some))
             seconds = max(time.perf_counter() - clock, 1e-6)
             budget = max(1, min(4 * budget, int(budget * _SLICE_SECONDS / seconds)))
-            if at.entries > policy.OPTIONAL_PATIENCE * n * m:
+            if at.entries > most:
                 return done
             progress.assigned = n - int(self.order.size - at.position)
             count(self.scans, 0)

@@ -478,3 +478,31 @@ def test_short_limits_lead_to_further_auctions_and_the_same_optimum(monkeypatch:
             found = bigsap.solve(given)
         assert found.fun == whole.fun
         assert found.gap == 0
+
+
+@pytest.mark.parametrize("kind", ["layers", "near"])
+def test_counts_decide_and_not_the_clock(kind, monkeypatch):
+    """Whatever time a slice takes: epsilon is raised, and a search is given up, at the same scans."""
+    rng = np.random.default_rng(12)
+    n = 1200
+    if kind == "layers":  # each row leads on to the next layer, or back to its own column for much
+        rows = np.tile(np.arange(n), 4)
+        steps = np.repeat([0, 1, 1, 1], n)
+        columns = np.where(steps == 0, rows, (rows // 30 + steps) * 30 % n + rng.integers(0, 30, 4 * n))
+        costs = np.where(steps == 0, 1000.0, rng.random(4 * n))
+    else:
+        x, y = rng.random((2, n))
+        columns = np.argsort(np.abs(x[:, None] - y), axis=1)[:, :8].ravel()
+        rows = np.repeat(np.arange(n), 8)
+        rows, columns = np.append(rows, np.argsort(x)), np.append(columns, np.argsort(y))
+        costs = np.abs(x[rows] - y[columns])
+    keep = np.unique(rows * n + columns, return_index=True)[1]
+    cost = sparse((rows[keep], columns[keep], costs[keep]), (n, n))
+    found = []
+    for first, seconds in ((1, 1e-12), (700, 1e-12), (1 << 30, 1.0)):
+        monkeypatch.setattr(strategy, "_FIRST_ENTRIES", first)
+        monkeypatch.setattr(strategy, "_SLICE_SECONDS", seconds)
+        result = bigsap.solve(cost)
+        phases = [(phase["epsilon"], phase["rows_scanned"]) for phase in result.stats["phases"]]
+        found.append((result.v.tobytes(), result.col4row.tobytes(), phases))
+    assert found[0] == found[1] == found[2]

@@ -88,17 +88,18 @@ def unmatch(s: Matching) -> None:
 
 
 @kernel
-def bid(p: Pairs, s: Matching, epsilon: float, budget: int) -> bool:
+def bid(p: Pairs, s: Matching, epsilon: float, most_scans: int, budget: int) -> bool:
     """Let the rows of the queue, last first, bid until all are assigned; return whether they are.
 
-    Returns earlier after ``budget`` entries, between two rows. Every row has an entry.
+    Returns earlier, between two rows, at ``most_scans`` scans in all and after ``budget`` entries. Every
+    row has an entry.
     """
     at, v, queue = s.at, s.v, s.queue
     infinity = p.infinity
     top = at.n_queue
     last = at.entries + budget
     scans, entries = at.scans, at.entries
-    while top > 0 and entries < last:
+    while top > 0 and entries < last and scans < most_scans:
         top -= 1
         row = queue[top]
         begin, end = p.start[row], p.start[row + 1]

@@ -31,10 +31,11 @@ def _flip(root: int, row: int, column: int, cost: float, s: Matching, f: Labels)
 
 
 @kernel
-def _search(root: int, p: Pairs, s: Matching, f: Labels, blocked: float, last: int) -> int:
+def _search(root: int, p: Pairs, s: Matching, f: Labels, blocked: float, most_scans: int, last: int) -> int:
     """Augment the row by a shortest path. O(entries of the rows scanned, times log).
 
-    YIELD: unfinished after ``last`` entries in all; STUCK: no path exists. Nothing has changed then.
+    YIELD: unfinished after so many scans, or ``last`` entries, in all; STUCK: no path exists. Nothing has
+    changed then.
     """
     at, dist, v, infinity = s.at, f.dist, s.v, p.infinity
     zero = p.base - p.base
@@ -46,7 +47,7 @@ def _search(root: int, p: Pairs, s: Matching, f: Labels, blocked: float, last: i
         row, h, label = at.row, at.h, at.label
         best, sink, sink_row, sink_cost = at.best, at.sink, at.sink_row, at.sink_cost
     while row >= 0:
-        if at.entries >= last:
+        if at.entries >= last or at.scans >= most_scans:
             at.n_heap, at.n_touched, at.n_settled = n_heap, n_touched, n_settled
             at.row, at.h, at.label = row, h, label
             at.best, at.sink, at.sink_row, at.sink_cost = best, sink, sink_row, sink_cost
@@ -98,17 +99,17 @@ def _search(root: int, p: Pairs, s: Matching, f: Labels, blocked: float, last: i
 
 
 @kernel
-def search(p: Pairs, s: Matching, f: Labels, blocked: float, budget: int) -> int:
+def search(p: Pairs, s: Matching, f: Labels, blocked: float, most_scans: int, budget: int) -> int:
     """Search from the remaining rows of the queue; DONE if no row is left.
 
-    Returns YIELD after ``budget`` entries, possibly within a search, and STUCK where a row has no
-    path: it is the queue's next, and the last ``n_settled`` columns show why. Prices only fall; at
-    each return they are feasible, and pairs are tight.
+    Returns YIELD at ``most_scans`` scans in all and after ``budget`` entries, possibly within a search,
+    and STUCK where a row has no path: it is the queue's next, and the last ``n_settled`` columns show
+    why. Prices only fall; at each return they are feasible, and pairs are tight.
     """
     at = s.at
     last = at.entries + budget
     while at.position < at.n_queue:
-        done = _search(s.queue[at.position], p, s, f, blocked, last)
+        done = _search(s.queue[at.position], p, s, f, blocked, most_scans, last)
         if done != DONE:
             return done
         at.position += 1
