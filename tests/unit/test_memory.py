@@ -32,9 +32,9 @@ def matrix(kind, n):
 def solve(cost, certify):
     return bigsap.solve(cost, method="ssp", start="estimate", threads=1, certify=certify)
 
-for kind in ("random", "rank 1"):
+for kind, proofs in (("random", [False]), ("rank 1", [False, True])):
     cost = matrix(kind, int(sys.argv[1]))
-    for certify in (False, True):
+    for certify in proofs:
         solve(matrix(kind, 100), certify)
         tracemalloc.start()
         before, _ = tracemalloc.get_traced_memory()
@@ -55,7 +55,7 @@ def test_some_vectors_beyond_the_matrix():
         timeout=300,
     )
     found = [json.loads(line) for line in out.stdout.splitlines()]
-    assert len(found) == 4
+    assert len(found) == 3
     for kind, certify, peak, success, proved in found:
         assert success, kind
         assert proved == certify, kind
