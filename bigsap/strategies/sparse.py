@@ -48,7 +48,7 @@ _ROUNDS, _ROUND_SCANS = 2, 4
 #: Scans a row of the first auction after which it is looked at: it takes too long if more than this
 #: share of the columns is free, or if it takes this many times as long. Epsilon then becomes so much
 #: larger, and the limit too. Points and their nearest of another sample, 100,000 and 250,000 rows, took 272
-#: and 400 scans a row with 4, where epsilon became larger in vain, and 190 and 277 with 8.
+#: and 400 scans a row with 4, where epsilon became larger needlessly, and 190 and 277 with 8.
 _LOOK, _FREE_SHARE, _LONG_AUCTION = 8, 1 / 64, 6
 _RAISE, _LONGER = 32.0, 4
 #: Layers of paths by which the first look decides whether a complete assignment exists; four times as

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from beside import shared
 from cluster_costs import local
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 
-@pytest.fixture(scope="package")
-def cluster() -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def cluster() -> Any:
     # Otherwise a worker that is not back soon enough is given up, nanny and all.
     dask.config.set({"distributed.deploy.lost-worker-timeout": "3650 days"})
-    with local(2) as made:
-        yield made
+    return shared("cluster", lambda: local(2))
 
 
-@pytest.fixture(scope="package")
-def client(cluster: Any) -> Iterator[Any]:
-    with distributed.Client(cluster, set_as_default=False) as made:
-        yield made
+@pytest.fixture(scope="module")
+def client(cluster: Any) -> Any:
+    return shared("client", lambda: distributed.Client(cluster, set_as_default=False))

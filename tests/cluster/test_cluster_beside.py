@@ -92,7 +92,7 @@ SENSES = [(which, False) for which in COMPILED + MAPPED] + [
 ]
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.usefixtures("handed")
 @pytest.mark.parametrize(("which", "maximize"), SENSES)
 def test_the_same_bits(client, tmp_path, which, maximize):

@@ -131,9 +131,9 @@ def test_a_worker_without_the_version_is_sent_the_whole(why):
 
 def test_rows_are_asked_for_once_while_workers_keep_them(client):
     """In one wave after another each goes to the worker that has it, whoever is free."""
-    cost = called("slow_row", 600, seed=14)
+    slow, cost = (called(name, 600, seed=14) for name in ("slow_row", "row"))
     options = {"method": "compressed", "cache": few_rows(600), "start": "levels"}
-    one, spread = bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options)
+    one, spread = bigsap.solve(cost, **options), bigsap.solve(slow, cluster=client, **options)
     assert same(one, spread)
     counts = spread.stats["cluster"]
     assert counts["rows"] > 1.5 * 600

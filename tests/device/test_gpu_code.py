@@ -119,7 +119,7 @@ F8 = matrix_code(np.dtype("f8"), 0, 4096, 1, 4096)
 U1 = matrix_code(np.dtype("u1"), 0, 1, 77, 50)
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 # Both sides of each test of the architecture for each file; sm_80 takes the one or the other. A
 # compilation takes seconds, where there is a compiler.
 @each(

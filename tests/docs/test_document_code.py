@@ -97,6 +97,7 @@ def between(page: Path, start: int, end: int) -> str:
 WITH_CODE = [page for page in PAGES if any(language == "python" for _, language, _ in blocks(page))]
 
 
+@pytest.mark.some(18)
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_code_of_the_page_runs_as_printed(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)

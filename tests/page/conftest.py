@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from bigsap_server.jobs.store import JobStore
 from page_service import Relay, Service
 
 from apps import served, settings_in
+from beside import shared
 from gate import HANG_S
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the dev extra's playwright")
@@ -36,14 +38,13 @@ OLD = JobRequest.model_validate({"shape": [2, 2], "cost": {"type": "array", "val
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The limit is for each test, not for the start and the compiling before the first.
 
-    And the page's tests come last: Playwright keeps an event loop running in the main thread
-    until the session ends; a test after them could start none of its own (``asyncio.run``).
+    And the page's tests come first: they share a process, and at the end they would be waited for.
     """
     here = Path(__file__).parent
     for item in items:
         if item.path.parent == here:
             item.add_marker(pytest.mark.timeout(600, func_only=True))
-    items.sort(key=lambda item: item.path.parent == here)
+    items.sort(key=lambda item: item.path.parent != here)
 
 
 def chromium() -> str:
@@ -55,8 +56,9 @@ def chromium() -> str:
     pytest.skip("no chromium on PATH; on Debian: apt-get install chromium")
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+@contextmanager
+def launched() -> Iterator[Any]:
+    """A browser. While it is there, no test may start an event loop of its own (``asyncio.run``)."""
     path = chromium()
     with playwright.sync_playwright() as driver:
         found = driver.chromium.launch(executable_path=path, args=FLAGS, timeout=TIMEOUT)
@@ -64,11 +66,9 @@ def browser() -> Iterator[Any]:
         found.close()
 
 
-@pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Service]:
-    """With 300 jobs in its list from the beginning, all cancelled, every 10th of "project x"."""
-    data, found = tmp_path_factory.mktemp("page") / "data", Service()
-    store = JobStore(data / "jobs.sqlite")
+@contextmanager
+def started(data: Path) -> Iterator[Service]:
+    found, store = Service(), JobStore(data / "jobs.sqlite")
     store._writer.execute("PRAGMA synchronous = OFF")  # 600 durable writes would take a while
     for k in range(300):
         label = "project x" if k % 10 == 0 else f"old {k:04}"
@@ -77,6 +77,18 @@ def service(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[
     store.close()
     with served(create_app(settings_in(data, {"block_bytes": 1 << 20}, workers=2))) as found.url:
         yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Any:
+    return shared("browser", launched)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Service:
+    """With 300 jobs in its list from the beginning, all cancelled, every 10th of "project x"."""
+    found: Service = shared("service", lambda: started(tmp_path_factory.mktemp("page") / "data"))
+    return found
 
 
 @pytest.fixture

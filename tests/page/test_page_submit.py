@@ -182,16 +182,13 @@ def test_an_expression_fills_in_its_size(
     assert cost_shown(page) == pytest.approx(best(expected), rel=1e-9)
 
 
-@pytest.mark.parametrize(("typed", "rows"), [("1,234,000", "1,234,000"), ("4000", "4,000")])
-def test_numbers_may_be_typed_as_they_are_shown(
-    opened: Callable[..., Any], service: Service, typed: str, rows: str
-) -> None:
+def test_numbers_may_be_typed_as_they_are_shown(opened: Callable[..., Any], service: Service) -> None:
     page = opened(service.url)
     choose(page, "An expression")
     page.get_by_label("Cost of row i and column j").fill("abs(i - j)")
-    page.get_by_label("Rows (n)").fill(typed)
-    page.get_by_label("Columns (m)").fill(typed)
-    wait_text(page, "#estimate", f"{rows} rows . {rows} columns")
+    page.get_by_label("Rows (n)").fill("1,234,000")
+    page.get_by_label("Columns (m)").fill("4000")
+    wait_text(page, "#estimate", "1,234,000 rows . 4,000 columns")
 
 
 def test_a_decimal_comma_is_no_thousand(opened: Callable[..., Any], service: Service) -> None:

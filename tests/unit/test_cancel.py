@@ -261,7 +261,7 @@ def test_a_source_that_hangs(method, threads, after, stuck):
     check_stopped(res)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
 @pytest.mark.parametrize("rows", [0, 40])
 def test_a_provider_that_hangs(method, rows, stuck):

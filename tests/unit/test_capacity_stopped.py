@@ -106,6 +106,7 @@ def judged(found, source, cost, options, best):
     return True
 
 
+@pytest.mark.some(14)
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("grace", [None, 0])
 @pytest.mark.usefixtures("often")

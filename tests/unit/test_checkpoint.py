@@ -173,6 +173,7 @@ def test_a_cost_of_lists_that_a_killed_solve_leaves_is_added_up_again(tmp_path):
     assert found.fun == math.fsum(cost[found.row_ind, found.col_ind])
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("share", [0.4, 0.7])
 def test_a_solve_whose_lists_are_abandoned_after_the_stop_ends_the_same(share, tmp_path, monkeypatch):
     """In the first phase, and in a later one: what was found before counts for what follows."""

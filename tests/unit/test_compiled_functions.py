@@ -23,7 +23,7 @@ def strided(array):
     return np.repeat(array, 2)[::2]
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("f", "args"),
     [

@@ -187,25 +187,6 @@ def test_threads_agree_on_every_class(name, epsilon):
         assert_identical(solve(cost, threads=threads, epsilon=epsilon), expected)
 
 
-@each(
-    maximize=[False, True],
-    shape=[(1, 1), (1, 30), (30, 1), (2, 40), (40, 2), (25, 40), (40, 25)],
-    name=["random", "disjoint", "int0.1n", "int1n"],
-)
-def test_every_shape(name, shape, maximize):
-    cost = np.ascontiguousarray(CLASSES[name](40, seed=5)[: shape[0], : shape[1]])
-    if cost.dtype.kind == "i":
-        cost = cost.astype(np.uint16)
-    expected = solve(cost, maximize=maximize, threads=1)
-    assert_optimal(expected, cost, maximize)
-    for source in (Counted(as_source(cost)), cost):
-        if shape[0] > shape[1]:  # an array is turned, a source that gives rows is not
-            expected = solve(source, maximize=maximize, threads=1)
-        found = solve(source, maximize=maximize, threads=3, cache=3 * max(cost.shape) * cost.itemsize)
-        assert_identical(found, expected)
-    assert_optimal(solve(cost, maximize=maximize, epsilon=False), cost, maximize)
-
-
 @each(maximize=[False, True], shape=[(20, 20), (12, 20), (20, 12)], name=["random", "int0.1n"])
 def test_stored_by_columns(name, shape, maximize):
     """Solved by its columns: among ties another choice is allowed, another cost is not."""

@@ -75,7 +75,7 @@ def whole(f, shape):
     return np.array([[f(a, b) for b in range(shape[1])] for a in range(shape[0])], float)
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("f", INSIDE)
 def test_inside(f):
     source = lambda_expression(f, (N, M))

@@ -96,6 +96,7 @@ def searched_near(result):
     return "far from all others" in result.stats["why"]
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_they_take_what_they_would_without(family, sign):
@@ -113,6 +114,7 @@ def test_they_take_what_they_would_without(family, sign):
         result.verify(far)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("maximize", [False, True])
 def test_options(maximize):
     cost = with_lines(FAMILIES["uniform"](np.random.default_rng(8), N), [5], [7, 8], 1e12)
@@ -181,6 +183,7 @@ def stop_at(stage, phase, seen):
     return look
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("family", ["uniform", "lognormal"])
 def test_reports_and_stopped_answers_are_those_of_the_given_costs(family, maximize, tmp_path):
@@ -292,6 +295,7 @@ def test_a_resume_that_ends_within_the_copy_knows_what_was_proved(monkeypatch, t
     assert path.read_bytes() == before
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_reported_costs_are_not_below_the_optimum_where_sums_cancel(seed):
     base = 1000 + np.random.default_rng(seed).random((N, N))
@@ -339,6 +343,7 @@ def test_prices_given_for_a_resumed_solve_are_those_of_the_given_costs(tmp_path)
     assert (again.fun, again.stats["refined"]) == (best.fun, 0)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("maximize", [False, True])
 def test_what_a_killed_solve_has_stored_is_of_the_given_costs(maximize, tmp_path):
     cost = with_lines(FAMILIES["uniform"](np.random.default_rng(22), 1700), [5], [7], 1e10)
@@ -402,6 +407,7 @@ def spread(n, size):
     return cost
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("n", [1100, 1700])
 def test_a_far_column_is_solved_as_a_row(n, tmp_path):
     """In a transposed copy: results, warm starts and checkpoints are the user's."""

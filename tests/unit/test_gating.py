@@ -117,18 +117,12 @@ def instances(draw):
 
 
 @examples(300)
-@given(instances(), st.booleans())
-def test_equals_the_textbook_model(instance, epsilon):
-    cost, price, maximize = instance
-    check(cost, price, solve(cost, price, maximize=maximize, epsilon=epsilon), maximize)
-
-
-@examples(150)
-@given(instances(), st.sampled_from(["ssp", "compressed"]))
-def test_both_methods_through_the_front_door(instance, method):
+@given(instances(), st.sampled_from(["ssp", "compressed"]), st.booleans())
+def test_equals_the_textbook_model(instance, method, epsilon):
     """Also against trying everything, which shares nothing with any solver."""
     cost, price, maximize = instance
-    result = bigsap.solve(cost, unassigned_cost=price, maximize=maximize, method=method)
+    options = {"maximize": maximize, "method": method, "epsilon": epsilon}
+    result = bigsap.solve(cost, unassigned_cost=price, **options)
     check(cost, price, result, maximize)
     if len(cost) <= 4:
         best = brute_force(textbook(cost, price, maximize), maximize) if len(cost) else None
@@ -489,9 +483,6 @@ def test_bad_prices(price, maximize, error, match):
     with pytest.raises(error, match=match) as caught:
         ClippedCosts(as_source(np.ones((3, 4))), price, maximize=maximize)
     assert isinstance(caught.value, ValueError)
-
-
-# --- example ------------------------------------------------------------------------------
 
 
 @each(method=["auction", "ssp", "compressed"], maximize=[False, True], shape=[(33, 21), (20, 7), (30, 40)])

@@ -53,9 +53,8 @@ print(json.dumps([found, kernel_cache.COUNTS.compiled, kernel_cache.COUNTS.loade
 ANSWER = [6 + 4 + 8, [1.0, 1.0, 1.0]]  # STEP = 1
 
 
-@pytest.fixture
-def package(tmp_path: Path) -> Path:
-    root = tmp_path / "bigsap"
+def written(folder: Path) -> Path:
+    root = folder / "bigsap"
     shutil.copytree(COMPILE, root / "compile", ignore=shutil.ignore_patterns("__pycache__", "built"))
     shutil.copy(COMPILE.parent / "errors.py", root)
     (root / "__init__.py").write_text("")
@@ -63,6 +62,26 @@ def package(tmp_path: Path) -> Path:
     (root / "low.py").write_text(LOW)
     (root / "high.py").write_text(HIGH)
     return root
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """Nothing of it is compiled."""
+    return written(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = written(tmp_path_factory.mktemp("compiled"))
+    assert run(root) == (ANSWER, 2, 0)
+    assert len(kernels(root)) == 2  # what kernels call has no file
+    return root
+
+
+@pytest.fixture
+def compiled(first_run: Path, tmp_path: Path) -> Path:
+    """One that has run once."""
+    return Path(shutil.copytree(first_run, tmp_path / "bigsap"))
 
 
 def start(package: Path, before: str = "", **env: str) -> subprocess.Popen[str]:
@@ -93,9 +112,8 @@ def kernels(package: Path) -> list[Path]:
     return sorted((package / "__pycache__").glob("*.kernel"))
 
 
-def test_content_decides_and_not_times(package):
-    assert run(package) == (ANSWER, 2, 0)
-    assert len(kernels(package)) == 2  # what kernels call has no file
+def test_content_decides_and_not_times(compiled):
+    package = compiled
     for file in package.rglob("*.py"):
         os.utime(file, (1, 1))
     assert run(package) == (ANSWER, 0, 2)
@@ -111,8 +129,8 @@ def test_content_decides_and_not_times(package):
     assert run(package) == (ANSWER, 0, 2)
 
 
-def test_damaged_files_are_compiled_again(package):
-    run(package)
+def test_damaged_files_are_compiled_again(compiled):
+    package = compiled
     first, second = kernels(package)
     whole = first.read_bytes()
     first.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
@@ -123,8 +141,8 @@ def test_damaged_files_are_compiled_again(package):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("other", ["numba", "llvmlite", "np"])
-def test_other_versions_make_other_kernels(package, other):
-    run(package)
+def test_other_versions_make_other_kernels(compiled, other):
+    package = compiled
     before = f"kernel_cache.{other}.__version__ = '99.0.0'"
     assert run(package, before)[1:] == (2, 0)
     assert run(package)[1:] == (0, 2)

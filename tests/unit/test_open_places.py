@@ -110,6 +110,7 @@ def way(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("maximize", [False, True])
 def test_against_every_choice(kind, maximize, way):

@@ -146,6 +146,7 @@ def attacks():
     yield "far apart", apart
 
 
+@pytest.mark.some(9)
 @pytest.mark.parametrize("name", [name for name, _ in attacks()])
 @pytest.mark.parametrize("kind", ["sqeuclidean", "euclidean", "lowrank"])
 def test_bounds_hold_where_they_are_attacked(name, kind):

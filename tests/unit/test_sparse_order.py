@@ -144,6 +144,7 @@ def test_a_stopped_solve_continues_in_the_same_order(order_all: list[bool], tmp_
     assert order_all == [True] * 3
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("ordered_first", [False, True])
 @pytest.mark.parametrize(("wide", "phases"), [(False, 1), (False, 3), (True, 0)])
 def test_a_solve_may_continue_in_another_order(

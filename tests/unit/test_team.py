@@ -191,6 +191,7 @@ def _costs(name):
     }[name]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["square", "ties", "wide", "tall", "computed"])
 def test_a_width_that_changes_all_the_time_changes_nothing(monkeypatch, name):
     costs = _costs(name)

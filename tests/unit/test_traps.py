@@ -101,17 +101,6 @@ def test_big_m_instead_of_forbidden(big, way):
     res.verify(cost)
 
 
-@each(way=WAYS, threads=[1, 2, 3])
-def test_massive_ties(threads, way):
-    """Ties must not multiply the work with the number of threads."""
-    for cost in (integers(60, seed=3, factor=0.05), np.zeros((60, 60)), np.eye(60) == 0):
-        res = solved_in(way, cost, threads=threads)
-        assert_right(res, cost.astype(int))
-        one = solved_in(way, cost, threads=1)
-        assert res.stats["rows_scanned"] == one.stats["rows_scanned"]
-        np.testing.assert_array_equal(res.col4row, one.col4row)
-
-
 # --- integers -----------------------------------------------------------------------
 
 

@@ -101,7 +101,7 @@ def same_as_python(function, args=()):
     return costs
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("function", PLAIN)
 def test_pythons_integers(function):
     same_as_python(function)

@@ -90,6 +90,7 @@ def test_slow_provider_is_asked_again(provider, fault):
         assert source.counts["retries"] >= 1
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("fault", [drip, drip_head])
 def test_provider_that_stays_slow(provider, fault):
     provider.always["POST"] = fault
