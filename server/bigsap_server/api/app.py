@@ -7,7 +7,7 @@ import json
 import logging
 import mimetypes
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -31,16 +31,6 @@ from bigsap_server.api.service_metrics import Metrics
 from bigsap_server.auth import Keys
 from bigsap_server.jobs.events import Notifier
 from bigsap_server.jobs.executor import Executor
-from bigsap_server.jobs.model import (
-    ArrayInUse,
-    BadPageToken,
-    IdempotencyConflict,
-    JobInUse,
-    QuotaExceeded,
-    StoreUnavailable,
-    UnknownJob,
-    WrongState,
-)
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.supervisor import Supervisor, make_executor
 from bigsap_server.jobs.webhooks import Webhooks
@@ -242,29 +232,11 @@ def _problem_response(problem: HttpProblem, request: Request) -> Response:
 
 
 def _add_handlers(app: FastAPI) -> None:
-    """Add handlers that convert client errors and known failures to problem documents."""
-    slugs: Mapping[type[Exception], str] = {
-        UnknownJob: "not-found",
-        WrongState: "wrong-state",
-        ArrayInUse: "array-in-use",
-        JobInUse: "job-in-use",
-        IdempotencyConflict: "idempotency-conflict",
-        QuotaExceeded: "quota-exceeded",
-        BadPageToken: "invalid-spec",
-        StoreUnavailable: "unavailable",
-    }
+    """Add handlers that answer with problem documents."""
 
     async def problem(request: Request, error: Exception) -> Response:
         assert isinstance(error, HttpProblem)
         return _problem_response(error, request)
-
-    async def known(request: Request, error: Exception) -> Response:
-        slug = slugs[type(error)]
-        extra: dict[str, Any] = {"state": error.state} if isinstance(error, WrongState) else {}
-        if isinstance(error, QuotaExceeded):
-            extra = {"quota": "active_jobs", "limit": error.limit}
-        retry = {"Retry-After": "5"} if slug == "unavailable" else {}
-        return _problem_response(HttpProblem(slug, str(error), headers=retry, **extra), request)
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -289,8 +261,6 @@ def _add_handlers(app: FastAPI) -> None:
 
     app.add_exception_handler(Exception, unexpected)
     app.add_exception_handler(HttpProblem, problem)
-    for kind in slugs:
-        app.add_exception_handler(kind, known)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(StarletteHTTPException, http)
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bigsap.summary import RESULT_ARRAYS
 from bigsap_server.costs.previews import points_in
-from bigsap_server.jobs.model import FINISHED, SETTLED, JobEvent, JobRow, JobState
+from bigsap_server.jobs.model import SETTLED, JobEvent, JobRow, JobState
 from bigsap_server.settings import Limits
 from bigsap_server.uploads.store import Meta
 
@@ -373,7 +373,7 @@ def etag(job: JobRow) -> str:
 
 def is_over(job: JobRow) -> bool:
     """Return whether the job has ended, and was not resumed."""
-    return job.state in FINISHED or not job.active
+    return not job.active
 
 
 def job_path(job: JobRow, root: str) -> str:

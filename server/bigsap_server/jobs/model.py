@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from bigsap_server.problems import HttpProblem
+
 Row = dict[str, Any]
 
 JobState = Literal[
@@ -50,24 +52,31 @@ STATES: Mapping[JobState, State] = {
 RUNNING, FINISHED = (
     tuple(name for name, state in STATES.items() if state.kind == kind) for kind in ("running", "finished")
 )
+#: States that change without a request.
+ACTIVE = tuple(name for name in STATES if name not in FINISHED)
 #: Statuses of results that another attempt would not change: such jobs cannot be resumed.
 SETTLED = ("optimal", "infeasible", "imprecise")
 
 
-class JobStoreError(Exception):
-    """Base class of the exceptions that a ``JobStore`` raises."""
+class JobStoreError(HttpProblem):
+    """Base class of the errors of a ``JobStore``; each has the slug of its problem."""
+
+    problem = "internal"
+
+    def __init__(self, detail: str, **extra: Any) -> None:
+        super().__init__(self.problem, detail, **extra)
 
 
 class UnknownJob(JobStoreError):
     """The job does not exist, or belongs to another owner."""
 
+    problem = "not-found"
+
 
 class WrongState(JobStoreError):
-    """The job's state does not allow the operation; ``state`` is the present one."""
+    """The job's state does not allow the operation; the member ``state`` is the present one."""
 
-    def __init__(self, message: str, state: str) -> None:
-        super().__init__(message)
-        self.state = state
+    problem = "wrong-state"
 
 
 class StaleAttempt(JobStoreError):
@@ -75,39 +84,42 @@ class StaleAttempt(JobStoreError):
 
 
 class IdempotencyConflict(JobStoreError):
-    """The idempotency key was used with another body; ``job_id`` is the job it made."""
+    """The idempotency key was used with another body."""
 
-    def __init__(self, job_id: str) -> None:
-        super().__init__(f"the idempotency key was used for {job_id} with another body")
-        self.job_id = job_id
+    problem = "idempotency-conflict"
 
 
 class QuotaExceeded(JobStoreError):
-    """The owner has as many active jobs as allowed; ``limit`` says how many."""
+    """The owner has as many active jobs as allowed; the member ``limit`` says how many."""
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"{limit} unfinished jobs are allowed; wait for one to end, or cancel one")
-        self.limit = limit
+    problem = "quota-exceeded"
 
 
 class ArrayInUse(JobStoreError):
     """An active job refers to the array that was to be deleted."""
 
+    problem = "array-in-use"
+
 
 class JobInUse(JobStoreError):
     """An active job starts from the job that was to be deleted, or a file of it is being read."""
+
+    problem = "job-in-use"
 
 
 class BadPageToken(JobStoreError):
     """The page token is not one of this list."""
 
-
-class DirectoryBusy(JobStoreError):
-    """Another server process owns the data directory."""
+    problem = "invalid-spec"
 
 
 class StoreUnavailable(JobStoreError):
-    """The database cannot be written: disk full, or an input/output error."""
+    """The database cannot be read or written: disk full, or an input/output error."""
+
+    problem = "unavailable"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"Retry-After": "5"})
 
 
 @dataclass(frozen=True)
@@ -144,7 +156,7 @@ class JobRow:
     @property
     def active(self) -> bool:
         """Whether the job may still change without a request."""
-        return is_active(self.state, self.retry_at)
+        return self.state in ACTIVE
 
 
 @dataclass(frozen=True)
@@ -181,8 +193,3 @@ class JobEvent:
 def canonical(spec: Any) -> str:
     """Return JSON text that is the same for equal documents."""
     return json.dumps(spec, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def is_active(state: str, retry_at: float | None) -> bool:
-    """Return whether a job may still change without a request."""
-    return state in ("queued", *RUNNING) or (state == "interrupted" and retry_at is not None)
