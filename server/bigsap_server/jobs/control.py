@@ -21,17 +21,20 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from bigsap.system import replace
 from bigsap_server.jobs.files import is_locked, read_json, write_json
+from bigsap_server.problems import HttpProblem
 
 #: run; stop and keep the answer so far; exit; stop to be continued; superseded by another attempt.
 Command = Literal["run", "graceful", "now", "stop", "fenced"]
 
 START_ARRAYS = ("v", "col4row")
+STOPPED = "the server was stopped"
+_ANY_NUMBER = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,37 @@ class Folder:
                 shutil.rmtree(entry, ignore_errors=True)
             elif kind in ("begun", "outcome") and int(number) < attempt:
                 entry.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Order:
+    """An attempt to run.
+
+    spec: a normalised request. settings: the server's, as JSON, with ``threads`` (of this
+    job), ``time_left`` (seconds or None: the limit of the spec), ``warm_folder`` (of the job
+    to start from, or None) and ``own_process`` (whether ``now`` may kill its process).
+    """
+
+    job_id: str
+    attempt: int
+    folder: Folder
+    spec: dict[str, Any] = field(repr=False)
+    settings: dict[str, Any] = field(repr=False)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.job_id, self.attempt
+
+    @property
+    def spread(self) -> int:
+        """Most workers that the attempt may use: 1 if it is not spread."""
+        asked = self.spec.get("spread", False)
+        return _ANY_NUMBER if asked is True else max(1, int(asked))
+
+
+def interrupted(slug: str, detail: str) -> dict[str, Any]:
+    """Return the outcome of an attempt that did not end by itself."""
+    return {"state": "interrupted", "slug": slug, "problem": HttpProblem(slug, detail).document()}
 
 
 def aside(folder: Path) -> Path:

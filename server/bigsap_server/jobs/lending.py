@@ -8,7 +8,7 @@ from typing import Any
 
 import distributed
 
-from bigsap_server.jobs.control import Folder
+from bigsap_server.jobs.control import Order
 
 _CONNECT_S = 30.0
 
@@ -19,20 +19,19 @@ class Lent(distributed.Client):
     ``dask_executor`` may take them back at any time, through a file in the job's folder.
     """
 
-    folder: Folder
-    attempt: int
+    order: Order
     own: str
 
     def nthreads(self, workers: Any = None, **options: Any) -> dict[str, int]:
         """Return the number of threads by worker."""
-        ours = {self.own, *self.folder.lent(self.attempt)}
+        ours = {self.own, *self.order.folder.lent(self.order.attempt)}
         there: dict[str, int] = super().nthreads(workers, **options)  # type: ignore[no-untyped-call]
         return {address: count for address, count in there.items() if address in ours}
 
 
 @contextmanager
-def lent_to(folder: Folder, attempt: int) -> Iterator[Any]:
-    """Yield the cluster for the spread attempt in this worker process."""
+def lent_to(order: Order) -> Iterator[Any]:
+    """Yield the cluster for a spread attempt in this worker process."""
     worker = distributed.get_worker()
     client = Lent(  # type: ignore[no-untyped-call]
         worker.scheduler.address,
@@ -41,6 +40,6 @@ def lent_to(folder: Folder, attempt: int) -> Iterator[Any]:
         timeout=_CONNECT_S,
         direct_to_workers=True,
     )
-    client.folder, client.attempt, client.own = folder, attempt, worker.address
+    client.order, client.own = order, worker.address
     with client:
         yield client

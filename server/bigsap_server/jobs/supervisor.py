@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bigsap_server.auth import Keys
-from bigsap_server.jobs.control import Command, Folder
-from bigsap_server.jobs.executor import Executor, InlineExecutor, Order, Report
+from bigsap_server.jobs.control import STOPPED, Command, Folder, Order, interrupted
+from bigsap_server.jobs.executor import Executor, InlineExecutor, Report
 from bigsap_server.jobs.model import SETTLED, JobRow, StaleAttempt, StoreUnavailable, UnderWay, UnknownJob
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.problems import HttpProblem, is_disk_full, without_paths
@@ -37,7 +37,6 @@ _PATIENCE_S = 5.0
 # except after a full disk, which takes a while to change.
 _BACKOFF_S = 2.0
 _DISK_BACKOFF_S = 3.0
-_STOPPED = "the server was stopped"
 
 
 @dataclass
@@ -62,7 +61,7 @@ class _Watch:
 
     @property
     def folder(self) -> Folder:
-        return Folder(self.order.folder)
+        return self.order.folder
 
 
 def make_executor(settings: Settings) -> Executor:
@@ -101,7 +100,6 @@ class Supervisor:
 
     def start(self) -> None:
         """Start the supervisor's thread."""
-        self._executor.subscribe(self._receive)
         self._store.on_change(self._changed)
         self._thread.start()
 
@@ -180,7 +178,7 @@ class Supervisor:
 
     def _start_executor(self) -> None:
         try:
-            self._executor.start()
+            self._executor.start(self._receive)
         except OSError as error:
             _log.warning("workers cannot be reached: %s", error)
             self._stopping.wait(1.0)
@@ -213,7 +211,7 @@ class Supervisor:
         left = list(self._watches.values())
         for watch in left:
             self._send_command(watch, "fenced")
-            self._mark_lost(watch, _STOPPED)
+            self._mark_lost(watch, STOPPED)
         # Ends our own worker processes; attempts on other workers stop at the fence.
         self._executor.close()
         until = time.monotonic() + _PATIENCE_S
@@ -242,11 +240,13 @@ class Supervisor:
                 else:
                     why = without_paths(str(error), self._names)
                     slug, detail = "worker-lost", f"no worker could be given the job: {why}"
-                watch.outcome = _interrupted(slug, detail)
+                watch.outcome = interrupted(slug, detail)
 
     def _watch_of(self, job: JobRow) -> _Watch:
         """Return a watch of an attempt that may be under way; ``lost`` until there is a report."""
-        order = Order(job.id, job.attempt, self._store.folder(job.id), job.spec, self._job_settings(job))
+        order = Order(
+            job.id, job.attempt, Folder(self._store.folder(job.id)), job.spec, self._job_settings(job)
+        )
         now = time.monotonic()
         return _Watch(order, begun_here=False, lost=now, why="the server was restarted", lines=None)
 
@@ -275,10 +275,10 @@ class Supervisor:
         watch = self._watches.get(report.job_id)
         if watch is None or watch.order.attempt != report.attempt:
             return
-        if report.kind == "over":
-            watch.outcome = report.data
+        if report.outcome is not None:
+            watch.outcome = report.outcome
         else:
-            self._mark_lost(watch, without_paths(report.data["detail"], self._names))
+            self._mark_lost(watch, without_paths(report.why, self._names))
 
     def _mark_lost(self, watch: _Watch, why: str) -> None:
         watch.lost, watch.why = time.monotonic(), why
@@ -297,8 +297,8 @@ class Supervisor:
                 self._send_command(watch, "fenced")
             if folder.locked():
                 return
-            here = watch.begun_here and watch.why != _STOPPED
-            lost = _interrupted("worker-lost" if here else "server-stopped", watch.why)
+            here = watch.begun_here and watch.why != STOPPED
+            lost = interrupted("worker-lost" if here else "server-stopped", watch.why)
             watch.outcome = folder.outcome(attempt) or lost
         if watch.outcome is not None:
             self._finish(job, watch, watch.outcome)
@@ -328,7 +328,7 @@ class Supervisor:
             self._executor.kill(watch.order)
 
     def _send_command(self, watch: _Watch, command: Command) -> None:
-        self._executor.cancel(watch.order, command)
+        watch.folder.command(watch.order.attempt, command)
         watch.command, watch.commanded_at = command, time.monotonic()
 
     # The table
@@ -376,7 +376,3 @@ def _given_up(problem: dict[str, Any] | None, failures: int) -> dict[str, Any]:
     found = problem or HttpProblem("worker-lost", "the worker was lost").document()
     times = f", {failures} times in a row" if failures > 1 else ""
     return {**found, "detail": f"{found['detail']}{times}"}
-
-
-def _interrupted(slug: str, detail: str) -> dict[str, Any]:
-    return {"state": "interrupted", "slug": slug, "problem": HttpProblem(slug, detail).document()}
