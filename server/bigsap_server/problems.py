@@ -6,6 +6,7 @@ pointer (RFC 6901) of the offending field, where there is one, and ``errors`` li
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -95,7 +96,7 @@ class HttpProblem(Exception):
         self.extra = extra
 
     def __reduce__(self) -> Any:
-        return _rebuild, (self.slug, self.detail, self.pointer, self.errors, self.extra)
+        return type(self).__new__, (type(self), self.detail), self.__dict__
 
     @property
     def status(self) -> int:
@@ -104,27 +105,17 @@ class HttpProblem(Exception):
     def document(self, instance: str | None = None, request: str | None = None) -> dict[str, Any]:
         """Return the JSON of RFC 9457. request: id of the request that it answers."""
         status, title = PROBLEMS[self.slug]
-        found: dict[str, Any] = {
+        found = {
             "type": PREFIX + self.slug,
             "title": title,
             "status": status,
             "detail": self.detail,
+            "instance": instance,
+            "request": request,
+            "pointer": self.pointer,
+            "errors": self.errors or None,
         }
-        if instance is not None:
-            found["instance"] = instance
-        if request is not None:
-            found["request"] = request
-        if self.pointer is not None:
-            found["pointer"] = self.pointer
-        if self.errors:
-            found["errors"] = self.errors
-        return found | self.extra
-
-
-def _rebuild(
-    slug: str, detail: str, pointer: str | None, errors: list[Any], extra: dict[str, Any]
-) -> HttpProblem:
-    return HttpProblem(slug, detail, pointer=pointer, errors=errors, **extra)
+        return {name: value for name, value in found.items() if value is not None} | self.extra
 
 
 def pointer_to(*parts: object) -> str:
@@ -184,6 +175,4 @@ def from_error(
 
 def is_disk_full(error: BaseException) -> bool:
     """Return whether a write failed for lack of space, quota or allowed file size."""
-    import errno
-
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

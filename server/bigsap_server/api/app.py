@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import mimetypes
 import os
@@ -15,7 +14,6 @@ from typing import Any
 import anyio
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -26,7 +24,7 @@ import bigsap
 from bigsap_server import logs
 from bigsap_server.api import routes_arrays, routes_costs, routes_jobs, routes_results, routes_system
 from bigsap_server.api.context import Service
-from bigsap_server.api.middleware import Admission
+from bigsap_server.api.middleware import Admission, response_of
 from bigsap_server.api.service_metrics import Metrics
 from bigsap_server.auth import Keys
 from bigsap_server.jobs.events import Notifier
@@ -34,7 +32,7 @@ from bigsap_server.jobs.executor import Executor
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.supervisor import Supervisor, make_executor
 from bigsap_server.jobs.webhooks import Webhooks
-from bigsap_server.problems import MEDIA_TYPE, HttpProblem, pointer_to
+from bigsap_server.problems import HttpProblem, pointer_to
 from bigsap_server.settings import Settings
 from bigsap_server.uploads.store import ArrayStore
 
@@ -44,6 +42,15 @@ PAGE = Path(__file__).parents[1] / "page"
 _MOST_ERRORS = 20
 #: Path parameters that name resources. A value that is not a valid name gives 404.
 _IDS = {"job_id": "job", "array_id": "array", "name": "result"}
+#: Problems of the framework's errors.
+_SLUGS = {
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not-found",
+    405: "method-not-allowed",
+    413: "body-too-large",
+    416: "range-not-satisfiable",
+}
 
 # Missing on some machines; without it browsers refuse the page's modules (nosniff).
 mimetypes.add_type("text/javascript", ".js")
@@ -61,6 +68,14 @@ def allowed_methods(path: str) -> set[str]:
             if isinstance(route, Route) and route.path_regex.match(path):
                 found |= route.methods or set()
     return found | {"HEAD"} if "GET" in found else found
+
+
+class _Application(FastAPI):
+    """FastAPI, whose document also describes problems."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document."""
+        return routes_system.describe(super().openapi())
 
 
 class _Files(StaticFiles):
@@ -145,7 +160,7 @@ def create_app(
             if store is None:
                 jobs.close()
 
-    app = FastAPI(
+    app = _Application(
         title="BigSAP",
         version=bigsap.__version__,
         lifespan=lifespan,
@@ -154,12 +169,14 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         separate_input_output_schemas=False,
+        servers=[{"url": settings.root_path}] if settings.root_path else None,
+        exception_handlers=dict.fromkeys(
+            (Exception, HttpProblem, RequestValidationError, StarletteHTTPException), _failed
+        ),
     )
     app.state.settings = settings
     for module in _MODULES:
         app.include_router(module.router)
-    _add_handlers(app)
-    _add_openapi(app)
     if settings.page and (PAGE / "index.html").is_file():
         app.router.routes.append(_Page())
     trace(app)
@@ -225,66 +242,30 @@ def stop_waiting(app: Admission) -> None:
         service.notifier.close()
 
 
-def _problem_response(problem: HttpProblem, request: Request) -> Response:
-    path = request.app.state.settings.root_path + request.url.path
-    body = json.dumps(problem.document(path, (logs.context.get() or {}).get("request"))).encode()
-    return Response(body, problem.status, problem.headers, MEDIA_TYPE)
-
-
-def _add_handlers(app: FastAPI) -> None:
-    """Add handlers that answer with problem documents."""
-
-    async def problem(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HttpProblem)
-        return _problem_response(error, request)
-
-    async def invalid(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        for each in error.errors():
-            if each["loc"][0] == "path" and each["loc"][-1] in _IDS:
-                absent = f"there is no {_IDS[each['loc'][-1]]} {str(each['input'])[:100]}"
-                return _problem_response(HttpProblem("not-found", absent), request)
-        return _problem_response(_from_validation(error.errors(), error.body), request)
-
-    async def http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, StarletteHTTPException)
-        found = _from_http(error)
+async def _failed(request: Request, error: Exception) -> Response:
+    """Answer with the problem document of an error."""
+    path, request_id = request.url.path, (logs.context.get() or {}).get("request")
+    # The framework raises unexpected errors again after the answer, and admission logs them.
+    found = HttpProblem("internal", "an error in the service; it is in the log")
+    if isinstance(error, HttpProblem):
+        found = error
+    elif isinstance(error, RequestValidationError):
+        found = _from_validation(error.errors(), error.body)
+    elif isinstance(error, StarletteHTTPException):
+        slug = _SLUGS.get(error.status_code, "malformed-request")
+        found = HttpProblem(slug, str(error.detail), headers=error.headers)
         if found.status == 405:
-            methods = allowed_methods(request.url.path) or {"GET", "HEAD"}
+            methods = allowed_methods(path) or {"GET", "HEAD"}
             found.headers = {"Allow": ", ".join(sorted(methods))}
-        return _problem_response(found, request)
-
-    async def unexpected(request: Request, error: Exception) -> Response:
-        # The framework re-raises the error after this answer, and admission logs it.
-        detail = "an error in the service; it is in the log"
-        return _problem_response(HttpProblem("internal", detail), request)
-
-    app.add_exception_handler(Exception, unexpected)
-    app.add_exception_handler(HttpProblem, problem)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(StarletteHTTPException, http)
-
-
-def _from_http(error: StarletteHTTPException) -> HttpProblem:
-    detail: Any = error.detail
-    if isinstance(detail, HttpProblem):  # see ``bodies.http_error``
-        return detail
-    slugs = {
-        400: "malformed-request",
-        404: "not-found",
-        405: "method-not-allowed",
-        401: "unauthorized",
-        403: "forbidden",
-        413: "body-too-large",
-        416: "range-not-satisfiable",
-    }
-    slug = slugs.get(error.status_code, "malformed-request")
-    headers = dict(error.headers or {})
-    return HttpProblem(slug, str(error.detail), headers=headers)
+    return response_of(found, request.app.state.settings.root_path + path, request_id)
 
 
 def _from_validation(errors: Sequence[Any], body: Any) -> HttpProblem:
     """Return one problem for all validation errors; ``pointer`` is the first error's field."""
+    for error in errors:
+        if error["loc"][0] == "path" and error["loc"][-1] in _IDS:
+            absent = f"there is no {_IDS[error['loc'][-1]]} {str(error['input'])[:100]}"
+            return HttpProblem("not-found", absent)
     found = []
     for error in errors[:_MOST_ERRORS]:
         place, *path = error["loc"]
@@ -329,21 +310,3 @@ def _pointer(path: Sequence[Any], body: Any) -> str:
 def _is_cost(parts: Sequence[Any]) -> bool:
     """Return whether a pointer leads to a cost spec, whose ``type`` names the member."""
     return parts[-1:] == ["cost"] or (len(parts) > 1 and parts[-2] == "terms")
-
-
-def _add_openapi(app: FastAPI) -> None:
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            root = app.state.settings.root_path
-            document = get_openapi(
-                servers=[{"url": root}] if root else None,
-                title=app.title,
-                version=app.version,
-                summary=app.summary,
-                routes=app.routes,
-                separate_input_output_schemas=False,
-            )
-            app.openapi_schema = routes_system.describe(document)
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]

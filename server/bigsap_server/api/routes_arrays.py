@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Request
@@ -16,7 +16,7 @@ from bigsap_server.api.bodies import StrictRoute, check_length, limited
 from bigsap_server.api.context import Reader, ReaderOrSubmitter, Service, Submitter, TheService
 from bigsap_server.api.negotiation import narrow_range
 from bigsap_server.api.schemas import ArrayInfo, answer
-from bigsap_server.costs.specs import ID_PATTERN
+from bigsap_server.costs.specs import DTYPES, ID_PATTERN
 from bigsap_server.problems import HttpProblem
 from bigsap_server.uploads.store import Meta
 
@@ -36,46 +36,15 @@ _RAW = {
 
 
 _SHA256 = r"^[0-9a-fA-F]{64}$"
+_KINDS = [np.dtype(name).newbyteorder("<") for name in DTYPES]
+#: Types by name, in the form of ``.npy`` files, and in short.
+Dtype: TypeAlias = Literal[*(k.name for k in _KINDS), *(k.str for k in _KINDS), *DTYPES]  # type: ignore[valid-type]
 
 
 class NewArray(schemas.Closed):
     """A matrix (n, m) or points (n, d), or one number a row (n)."""
 
-    dtype: Literal[
-        "float64",
-        "float32",
-        "float16",
-        "int64",
-        "int32",
-        "int16",
-        "int8",
-        "uint64",
-        "uint32",
-        "uint16",
-        "uint8",
-        "<f8",
-        "<f4",
-        "<f2",
-        "<i8",
-        "<i4",
-        "<i2",
-        "|i1",
-        "<u8",
-        "<u4",
-        "<u2",
-        "|u1",
-        "f8",
-        "f4",
-        "f2",
-        "i8",
-        "i4",
-        "i2",
-        "i1",
-        "u8",
-        "u4",
-        "u2",
-        "u1",
-    ] = Field(examples=["float32"])
+    dtype: Dtype = Field(examples=["float32"])
     shape: list[Annotated[int, Field(ge=0, lt=2**53)]] = Field(
         min_length=1, max_length=2, examples=[[250000, 50]]
     )

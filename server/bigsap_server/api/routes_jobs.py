@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -175,7 +175,7 @@ async def _answer(service: Service, caller: Caller, job: JobRow, wait: float | N
     applied = {"Preference-Applied": f"wait={wait:g}"}
     # The job may be deleted meanwhile, or the table unreadable: the answer is still 202.
     with caller.waiting(), suppress(UnknownJob, StoreUnavailable):
-        job = await _finished(service, job, time.monotonic() + wait)
+        job = await _waited(service, job, wait, is_over)
     if not is_over(job):
         return _accepted(service, job, applied)
     headers = {"Location": job_path(job, service.root), **applied, "ETag": etag(job)}
@@ -204,13 +204,14 @@ def _checked_key(key: str | None) -> str | None:
     return key
 
 
-async def _finished(service: Service, job: JobRow, until: float) -> JobRow:
-    """Return the job when it has ended, or at the time limit."""
+async def _waited(service: Service, job: JobRow, seconds: float, done: Callable[[JobRow], bool]) -> JobRow:
+    """Return the job once ``done`` with it, or at the time limit."""
+    until = time.monotonic() + seconds
     with service.notifier.watching(job.id) as watch:
         while True:
             job = await run_in_threadpool(service.store.get, job.id)
             left = until - time.monotonic()
-            if is_over(job) or left <= 0 or service.notifier.stopping:
+            if done(job) or left <= 0 or service.notifier.stopping:
                 return job
             await watch.wait(left)
 
@@ -254,7 +255,8 @@ async def get_job(
     job, longest = await service.job(job_id, caller), service.settings.limits.wait_s
     if matches(if_none_match, etag(job)) and min(wait, longest) > 0 and not is_over(job):
         with caller.waiting():
-            job = await _changed(service, job, min(wait, longest))
+            version = job.version
+            job = await _waited(service, job, min(wait, longest), lambda job: job.version != version)
     headers = {"ETag": etag(job)}
     if wait > 0 and longest == 0 and not is_over(job):
         headers |= _RETRY
@@ -267,18 +269,6 @@ async def get_job(
 async def get_spec(job_id: JobId, service: TheService, caller: Reader) -> Response:
     """The request as it was understood, defaults filled in: it may be sent again as it is."""
     return JSONResponse((await service.job(job_id, caller)).spec)
-
-
-async def _changed(service: Service, job: JobRow, seconds: float) -> JobRow:
-    """Return the job when its version differs, or at the time limit."""
-    until, version = time.monotonic() + seconds, job.version
-    with service.notifier.watching(job.id) as watch:
-        while True:
-            job = await run_in_threadpool(service.store.get, job.id)
-            left = until - time.monotonic()
-            if job.version != version or left <= 0 or service.notifier.stopping:
-                return job
-            await watch.wait(left)
 
 
 @router.post(

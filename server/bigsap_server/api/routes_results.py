@@ -6,7 +6,7 @@ import math
 import secrets
 from collections.abc import Iterator
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -14,7 +14,7 @@ from fastapi.responses import FileResponse, Response, StreamingResponse
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
-from bigsap.summary import result_of
+from bigsap.summary import FURTHER_ARRAYS, RESULT_ARRAYS, result_of
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, TheService
@@ -35,6 +35,7 @@ router = APIRouter(
 )
 
 NPY, CSV, JSON, NPZ = "application/x-npy", "text/csv", "application/json", "application/x-npz"
+ArrayName: TypeAlias = Literal[*RESULT_ARRAYS, *FURTHER_ARRAYS]  # type: ignore[valid-type]
 _ROWS_AT_A_TIME = 8192
 _MOST_ROWS = 100_000
 _ABSENT = {
@@ -117,21 +118,7 @@ async def drawn(job_id: JobId, service: TheService, caller: Reader) -> Response:
 async def array(
     request: Request,
     job_id: JobId,
-    name: Annotated[
-        Literal[
-            "col4row",
-            "row4col",
-            "u",
-            "v",
-            "violator",
-            "u_low",
-            "v_low",
-            "unassigned_cost",
-            "capacity",
-            "demand",
-        ],
-        Path(),
-    ],
+    name: Annotated[ArrayName, Path()],
     service: TheService,
     caller: Reader,
     offset: Annotated[int, Query(ge=0, lt=2**63, description="first row (CSV, JSON)")] = 0,
