@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from bigsap_server.costs.request import JobRequest
+from bigsap_server.files import FileLock
 from bigsap_server.jobs import store, supervisor, worker
 from bigsap_server.jobs.control import Folder, Order
 from bigsap_server.jobs.executor import InlineExecutor, Report
-from bigsap_server.jobs.files import FileLock
 from bigsap_server.jobs.store import JobInUse, JobStore
 from bigsap_server.jobs.supervisor import Supervisor
 from bigsap_server.settings import load

@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import threading
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,8 +15,8 @@ import pytest
 from bigsap_server import serve
 from bigsap_server.costs import sandbox
 from bigsap_server.costs.stores import check_zarr_folder
+from bigsap_server.files import FileLock, is_locked, read_json, write_json
 from bigsap_server.jobs import control, worker
-from bigsap_server.jobs.files import FileLock, is_locked, read_json, write_json
 from bigsap_server.jobs.model import JobInUse
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.problems import HttpProblem
@@ -72,10 +73,10 @@ def test_a_job_whose_result_is_being_read_is_kept(tmp_path, windows):
 
 def test_an_array_that_is_being_read_is_kept(tmp_path, windows):
     store = ArrayStore(tmp_path)
-    meta = store._create("a", "<f8", [2, 2])
+    meta = store.create("a", "<f8", [2, 2])
     windows.append("a job")
     with pytest.raises(HttpProblem, match="is being read"):
-        store.delete(meta.id)
+        store.delete(meta.id, lambda array_id: nullcontext())
     windows.clear()
     assert store.get(meta.id, "a").shape == [2, 2]
 

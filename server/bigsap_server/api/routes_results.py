@@ -23,6 +23,7 @@ from bigsap_server.api.routes_jobs import JobId
 from bigsap_server.api.schemas import answer, etag, is_over
 from bigsap_server.auth import Caller
 from bigsap_server.costs.previews import picture
+from bigsap_server.files import scratch
 from bigsap_server.jobs.model import JobRow
 from bigsap_server.problems import HttpProblem
 from bigsap_server.uploads.blocks import disk
@@ -161,10 +162,8 @@ def _whole(job: JobRow, service: Service) -> FilePath:
     """Return a new file with the whole result."""
     assert job.result is not None
     result = result_of(job.result, lambda name: _open(service.store.result_file(job, name)))
-    folder = service.settings.data / "scratch"
     with disk():
-        folder.mkdir(exist_ok=True)
-        file = folder / f"{job.id}-{secrets.token_hex(4)}.npz"
+        file = scratch(service.settings.data) / f"{job.id}-{secrets.token_hex(4)}.npz"
         result.save(file)
     return file
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bigsap.system import replace
-from bigsap_server.jobs.files import is_locked, read_json, write_json
+from bigsap_server.files import DELETED, is_locked, read_json, write_json
 from bigsap_server.problems import HttpProblem
 
 #: run; stop and keep the answer so far; exit; stop to be continued; superseded by another attempt.
@@ -199,15 +199,10 @@ def interrupted(slug: str, detail: str) -> dict[str, Any]:
     return {"state": "interrupted", "slug": slug, "problem": HttpProblem(slug, detail).document()}
 
 
-def aside(folder: Path) -> Path:
-    """Return the path to which a job's folder is moved while the job is being deleted."""
-    return folder.with_name(f".deleted-{folder.name}")
-
-
 def sweep(jobs: Path, known: set[str]) -> None:
     """Complete or undo deletions of jobs' folders that a crash interrupted."""
-    for folder in jobs.glob(".deleted-*"):
-        job_id = folder.name.removeprefix(".deleted-")
+    for folder in jobs.glob(f"{DELETED}*"):
+        job_id = folder.name.removeprefix(DELETED)
         if job_id in known:
             replace(folder, jobs / job_id)
         else:

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bigsap.system import replace as replace_file
+from bigsap_server.files import FileLock, aside
 from bigsap_server.jobs import control, sql
 from bigsap_server.jobs.events import Changes, Recent
-from bigsap_server.jobs.files import FileLock
 from bigsap_server.jobs.model import (
     ACTIVE,
     FINISHED,
@@ -257,10 +257,10 @@ class JobStore:
             # name shows the deletion to ``sweep``.
             with suppress(FileNotFoundError):
                 try:
-                    replace_file(self.folder(job_id), control.aside(self.folder(job_id)))
+                    replace_file(self.folder(job_id), aside(self.folder(job_id)))
                 except PermissionError as error:  # on Windows, while its result is being read
                     raise JobInUse(f"a file of {job_id} is being read; try again") from error
-        shutil.rmtree(control.aside(self.folder(job_id)), ignore_errors=True)
+        shutil.rmtree(aside(self.folder(job_id)), ignore_errors=True)
 
     @contextmanager
     def unused(self, array_id: str) -> Iterator[None]:

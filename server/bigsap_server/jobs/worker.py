@@ -26,9 +26,9 @@ from bigsap.summary import arrays_of, jsonable, summary_of
 from bigsap.system import replace
 from bigsap_server import logs
 from bigsap_server.costs.objects import put_result
+from bigsap_server.files import FileLock
 from bigsap_server.jobs.control import START_ARRAYS, STOPPED, Command, Order, interrupted
 from bigsap_server.jobs.eta import Pace
-from bigsap_server.jobs.files import FileLock
 from bigsap_server.jobs.proving import proved
 from bigsap_server.problems import HttpProblem, from_error, is_disk_full, without_paths
 
