@@ -15,11 +15,11 @@ import httpx
 import numpy as np
 import pytest
 from bigsap_server import serve
-from bigsap_server.settings import cores
 from checks import SQUARE, problem, solved, upload
 
 from apps import TestClient, settings_in
 from bigsap.client.http import IDLE_S
+from bigsap.system import usable_cores
 from gate import HANG_S, until
 from live_server import free_port
 
@@ -48,7 +48,7 @@ def test_numbers_beyond_float64_are_refused(api: Any, number: str) -> None:
 
 
 def test_threads_are_limited(make_app: Callable[..., Any], shared: Any) -> None:
-    assert shared.get("/v1/capabilities").json()["limits"]["threads"] == cores()
+    assert shared.get("/v1/capabilities").json()["limits"]["threads"] == usable_cores()
     api = make_app(limits={"threads": 64})
     assert api.get("/v1/capabilities").json()["limits"]["threads"] == 64
     dry, body = "/v1/jobs?dry_run=true", SQUARE | {"options": {"threads": 64}}

@@ -20,7 +20,6 @@ from bigsap_server.jobs import control, worker
 from bigsap_server.jobs.model import JobInUse
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.problems import HttpProblem
-from bigsap_server.settings import cores
 from bigsap_server.uploads.blocks import Block
 from bigsap_server.uploads.store import ArrayStore
 
@@ -155,7 +154,7 @@ def test_cores_without_affinity(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
     monkeypatch.setitem(sys.modules, "psutil", SimpleNamespace())
-    assert cores() == 7
+    assert system.usable_cores() == 7
 
 
 def test_a_port_is_not_shared_on_windows(monkeypatch):

@@ -202,8 +202,7 @@ def reload(app: Admission, settings: Settings) -> Settings:
     """
     service: Service = app.app.state.service
     found = service.settings.reloaded(settings)
-    if missing := found.missing_stores():
-        raise ValueError(f"stores.{missing[0]}: there is no folder {found.stores[missing[0]]}")
+    found.check_stores()
     keys = Keys.read(found.keys, found.limits)
     if keys.required != service.keys.required:
         raise ValueError("a running service cannot begin or cease to ask for keys: restart it")

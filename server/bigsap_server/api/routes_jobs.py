@@ -93,7 +93,8 @@ async def submit(
     found, effort = await run_in_threadpool(
         priced, spec, resolver, devices, settings.default_threads, workers
     )
-    check_webhook(body.webhook, settings)
+    if body.webhook is not None:
+        check_webhook(body.webhook, settings)
     if body.results is not None:
         check_uri(f"{body.results.rstrip('/')}/", settings.result_uris, "/results")
     if body.warm_start is not None and body.warm_start.job is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -175,30 +175,18 @@ def _scalar_or_array(value: Any) -> str:
     return "number" if scalar else _array_kind(value)
 
 
-#: A number or an array.
-NumberOrArray: TypeAlias = Annotated[
-    Annotated[Finite, Tag("number")]
+_Number = TypeVar("_Number")
+_OrArray: TypeAlias = Annotated[
+    Annotated[_Number, Tag("number")]
     | Annotated[Inline, Tag("inline")]
     | Annotated[Uploaded, Tag("uploaded")]
     | Annotated[Stored, Tag("stored")],
     Discriminator(_scalar_or_array),
 ]
-#: The same, with integers accepted as numbers.
-CostOrArray: TypeAlias = Annotated[
-    Annotated[Number, Tag("number")]
-    | Annotated[Inline, Tag("inline")]
-    | Annotated[Uploaded, Tag("uploaded")]
-    | Annotated[Stored, Tag("stored")],
-    Discriminator(_scalar_or_array),
-]
-#: A whole number that is not negative, or an array.
-CountOrArray: TypeAlias = Annotated[
-    Annotated[Annotated[int, Field(ge=0, lt=2**31)], Tag("number")]
-    | Annotated[Inline, Tag("inline")]
-    | Annotated[Uploaded, Tag("uploaded")]
-    | Annotated[Stored, Tag("stored")],
-    Discriminator(_scalar_or_array),
-]
+#: A number or an array; of costs, with integers accepted as numbers; of counts, a whole one >= 0.
+NumberOrArray: TypeAlias = _OrArray[Finite]
+CostOrArray: TypeAlias = _OrArray[Number]
+CountOrArray: TypeAlias = _OrArray[Annotated[int, Field(ge=0, lt=2**31)]]
 Shape: TypeAlias = Annotated[
     list[Annotated[int, Field(ge=0, lt=2**53)]],
     Field(min_length=2, max_length=2, description="[number of rows, number of columns]"),

@@ -18,6 +18,7 @@ import numpy as np
 
 import bigsap
 from bigsap import preview
+from bigsap.system import usable_cores
 from bigsap_server.costs.build import (
     DIMENSIONS,
     Resolver,
@@ -30,12 +31,11 @@ from bigsap_server.costs.build import (
     plugin_params,
     shape_of,
 )
-from bigsap_server.costs.given import Given
+from bigsap_server.costs.given import check_choices, check_given
 from bigsap_server.costs.sandbox import infinite, infinite_among
 from bigsap_server.costs.stores import check_zarr_folder, zarr_folder
 from bigsap_server.costs.url_policy import check_uri
 from bigsap_server.problems import HttpProblem
-from bigsap_server.settings import cores
 
 #: Members whose arrays are at most this large are built of all of them; starts of this size are read.
 SMALL_BYTES = 4 << 20
@@ -91,21 +91,20 @@ def validate(request: Mapping[str, Any], resolver: Resolver, devices: list[str])
     choice = _objection(*(options[name] for name in ("method", "variant", "start", "epsilon")))
     if choice is not None:
         raise invalid(choice, "/options/variant")
-    given = Given(request, resolver, SMALL_BYTES)
-    given.check_choices()
+    check_choices(request)
     if options["device"] not in ("auto", *devices):
         raise invalid(f"the workers have no {options['device']}", "/options/device")
     longest = limits["time_limit_s"]
     if longest is not None and (options["time_limit_s"] or 0) > longest:
         raise _over(f"at most {longest} s are allowed", "/options/time_limit_s")
-    most = limits["threads"] or (None if resolver.settings["scheduler"] else cores())
+    most = limits["threads"] or (None if resolver.settings["scheduler"] else usable_cores())
     if most is not None and (options["threads"] or 0) > most:
         raise _over(f"{options['threads']} threads; at most {most} are allowed", "/options/threads")
     if found.costs is not None and options["dtype"] is not None:
         found = replace(found, costs=replace(found.costs, dtype=np.dtype(options["dtype"])))
     if found.costs is not None:
         _check_tall(request, found.costs, resolver, devices)
-        given.check(found.costs.shape)
+        check_given(request, resolver, found.costs.shape, SMALL_BYTES)
         _check_sizes(request, found, resolver)
     return found
 

@@ -30,13 +30,11 @@ PAUSES = (1.0, 5.0, 30.0, 120.0, 600.0)
 _TIMEOUT_S = 10.0
 
 
-def check_webhook(url: str | None, settings: Settings) -> None:
-    """Raise HttpProblem for an address that the operator has not allowed."""
-    if url is None:
-        return
+def check_webhook(url: str, settings: Settings) -> tuple[str, int]:
+    """Return host and port of an address. Raises HttpProblem for one that the operator has not allowed."""
     if settings.webhook_secret is None:
         raise HttpProblem("forbidden-address", "this service sends no webhooks", pointer="/webhook")
-    check_host(url, settings.webhook_hosts, "/webhook")
+    return check_host(url, settings.webhook_hosts, "/webhook")
 
 
 def signature(secret: str, stamp: str, body: bytes) -> str:
@@ -98,8 +96,7 @@ class Webhooks:
         settings, body = self._settings(), json.dumps(message["body"]).encode()
         stamp = str(int(time.time()))
         try:
-            check_webhook(message["url"], settings)  # the list may have changed
-            host, port = check_host(message["url"], settings.webhook_hosts, "/webhook")
+            host, port = check_webhook(message["url"], settings)  # the list may have changed
             headers = {
                 "Content-Type": "application/json",
                 "X-BigSAP-Timestamp": stamp,
