@@ -17,7 +17,7 @@ import uvicorn
 from bigsap_server import logs
 from bigsap_server.api.app import create_app, reload, stop_waiting
 from bigsap_server.api.middleware import Admission
-from bigsap_server.jobs.model import JobStoreError
+from bigsap_server.jobs.model import StoreUnavailable
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.supervisor import make_executor
 from bigsap_server.settings import Settings, load
@@ -59,16 +59,14 @@ def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> in
     anew, for SIGHUP, which takes keys and what else can be changed (``settings.RELOADED``).
     """
     logs.configure(settings.log_level)
+    listener = None
     try:
         settings.check_stores()
         listener = _listen(settings.host, settings.port)
-    except (ValueError, OSError) as error:
-        _complain(str(error))
-        return 1
-    try:
         store = JobStore(settings.data / "jobs.sqlite")
-    except (JobStoreError, OSError) as error:
-        listener.close()
+    except (ValueError, OSError, StoreUnavailable) as error:
+        if listener is not None:
+            listener.close()
         _complain(str(error))
         return 1
     try:

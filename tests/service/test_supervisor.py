@@ -14,8 +14,9 @@ from bigsap_server.files import FileLock
 from bigsap_server.jobs import store, supervisor, worker
 from bigsap_server.jobs.control import Folder, Order
 from bigsap_server.jobs.executor import InlineExecutor, Report
-from bigsap_server.jobs.store import JobInUse, JobStore
+from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.supervisor import Supervisor
+from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import load
 
 import bigsap
@@ -148,7 +149,7 @@ def test_a_job_goes_on_without_the_one_it_started_from(tmp_path, gate, whole, ke
         job_id = service.submit(**spec, warm_start={"job": first.id})
         folder = Folder(service.store.folder(job_id))
         gate.wait_for_readers()
-        with pytest.raises(JobInUse):
+        with pytest.raises(HttpProblem, match="uses"):
             service.store.delete(first.id)
         service.store.request_cancel(job_id, "graceful")
         assert service.finished(job_id).state == "cancelled"

@@ -17,7 +17,6 @@ from bigsap_server.costs import sandbox
 from bigsap_server.costs.stores import check_zarr_folder
 from bigsap_server.files import FileLock, is_locked, read_json, write_json
 from bigsap_server.jobs import control, worker
-from bigsap_server.jobs.model import JobInUse
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.problems import HttpProblem
 from bigsap_server.uploads.blocks import Block
@@ -59,7 +58,7 @@ def test_a_job_whose_result_is_being_read_is_kept(tmp_path, windows):
         store.request_cancel(job_id, "now")
         store.folder(job_id).mkdir(parents=True, exist_ok=True)
         windows.append("result")
-        with pytest.raises(JobInUse, match="is being read"):
+        with pytest.raises(HttpProblem, match="is being read"):
             store.delete(job_id)
         assert store.get(job_id).state == "cancelled"
         assert store.folder(job_id).exists()

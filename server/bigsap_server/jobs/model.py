@@ -58,68 +58,22 @@ ACTIVE = tuple(name for name in STATES if name not in FINISHED)
 SETTLED = ("optimal", "infeasible", "imprecise")
 
 
-class JobStoreError(HttpProblem):
-    """Base class of the errors of a ``JobStore``; each has the slug of its problem."""
-
-    problem = "internal"
-
-    def __init__(self, detail: str, **extra: Any) -> None:
-        super().__init__(self.problem, detail, **extra)
-
-
-class UnknownJob(JobStoreError):
+class UnknownJob(HttpProblem):
     """The job does not exist, or belongs to another owner."""
 
-    problem = "not-found"
+    def __init__(self, detail: str) -> None:
+        super().__init__("not-found", detail)
 
 
-class WrongState(JobStoreError):
-    """The job's state does not allow the operation; the member ``state`` is the present one."""
-
-    problem = "wrong-state"
-
-
-class StaleAttempt(JobStoreError):
-    """A write on behalf of an attempt that has ended."""
-
-
-class IdempotencyConflict(JobStoreError):
-    """The idempotency key was used with another body."""
-
-    problem = "idempotency-conflict"
-
-
-class QuotaExceeded(JobStoreError):
-    """The owner has as many active jobs as allowed; the member ``limit`` says how many."""
-
-    problem = "quota-exceeded"
-
-
-class ArrayInUse(JobStoreError):
-    """An active job refers to the array that was to be deleted."""
-
-    problem = "array-in-use"
-
-
-class JobInUse(JobStoreError):
-    """An active job starts from the job that was to be deleted, or a file of it is being read."""
-
-    problem = "job-in-use"
-
-
-class BadPageToken(JobStoreError):
-    """The page token is not one of this list."""
-
-    problem = "invalid-spec"
-
-
-class StoreUnavailable(JobStoreError):
+class StoreUnavailable(HttpProblem):
     """The database cannot be read or written: disk full, or an input/output error."""
 
-    problem = "unavailable"
-
     def __init__(self, detail: str) -> None:
-        super().__init__(detail, headers={"Retry-After": "5"})
+        super().__init__("unavailable", detail, headers={"Retry-After": "5"})
+
+
+class StaleAttempt(Exception):
+    """A write on behalf of an attempt that has ended."""
 
 
 @dataclass(frozen=True)

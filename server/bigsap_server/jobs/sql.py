@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 
-from bigsap_server.jobs.model import JobRow, JobStoreError
+from bigsap_server.jobs.model import JobRow
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS job (
@@ -85,11 +85,11 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Create missing tables. Raises JobStoreError for those of another version."""
+    """Create missing tables. Raises ValueError for those of another version."""
     db.executescript(SCHEMA)
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version not in (0, VERSION):
-        raise JobStoreError(f"{path}: the job table has format {version}, this server reads format {VERSION}")
+        raise ValueError(f"{path}: the job table has format {version}, this server reads format {VERSION}")
     db.execute(f"PRAGMA user_version = {VERSION}")
 
 

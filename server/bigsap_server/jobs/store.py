@@ -37,23 +37,17 @@ from bigsap_server.jobs.model import (
     SETTLED,
     STATES,
     Answer,
-    ArrayInUse,
-    BadPageToken,
-    IdempotencyConflict,
     JobEvent,
-    JobInUse,
     JobRow,
-    JobStoreError,
-    QuotaExceeded,
     Row,
     StaleAttempt,
     StoreUnavailable,
     UnderWay,
     UnknownJob,
-    WrongState,
     canonical,
 )
 from bigsap_server.jobs.references import references
+from bigsap_server.problems import HttpProblem
 
 # Most progress events kept of one job. Older ones are thinned out, so that a convergence plot keeps its
 # shape and a solve of a week does not fill the disk.
@@ -75,7 +69,7 @@ class JobStore:
         self.data.mkdir(parents=True, exist_ok=True)
         self._lock_file = FileLock(self.data / "lock")
         if not self._lock_file.take():
-            raise JobStoreError(f"another server owns {self.data}")
+            raise OSError(f"another server owns {self.data}")
         self.recent = Recent()
         self._callbacks: list[Callable[[str], None]] = []
         self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
@@ -110,7 +104,7 @@ class JobStore:
     def result_file(self, job: JobRow, name: str) -> Path:
         """Return the ``.npy`` file of one result array; those of ``FURTHER_ARRAYS`` may not exist."""
         if job.result is None:
-            raise WrongState(f"{job.id} has no result", state=job.state)
+            raise HttpProblem("wrong-state", f"{job.id} has no result", state=job.state)
         return self.folder(job.id) / f"result-{job.result['attempt']}" / f"{name}.npy"
 
     # For clients
@@ -130,10 +124,10 @@ class JobStore:
         """Return a new queued job and True; or False and the one that ``idempotency_key`` made before.
 
         digest: of the body as the client sent it; default: of ``spec``. most_active: raise
-        QuotaExceeded when the owner has this many active jobs. answer: of a new job with a key,
-        stored for ``answer_of``. check: called with the spec of a new job, while nothing can be
-        deleted; an exception prevents the job. Raises IdempotencyConflict when the key was used
-        with another body.
+        HttpProblem ``quota-exceeded`` when the owner has this many active jobs. answer: of a new job
+        with a key, stored for ``answer_of``. check: called with the spec of a new job, while nothing can
+        be deleted; an exception prevents the job. Raises HttpProblem ``idempotency-conflict`` when the
+        key was used with another body.
         """
         text = canonical(spec)
         if digest is None:
@@ -189,10 +183,10 @@ class JobStore:
     ) -> tuple[list[JobRow], str | None]:
         """Return up to ``size`` jobs, newest first, and the token of the next page or None.
 
-        The token is the number of the last job. Raises BadPageToken.
+        The token is the number of the last job. Raises HttpProblem for an invalid one.
         """
         if token is not None and not re.fullmatch("[0-9]{1,18}", token, re.ASCII):
-            raise BadPageToken("this page token is none that a list of jobs gave out")
+            raise HttpProblem("invalid-spec", "this page token is none that a list of jobs gave out")
         below = None if token is None else int(token)
         wanted = {"state = ?": state, "label = ?": label, "owner = ?": owner, "number < ?": below}
         limits = {text: value for text, value in wanted.items() if value is not None}
@@ -206,12 +200,12 @@ class JobStore:
     def request_cancel(self, job_id: str, mode: Literal["graceful", "now"]) -> JobRow:
         """Cancel a job without a worker at once, else request it; ``now`` overrides ``graceful``.
 
-        A cancelled job is returned as it is. Raises WrongState for other finished jobs.
+        A cancelled job is returned as it is. Raises HttpProblem ``wrong-state`` for other finished jobs.
         """
         with self._write() as (db, changes):
             row = _find(db, job_id)
             if row["state"] in ("succeeded", "failed"):
-                raise WrongState(f"{job_id} has {row['state']} already", state=row["state"])
+                raise HttpProblem("wrong-state", f"{job_id} has {row['state']} already", state=row["state"])
             asked = "now" if row["cancel"] == "now" else mode
             if row["state"] == "cancelled" or (row["state"] == "cancelling" and row["cancel"] == asked):
                 return sql.job_of(row)
@@ -225,16 +219,16 @@ class JobStore:
         """Queue the job again, to continue from its checkpoint as a new attempt.
 
         For interrupted, cancelled and failed jobs, and for succeeded ones that ended
-        before they were settled (``time_limit``, ``gap_reached``). Raises WrongState, and
-        QuotaExceeded as ``submit``, by the job's owner. check: as of ``submit``.
+        before they were settled (``time_limit``, ``gap_reached``). Raises HttpProblem: ``wrong-state``, and
+        ``quota-exceeded`` as ``submit``, by the job's owner. check: as of ``submit``.
         """
         with self._write() as (db, changes):
             row = _find(db, job_id)
             state, status = row["state"], json.loads(row["result"] or "{}").get("status")
             if state == "succeeded" and status in SETTLED:
-                raise WrongState(f"{job_id} is solved: {status}", state=state)
+                raise HttpProblem("wrong-state", f"{job_id} is solved: {status}", state=state)
             if "queued" not in STATES[state].next:
-                raise WrongState(f"{job_id} is {state}; nothing to resume", state=state)
+                raise HttpProblem("wrong-state", f"{job_id} is {state}; nothing to resume", state=state)
             _check_active(db, row["owner"], most_active, row["number"])
             check(json.loads(row["spec"]))
             anew: Row = {"failures": 0, "spent": 0.0}
@@ -244,13 +238,16 @@ class JobStore:
     def delete(self, job_id: str) -> None:
         """Remove record, events and files.
 
-        Raises WrongState while the job is active, JobInUse while an active one starts from it.
+        Raises HttpProblem: ``wrong-state`` while the job is active, ``job-in-use`` while an active one
+        starts from it.
         """
         with self._write() as (db, changes):
             row = _find(db, job_id)
             if row["state"] in ACTIVE:
-                raise WrongState(f"{job_id} is {row['state']}: cancel it first", state=row["state"])
-            _check_unused(db, job_id, JobInUse)
+                raise HttpProblem(
+                    "wrong-state", f"{job_id} is {row['state']}: cancel it first", state=row["state"]
+                )
+            _check_unused(db, job_id, "job-in-use")
             db.execute("DELETE FROM job WHERE number = ?", (row["number"],))
             changes.jobs[job_id] = None
             # Move the folder before the commit, so that a crash leaves either everything or a folder whose
@@ -259,18 +256,18 @@ class JobStore:
                 try:
                     replace_file(self.folder(job_id), aside(self.folder(job_id)))
                 except PermissionError as error:  # on Windows, while its result is being read
-                    raise JobInUse(f"a file of {job_id} is being read; try again") from error
+                    raise HttpProblem("job-in-use", f"a file of {job_id} is being read; try again") from error
         shutil.rmtree(aside(self.folder(job_id)), ignore_errors=True)
 
     @contextmanager
     def unused(self, array_id: str) -> Iterator[None]:
         """Block submissions and resumptions while an array is deleted, which must be quick.
 
-        Raises ArrayInUse when an active job uses it.
+        Raises HttpProblem ``array-in-use`` when an active job uses it.
         """
         with self._write_lock:
             with self._read() as db:
-                _check_unused(db, array_id, ArrayInUse)
+                _check_unused(db, array_id, "array-in-use")
             yield
 
     def events(self, job_id: str, after: int = 0, limit: int = 500) -> list[JobEvent]:
@@ -423,11 +420,13 @@ def _find(db: sqlite3.Connection, job_id: str, owner: str | None = None, columns
 
 
 def _made_by(db: sqlite3.Connection, owner: str, key: str | None, digest: str) -> JobRow | None:
-    """Return the job that an idempotency key made. Raises IdempotencyConflict for another body."""
+    """Return the job that an idempotency key made. Raises HttpProblem for another body."""
     text = "SELECT * FROM job WHERE owner = ? AND idempotency_key = ?"  # a NULL key equals nothing
     row = db.execute(text, (owner, key)).fetchone()
     if row is not None and row["digest"] != digest:
-        raise IdempotencyConflict(f"the idempotency key was used for {row['id']} with another body")
+        raise HttpProblem(
+            "idempotency-conflict", f"the idempotency key was used for {row['id']} with another body"
+        )
     return None if row is None else sql.job_of(row)
 
 
@@ -437,21 +436,21 @@ def _full(db: sqlite3.Connection, most: Callable[[str], int | None]) -> str:
     return json.dumps([owner for owner, count in rows if count >= (most(owner) or math.inf)])
 
 
-def _check_unused(db: sqlite3.Connection, thing: str, error: type[JobStoreError]) -> None:
-    """Raise ``error`` when an active job refers to ``thing``, the id of an array or a job."""
+def _check_unused(db: sqlite3.Connection, thing: str, slug: str) -> None:
+    """Raise HttpProblem ``slug`` when an active job refers to ``thing``, the id of an array or a job."""
     # All states in one statement, so that a job that changes its state is not missed.
     text = f"SELECT id, spec FROM job WHERE state IN {ACTIVE} AND instr(spec, ?) ORDER BY number"
     for job_id, spec in db.execute(text, (thing,)):
         if thing in references(json.loads(spec)):
-            raise error(f"{job_id} uses {thing}")
+            raise HttpProblem(slug, f"{job_id} uses {thing}")
 
 
 def _check_active(db: sqlite3.Connection, owner: str, most: int | None, number: int | None = None) -> None:
-    """Raise QuotaExceeded when ``owner`` has ``most`` active jobs besides job ``number``."""
+    """Raise HttpProblem when ``owner`` has ``most`` active jobs besides job ``number``."""
     text = f"SELECT count(*) FROM job WHERE owner = ? AND number IS NOT ? AND state IN {ACTIVE}"
     if most is not None and db.execute(text, (owner, number)).fetchone()[0] >= most:
         detail = f"{most} unfinished jobs are allowed; wait for one to end, or cancel one"
-        raise QuotaExceeded(detail, quota="active_jobs", limit=most)
+        raise HttpProblem("quota-exceeded", detail, quota="active_jobs", limit=most)
 
 
 def _keep_answer(db: sqlite3.Connection, job_id: str, answer: Answer) -> None:
@@ -470,11 +469,11 @@ def _set(db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, **new: Any)
 
 
 def _changed(db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, before: Any = None) -> JobRow:
-    """Note that the job is now as in ``row``. before: its state; raises WrongState where none leads on."""
+    """Note that the job is now as in ``row``. before: its state; HttpProblem where none leads on."""
     if before != row["state"]:
         if before is not None and row["state"] not in STATES[before].next:
             detail = f"{row['id']} is {before}, which does not lead to {row['state']}"
-            raise WrongState(detail, state=before)
+            raise HttpProblem("wrong-state", detail, state=before)
         data: Row = {"state": row["state"], "attempt": row["attempt"]}
         if row["problem"] is not None and row["state"] in ("failed", "interrupted"):
             data["problem"] = json.loads(row["problem"])

@@ -232,6 +232,9 @@ class Attempt:
             folder = self.folder.keep_start(None if result is None else Path(result))
             v, col4row = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in START_ARRAYS)
         except FileNotFoundError:
+            if self.folder.checkpoint.exists():  # which has prices of its own
+                self._note("going on without the job that this started from")
+                return None
             raise HttpProblem(
                 "invalid-spec", "the job to start from has no result (any more)", pointer="/warm_start/job"
             ) from None
