@@ -25,7 +25,6 @@ class JsonFormatter(logging.Formatter):
     """Formatter of a record as one line of JSON; ``extra=`` fields become members."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, without a line break."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         found: dict[str, Any] = {
             "time": f"{stamp}.{int(record.msecs):03d}Z",

@@ -61,6 +61,12 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "invalid-assignment": (422, "The assignment is not one of allowed pairs"),
 }
 
+_OF_LIBRARY = {
+    bigsap.CertificateError: "certificate-failed",
+    bigsap.SourceError: "source-failed",
+    bigsap.InputError: "invalid-spec",
+}
+
 # Absolute paths of at least two names: in quotes, where they may contain any character, or bare. Not URLs,
 # nor paths after a name (``c/0/0``).
 _QUOTED = re.compile(r"""(['"])/(?:(?!\1).)+/((?!\1)[^/])+\1""")
@@ -160,12 +166,9 @@ def from_error(
     if isinstance(error, bigsap.InvalidCostError):
         extra = {name: getattr(error, name) for name in ("row", "column") if getattr(error, name) is not None}
         return HttpProblem("invalid-cost", text, pointer=pointer, **extra)
-    if isinstance(error, bigsap.CertificateError):
-        return HttpProblem("certificate-failed", text)
-    if isinstance(error, bigsap.SourceError):
-        return HttpProblem("source-failed", text, pointer=pointer)
-    if isinstance(error, bigsap.InputError):
-        return HttpProblem("invalid-spec", text, pointer=pointer)
+    for kind, slug in _OF_LIBRARY.items():
+        if isinstance(error, kind):
+            return HttpProblem(slug, text, pointer=pointer)
     if isinstance(error, MemoryError):
         return HttpProblem("out-of-memory", "not enough memory for this problem")
     if is_disk_full(error):

@@ -74,7 +74,6 @@ class _Application(FastAPI):
     """FastAPI, whose document also describes problems."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return the OpenAPI document."""
         return routes_system.describe(super().openapi())
 
 

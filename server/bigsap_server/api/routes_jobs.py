@@ -208,13 +208,13 @@ def _checked_key(key: str | None) -> str | None:
 async def _waited(service: Service, job: JobRow, seconds: float, done: Callable[[JobRow], bool]) -> JobRow:
     """Return the job once ``done`` with it, or at the time limit."""
     until = time.monotonic() + seconds
-    with service.notifier.watching(job.id) as watch:
+    with service.notifier.watching(job.id) as wait:
         while True:
             job = await run_in_threadpool(service.store.get, job.id)
             left = until - time.monotonic()
             if done(job) or left <= 0 or service.notifier.stopping:
                 return job
-            await watch.wait(left)
+            await wait(left)
 
 
 @router.get("", summary="List jobs, newest first", response_model=schemas.JobPage)
@@ -344,7 +344,7 @@ async def _stream(
     with (
         caller.waiting(),
         service.metrics.streams.track_inprogress(),
-        service.notifier.watching(job_id) as watch,
+        service.notifier.watching(job_id) as wait,
     ):
         while True:
             try:
@@ -369,5 +369,5 @@ async def _stream(
                 return
             if service.notifier.stopping:
                 return
-            await watch.wait(10.0)
+            await wait(10.0)
             await asyncio.sleep(0)

@@ -36,7 +36,6 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     def document(self) -> dict[str, Any]:
-        """Return what is sent."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -125,7 +124,6 @@ class ResultSummary(Outcome):
 
     @classmethod
     def of(cls, job: JobRow, root: str) -> ResultSummary:
-        """Return the result of a job that has one."""
         assert job.result is not None
         link = f"{job_path(job, root)}/result"
         links = {"self": link, "job": job_path(job, root)}
@@ -216,7 +214,6 @@ class Event(Answer):
 
     @classmethod
     def of(cls, event: JobEvent) -> Event:
-        """Return one event of a job."""
         kind: Any = event.kind
         return cls(seq=event.seq, time=stamp(event.time) or "", kind=kind, data=event.data)
 

@@ -94,7 +94,6 @@ class Metrics:
             self.failed.labels(str((job.problem or {}).get("type", "")).rpartition(":")[2]).inc()
 
     def text(self) -> bytes:
-        """Return the metrics in the exposition format."""
         return generate_latest(self.registry)
 
 

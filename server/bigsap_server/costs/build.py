@@ -81,7 +81,6 @@ class Resolver:
         return _load(jailed(self.settings["stores"], ref["store"], ref["path"], pointer), pointer)
 
     def array_folder(self, array_id: str) -> Path:
-        """Return the folder of an uploaded array."""
         return self.data / "arrays" / array_id
 
     def _inline(self, values: list[Any], pointer: str) -> np.ndarray[Any, Any]:

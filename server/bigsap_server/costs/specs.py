@@ -55,30 +55,26 @@ def _check_entry(value: object, where: str) -> float | int | str:
 
 
 def _check_inline(values: list[Any]) -> list[Any]:
-    if not values or not isinstance(values[0], list):
-        found = [_check_entry(value, f"entry {k}") for k, value in enumerate(values)]
-        _check_exact({f"entry {k}": value for k, value in enumerate(found)})
-        return found
-    width = len(values[0])
-    rows: list[list[Any]] = []
-    for i, row in enumerate(values):
-        if not isinstance(row, list) or len(row) != width:
+    """Return the entries of a list, or of equally long lists.
+
+    Refuses an integer that would be rounded because other entries make the array float64.
+    """
+    matrix = bool(values) and isinstance(values[0], list)
+    found: dict[str, Any] = {}
+    width = len(values[0]) if matrix else 0
+    for i, row in enumerate(values if matrix else [values]):
+        if matrix and (not isinstance(row, list) or len(row) != width):
             raise ValueError(f"row {i} must be a list of {width} numbers, like row 0")
-        rows.append([_check_entry(value, f"entry [{i}, {j}]") for j, value in enumerate(row)])
-    _check_exact({f"entry [{i}, {j}]": value for i, row in enumerate(rows) for j, value in enumerate(row)})
-    return rows
-
-
-def _check_exact(entries: dict[str, Any]) -> None:
-    """Refuse an integer that would be rounded because other entries make the array float64."""
-    if all(isinstance(value, int) for value in entries.values()):
-        return
-    for where, value in entries.items():
-        if isinstance(value, int) and float(value) != value:
-            raise ValueError(
-                f"{where} is {value}, which float64 does not hold; fractions and infinities in the"
-                " same array make it float64"
-            )
+        for j, value in enumerate(row):
+            where = f"entry [{i}, {j}]" if matrix else f"entry {j}"
+            found[where] = _check_entry(value, where)
+    if not all(isinstance(value, int) for value in found.values()):
+        for where, value in found.items():
+            if isinstance(value, int) and float(value) != value:
+                why = "fractions and infinities in the same array make it float64"
+                raise ValueError(f"{where} is {value}, which float64 does not hold; {why}")
+    entries = list(found.values())
+    return [entries[k * width : (k + 1) * width] for k in range(len(values))] if matrix else entries
 
 
 _NUMBER_SCHEMA = {"anyOf": [{"type": "number"}, {"enum": ["Infinity", "-Infinity"]}]}

@@ -56,7 +56,6 @@ class Folder:
         return self.path / "run.lock"
 
     def result(self, attempt: int) -> Path:
-        """Return the folder of an attempt's arrays."""
         return self.path / f"result-{attempt}"
 
     def keep_start(self, result: Path | None) -> Path:
@@ -88,16 +87,12 @@ class Folder:
         shutil.rmtree(self.start, ignore_errors=True)
 
     def command(self, attempt: int, command: Command) -> None:
-        """Set the attempt's command."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.path / "control.json", {"attempt": attempt, "command": command}, durable=False)
 
     def commanded(self, attempt: int) -> Command:
         """Return the attempt's command; ``fenced`` when another attempt has replaced it."""
-        control = read_json(self.path / "control.json")
-        if control is None or control["attempt"] != attempt:
-            return "fenced"
-        command: Command = control["command"]
+        command: Command = self._told("control.json", attempt).get("command", "fenced")
         return command
 
     def lend(self, attempt: int, workers: list[str]) -> None:
@@ -106,10 +101,12 @@ class Folder:
 
     def lent(self, attempt: int) -> list[str]:
         """Return the workers that the attempt may use besides its own."""
-        found = read_json(self.path / "workers.json")
-        if found is None or found["attempt"] != attempt:
-            return []
-        return [str(address) for address in found["workers"]]
+        return [str(address) for address in self._told("workers.json", attempt).get("workers", ())]
+
+    def _told(self, name: str, attempt: int) -> dict[str, Any]:
+        """Return what the server has written for the attempt, if it has."""
+        found: dict[str, Any] = read_json(self.path / name) or {}
+        return found if found.get("attempt") == attempt else {}
 
     def begin(self, attempt: int, worker: str = "") -> bool:
         """Mark the attempt as begun on a worker; return False when it had begun before."""
@@ -127,11 +124,9 @@ class Folder:
         return None
 
     def begun(self, attempt: int) -> bool:
-        """Return whether a worker has begun the attempt."""
         return (self.path / f"begun-{attempt}").exists()
 
     def locked(self) -> bool:
-        """Return whether a process is running the job."""
         return is_locked(self.lock)
 
     def outcome(self, attempt: int) -> dict[str, Any] | None:
@@ -140,7 +135,6 @@ class Folder:
         return found
 
     def end(self, attempt: int, outcome: dict[str, Any]) -> None:
-        """Record how the attempt ended."""
         write_json(self.path / f"outcome-{attempt}.json", outcome)
 
     def report(self, attempt: int, progress: dict[str, Any], log: list[str]) -> None:

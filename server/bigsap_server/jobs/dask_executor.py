@@ -209,7 +209,6 @@ class DaskExecutor:
         self._update_workers()
 
     def _update_workers(self) -> None:
-        """Update the set of known workers."""
         self._looked = time.monotonic()
         found: dict[str, int] = {}
         if self._client is not None and self._client.status == "running":

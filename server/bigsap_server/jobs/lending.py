@@ -23,7 +23,6 @@ class Lent(distributed.Client):
     own: str
 
     def nthreads(self, workers: Any = None, **options: Any) -> dict[str, int]:
-        """Return the number of threads by worker."""
         ours = {self.own, *self.order.folder.lent(self.order.attempt)}
         there: dict[str, int] = super().nthreads(workers, **options)  # type: ignore[no-untyped-call]
         return {address: count for address, count in there.items() if address in ours}

@@ -371,7 +371,6 @@ class JobStore:
             return _set(db, changes, row, **new)
 
     def known(self) -> set[str]:
-        """Return all job ids."""
         with self._read() as db:
             return {row[0] for row in db.execute("SELECT id FROM job")}
 

@@ -99,7 +99,6 @@ class Supervisor:
         self.lost_attempts = 0
 
     def start(self) -> None:
-        """Start the supervisor's thread."""
         self._store.on_change(self._changed)
         self._thread.start()
 
@@ -117,7 +116,6 @@ class Supervisor:
 
     @property
     def alive(self) -> bool:
-        """Whether the supervisor's thread runs."""
         return self._thread.is_alive()
 
     def ready(self) -> bool:

@@ -52,7 +52,6 @@ class Webhooks:
         self._thread = threading.Thread(target=self._run, name="bigsap-webhooks", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:

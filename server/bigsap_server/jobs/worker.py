@@ -47,7 +47,6 @@ _PASSING_STATUS = (408, 425, 429)
 
 # Attempts under way in this process. The process must not be killed while another one runs.
 _present: set[str] = set()
-_present_lock = threading.Lock()
 
 
 def dask_setup(worker: Any) -> None:
@@ -146,8 +145,7 @@ class Attempt:
         name = str(self.folder.path)
         look = contextvars.copy_context().run
         watcher = threading.Thread(target=look, args=(self._watch,), name="bigsap-watch", daemon=True)
-        with _present_lock:
-            _present.add(name)
+        _present.add(name)
         watcher.start()
         try:
             result = self._solve()
@@ -158,8 +156,7 @@ class Attempt:
         finally:
             self._over.set()
             watcher.join()
-            with _present_lock:
-                _present.discard(name)
+            _present.discard(name)
 
     # The solve
 
@@ -325,9 +322,7 @@ class Attempt:
         if command == "run":
             return
         self._cancel.set()
-        with _present_lock:
-            alone = len(_present) == 1
-        if command == "now" and self.settings.get("own_process") and alone:
+        if command == "now" and self.settings.get("own_process") and len(_present) == 1:
             psutil.Process().kill()
 
     def _note(self, message: str) -> None:

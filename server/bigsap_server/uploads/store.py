@@ -163,7 +163,6 @@ class ArrayStore:
         return None
 
     def touch(self, array_id: str) -> None:
-        """Count an array as used now."""
         with suppress(OSError):
             os.utime(self.folder / array_id / "meta.json")
 
@@ -178,7 +177,6 @@ class ArrayStore:
         return gone
 
     def file(self, meta: Meta) -> Path:
-        """Return the path of the ``.npy`` file."""
         return self.folder / meta.id / "data.npy"
 
     def open_block(self, meta: Meta, start: int, nbytes: int | None) -> Block:
