@@ -85,19 +85,19 @@ class Caller:
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Count a request that stays open. Raises HttpProblem beyond the limit."""
-        if not self.may_wait:
-            raise self.refusal()
+        self.check_waiting()
         self.streams += 1
         try:
             yield
         finally:
             self.streams -= 1
 
-    def refusal(self) -> HttpProblem:
-        """Return the problem of a request that cannot stay open."""
-        most = self.quotas["streams"]
-        detail = f"{most} open streams, polls and uploads are allowed"
-        return HttpProblem("too-many-requests", detail, quota="streams", limit=most)
+    def check_waiting(self) -> None:
+        """Raise HttpProblem for a request that cannot stay open."""
+        if not self.may_wait:
+            most = self.quotas["streams"]
+            detail = f"{most} open streams, polls and uploads are allowed"
+            raise HttpProblem("too-many-requests", detail, quota="streams", limit=most)
 
     def require(self, *scopes: Scope) -> None:
         """Raise HttpProblem ``forbidden`` without one of the scopes."""

@@ -16,7 +16,7 @@ from bigsap_server.api.bodies import StrictRoute, check_length, limited
 from bigsap_server.api.context import Reader, ReaderOrSubmitter, Service, Submitter, TheService
 from bigsap_server.api.negotiation import narrow_range
 from bigsap_server.api.schemas import ArrayInfo, answer
-from bigsap_server.costs.specs import DTYPES, ID_PATTERN
+from bigsap_server.costs.specs import DTYPES, ID_PATTERN, Model
 from bigsap_server.problems import HttpProblem
 from bigsap_server.uploads.store import Meta
 
@@ -41,7 +41,7 @@ _KINDS = [np.dtype(name).newbyteorder("<") for name in DTYPES]
 Dtype: TypeAlias = Literal[*(k.name for k in _KINDS), *(k.str for k in _KINDS), *DTYPES]  # type: ignore[valid-type]
 
 
-class NewArray(schemas.Closed):
+class NewArray(Model):
     """A matrix (n, m) or points (n, d), or one number a row (n)."""
 
     dtype: Dtype = Field(examples=["float32"])
@@ -53,7 +53,7 @@ class NewArray(schemas.Closed):
     )
 
 
-class Seal(schemas.Closed):
+class Seal(Model):
     """Digest that the data must have, if the client gives one."""
 
     sha256: str | None = Field(None, pattern=_SHA256)

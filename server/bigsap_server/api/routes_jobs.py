@@ -24,7 +24,7 @@ from bigsap_server.api.schemas import Event, Job, answer, etag, is_over, job_pat
 from bigsap_server.auth import Caller
 from bigsap_server.costs.build import invalid
 from bigsap_server.costs.request import JobRequest
-from bigsap_server.costs.specs import ID_PATTERN
+from bigsap_server.costs.specs import ID_PATTERN, Model
 from bigsap_server.costs.url_policy import check_uri
 from bigsap_server.costs.validate import priced
 from bigsap_server.jobs.model import Answer, JobRow, JobState, StoreUnavailable, UnknownJob, canonical
@@ -41,7 +41,7 @@ _PAGE = 500
 _RETRY = {"Retry-After": "1"}
 
 
-class CancelRequest(schemas.Closed):
+class CancelRequest(Model):
     """Way of cancelling: gracefully (keeps what is known) or at once."""
 
     mode: Literal["graceful", "now"] = "graceful"
@@ -332,8 +332,7 @@ async def events(
     if is_over(job) and not await run_in_threadpool(service.store.events, job_id, after, 1):
         # A 204 makes a browser's EventSource stop reconnecting.
         return Response(status_code=204)
-    if not caller.may_wait:
-        raise caller.refusal()
+    caller.check_waiting()
     return EventSourceResponse(_stream(service, caller, job_id, after), ping=15)
 
 

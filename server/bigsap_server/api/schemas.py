@@ -24,12 +24,6 @@ def answer(body: Answer, status: int = 200, headers: Mapping[str, str] | None = 
     return JSONResponse(body.document(), status, headers)
 
 
-class Closed(BaseModel):
-    """A small body: strict, without unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
 class Answer(BaseModel):
     """An answer of the service, which may get more members in later versions."""
 

@@ -32,7 +32,7 @@ from bigsap_server.costs.build import (
     shape_of,
 )
 from bigsap_server.costs.given import check_choices, check_given
-from bigsap_server.costs.sandbox import infinite, infinite_among
+from bigsap_server.costs.sandbox import evenly, infinite, infinite_among
 from bigsap_server.costs.stores import check_zarr_folder, zarr_folder
 from bigsap_server.costs.url_policy import check_uri
 from bigsap_server.problems import HttpProblem
@@ -328,7 +328,7 @@ def _sample(source: Any) -> dict[str, Any] | None:
     n, m = source.shape
     if not n or not m or source.expression.operations > _MOST_OPERATIONS:
         return None
-    rows, columns = (np.unique(np.linspace(0, k - 1, _SAMPLE).astype(np.int64)) for k in (n, m))
+    rows, columns = evenly(n, _SAMPLE), evenly(m, _SAMPLE)
     costs = source.sample(np.repeat(rows, columns.size), np.tile(columns, rows.size))
     return infinite(source, costs.size, infinite_among(costs))
 

@@ -20,12 +20,11 @@ import distributed
 
 from bigsap_server.jobs.control import Order
 from bigsap_server.jobs.executor import Listener, Report
-from bigsap_server.jobs.lending import lent_to
 from bigsap_server.jobs.worker import run_job
 
 _log = logging.getLogger("bigsap_server.executor")
 
-_CONNECT_S = 3.0
+_CONNECT_S, _CLUSTER_S = 3.0, 30.0
 _LOOK_S = 0.5
 #: Errors of a scheduler that is not there any more.
 _GONE = (OSError, TimeoutError, RuntimeError)
@@ -258,12 +257,35 @@ class DaskExecutor:
             self._listener(report)
 
 
+class _Lent(distributed.Client):
+    """A client of a spread job: it sees only its own worker and those that are lent to the attempt.
+
+    The executor may take them back at any time, through a file in the job's folder.
+    """
+
+    order: Order
+    own: str
+
+    def nthreads(self, workers: Any = None, **options: Any) -> dict[str, int]:
+        ours = {self.own, *self.order.folder.lent(self.order.attempt)}
+        there: dict[str, int] = super().nthreads(workers, **options)  # type: ignore[no-untyped-call]
+        return {address: count for address, count in there.items() if address in ours}
+
+
 def _run(order: Order) -> dict[str, Any]:
     """Run an attempt in the worker process. Called by Dask."""
-    worker: str = distributed.get_worker().address
+    worker = distributed.get_worker()
     if order.spread == 1:
-        return run_job(order, worker)
+        return run_job(order, worker.address)
     # So that rows may be evaluated on this worker's thread while the solve waits for them.
     distributed.secede()  # type: ignore[no-untyped-call]
-    with lent_to(order) as cluster:
-        return run_job(order, worker, cluster)
+    client = _Lent(  # type: ignore[no-untyped-call]
+        worker.scheduler.address,
+        security=worker.security,
+        set_as_default=False,
+        timeout=_CLUSTER_S,
+        direct_to_workers=True,
+    )
+    client.order, client.own = order, worker.address
+    with client:
+        return run_job(order, worker.address, client)

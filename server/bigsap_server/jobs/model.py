@@ -83,9 +83,8 @@ class JobRow:
     spec: the normalised request. progress: the latest, with the keys of ``Progress`` that
     the service publishes. result: the summary; ``result["attempt"]`` names the attempt
     whose arrays belong to it. problem: why it failed or was interrupted, a problem document.
-    cancel: ``graceful`` or ``now`` once requested. retry_at: when an interrupted job will
-    be tried again. failures: attempts lost in a row. spent: seconds of earlier attempts.
-    version grows with every change.
+    cancel: ``graceful`` or ``now`` once requested. failures: attempts lost in a row. spent: seconds
+    of earlier attempts. version grows with every change.
     """
 
     id: str
@@ -102,9 +101,7 @@ class JobRow:
     problem: dict[str, Any] | None
     cancel: str | None
     version: int
-    retry_at: float | None = None
     failures: int = 0
-    heartbeat: float | None = None
     spent: float = 0.0
 
     @property

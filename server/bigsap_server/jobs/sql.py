@@ -30,7 +30,6 @@ CREATE TABLE IF NOT EXISTS job (
     cancel TEXT,
     retry_at REAL,
     failures INTEGER NOT NULL DEFAULT 0,
-    heartbeat REAL,
     attempt_started REAL,
     spent REAL NOT NULL DEFAULT 0,
     last_event INTEGER NOT NULL DEFAULT 0,

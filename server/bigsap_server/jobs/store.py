@@ -301,7 +301,7 @@ class JobStore:
         with self._write() as (db, changes):
             row = db.execute(
                 "UPDATE job SET state = 'starting', attempt = attempt + 1, attempt_started = :now,"
-                " heartbeat = :now, started = coalesce(started, :now), finished = NULL,"
+                " started = coalesce(started, :now), finished = NULL,"
                 " retry_at = NULL, progress = NULL, problem = NULL, version = version + 1"
                 " WHERE number = (SELECT number FROM job AS due WHERE (state = 'queued'"
                 "  OR (state = 'interrupted' AND retry_at <= :now))"
@@ -339,7 +339,7 @@ class JobStore:
         failures: int | None = None,
         log: str | None = None,
     ) -> JobRow:
-        """Record a report of attempt ``attempt``; counts as its heartbeat.
+        """Record a report of attempt ``attempt``.
 
         ``running`` does not override ``cancelling``. Raises StaleAttempt when the attempt is
         not the job's present one, or has ended, and UnknownJob.
@@ -349,7 +349,7 @@ class JobStore:
             row = _find(db, job_id)
             if row["attempt"] != attempt or row["state"] not in RUNNING:
                 raise StaleAttempt(f"attempt {attempt} of {job_id} is over")
-            new: Row = {"heartbeat": now}
+            new: Row = {}
             if state == "running" and row["state"] == "cancelling":
                 state = None
             if state is not None and state != row["state"]:
@@ -459,10 +459,9 @@ def _keep_answer(db: sqlite3.Connection, job_id: str, answer: Answer) -> None:
 
 def _set(db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, **new: Any) -> JobRow:
     """Write ``new`` into the row of a job."""
-    names = ", ".join(f"{name} = :{name}" for name in new)
+    names = ", ".join([*(f"{name} = :{name}" for name in new), "version = version + 1"])
     after = db.execute(
-        f"UPDATE job SET {names}, version = version + 1 WHERE number = :row_number RETURNING *",
-        {**new, "row_number": row["number"]},
+        f"UPDATE job SET {names} WHERE number = :row_number RETURNING *", {**new, "row_number": row["number"]}
     ).fetchone()
     return _changed(db, changes, after, row["state"])
 

@@ -63,6 +63,9 @@ class _Watch:
     def folder(self) -> Folder:
         return self.order.folder
 
+    def lose(self, why: str) -> None:
+        self.lost, self.why = time.monotonic(), why
+
 
 def make_executor(settings: Settings) -> Executor:
     """Return the executor that the settings specify, not yet started."""
@@ -167,27 +170,30 @@ class Supervisor:
     def tick(self) -> None:
         """Do once what is repeated several times a second."""
         if not self._started:
-            self._start_executor()
+            try:
+                self._executor.start(self._receive)
+                self._started = True
+            except OSError as error:
+                _log.warning("workers cannot be reached: %s", error)
+                self._stopping.wait(1.0)
         if self._started:
             self._executor.poll()
         self._follow()
         if self._started:
             self._claim()
 
-    def _start_executor(self) -> None:
-        try:
-            self._executor.start(self._receive)
-        except OSError as error:
-            _log.warning("workers cannot be reached: %s", error)
-            self._stopping.wait(1.0)
-        else:
-            self._started = True
-
     def _follow(self) -> None:
         """Handle reports, commands and files of all attempts under way."""
         with suppress(queue.Empty):
             while True:
-                self._apply(self._reports.get_nowait())
+                report = self._reports.get_nowait()
+                reported = self._watches.get(report.job_id)
+                if reported is None or reported.order.attempt != report.attempt:
+                    continue
+                if report.outcome is not None:
+                    reported.outcome = report.outcome
+                else:
+                    reported.lose(without_paths(report.why, self._names))
         jobs = {job.id: job for job in self._store.under_way()}
         for job_id, watch in list(self._watches.items()):
             job = jobs.get(job_id)
@@ -206,10 +212,9 @@ class Supervisor:
             self._safely(self._follow)
             self._wake.wait(0.05)
             self._wake.clear()
-        left = list(self._watches.values())
-        for watch in left:
+        for watch in self._watches.values():
             self._send_command(watch, "fenced")
-            self._mark_lost(watch, STOPPED)
+            watch.lose(STOPPED)
         # Ends our own worker processes; attempts on other workers stop at the fence.
         self._executor.close()
         until = time.monotonic() + _PATIENCE_S
@@ -268,18 +273,6 @@ class Supervisor:
             "warm_folder": warm_folder,
             "own_process": self._executor.own_process,
         }
-
-    def _apply(self, report: Report) -> None:
-        watch = self._watches.get(report.job_id)
-        if watch is None or watch.order.attempt != report.attempt:
-            return
-        if report.outcome is not None:
-            watch.outcome = report.outcome
-        else:
-            self._mark_lost(watch, without_paths(report.why, self._names))
-
-    def _mark_lost(self, watch: _Watch, why: str) -> None:
-        watch.lost, watch.why = time.monotonic(), why
 
     def _poll(self, job: UnderWay, watch: _Watch) -> None:
         now, folder, attempt = time.monotonic(), watch.folder, watch.order.attempt
