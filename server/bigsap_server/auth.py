@@ -176,12 +176,8 @@ class Keys:
         bucket = self._strangers if known is None else known.bucket
         wait = 0.0 if bucket is None else bucket.take()
         if wait:
-            raise HttpProblem(
-                "too-many-requests",
-                "too many requests with this key",
-                quota="requests_per_s",
-                headers={"Retry-After": str(max(1, round(wait + 0.5)))},
-            )
+            later, detail = {"Retry-After": str(max(1, round(wait + 0.5)))}, "too many requests with this key"
+            raise HttpProblem("too-many-requests", detail, quota="requests_per_s", headers=later)
         if known is None:
             detail = "send a key: Authorization: Bearer KEY" if text is None else "unknown key"
             raise HttpProblem("unauthorized", detail, headers={"WWW-Authenticate": 'Bearer realm="bigsap"'})

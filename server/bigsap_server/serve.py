@@ -19,7 +19,6 @@ from bigsap_server.api.app import create_app, reload, stop_waiting
 from bigsap_server.api.middleware import Admission
 from bigsap_server.jobs.model import StoreUnavailable
 from bigsap_server.jobs.store import JobStore
-from bigsap_server.jobs.supervisor import make_executor
 from bigsap_server.settings import Settings, load
 
 _log = logging.getLogger("bigsap_server")
@@ -70,7 +69,7 @@ def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> in
         _complain(str(error))
         return 1
     try:
-        app = create_app(settings, store=store, executor=make_executor(settings))
+        app = create_app(settings, store)
         config = uvicorn.Config(
             app,
             log_config=None,

@@ -28,7 +28,6 @@ from bigsap_server.api.middleware import Admission, response_of
 from bigsap_server.api.service_metrics import Metrics
 from bigsap_server.auth import Keys
 from bigsap_server.jobs.events import Notifier
-from bigsap_server.jobs.executor import Executor
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.supervisor import Supervisor, make_executor
 from bigsap_server.jobs.webhooks import Webhooks
@@ -107,10 +106,8 @@ class _Page(Mount):
         return super().matches(scope)
 
 
-def create_app(
-    settings: Settings, store: JobStore | None = None, executor: Executor | None = None
-) -> Admission:
-    """Return the application; ``store`` and ``executor`` default to those of the settings.
+def create_app(settings: Settings, store: JobStore | None = None) -> Admission:
+    """Return the application; ``store`` defaults to that of the settings.
 
     Its lifespan opens the data folder, starts the workers and stops them. Raises ValueError
     or OSError for an invalid keys file. The caller must call ``stop_waiting(app)`` when the
@@ -132,7 +129,7 @@ def create_app(
         jobs.on_change(lambda job_id: webhooks.follow(jobs.recent.job(job_id)))
         metrics.watch_jobs(jobs.counts)
         metrics.watch_disk(settings.data)
-        supervisor = Supervisor(jobs, executor or make_executor(settings), settings, keys)
+        supervisor = Supervisor(jobs, make_executor(settings), settings, keys)
         metrics.watch_workers(supervisor.workers)
         metrics.held.set_function(supervisor.held)
         app.state.service = Service(

@@ -19,7 +19,7 @@ from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, Submitter, TheService
 from bigsap_server.api.negotiation import accepted, matches, preferred_wait
-from bigsap_server.api.references import check_resumed, check_submitted, check_warm_start
+from bigsap_server.api.references import check_references, check_warm_start
 from bigsap_server.api.schemas import Event, Job, answer, etag, is_over, job_path
 from bigsap_server.auth import Caller
 from bigsap_server.costs.build import invalid
@@ -112,7 +112,7 @@ async def submit(
             digest=digest,
             most_active=caller.quotas["active_jobs"],
             answer=partial(_accepted, service) if wait is None else None,
-            check=partial(check_submitted, service),
+            check=partial(check_references, service),
         )
     )
     if not created:
@@ -289,7 +289,7 @@ async def cancel(
 async def resume(job_id: JobId, service: TheService, caller: Submitter) -> Response:
     """A new attempt from the checkpoint, for jobs that ended without being solved."""
     await service.job(job_id, caller)
-    check = partial(check_resumed, service, job_id)
+    check = partial(check_references, service, job_id=job_id)
     job = await run_in_threadpool(service.store.resume, job_id, caller.quotas["active_jobs"], check)
     return answer(Job.of(job, service.root), 202, {"ETag": etag(job), **_RETRY})
 
@@ -348,11 +348,8 @@ async def _stream(
         while True:
             try:
                 # Read the job before the events, so that the events of its end are included.
-                recent = service.store.recent
-                job = recent.job(job_id)
-                if job is None:
-                    job = await run_in_threadpool(service.store.get, job_id)
-                found = recent.events(job_id, after)
+                job = await service.job(job_id, caller)
+                found = service.store.recent.events(job_id, after)
                 if found is None:
                     found = await run_in_threadpool(service.store.events, job_id, after, _PAGE)
             except UnknownJob:

@@ -113,13 +113,8 @@ def _judge(row: np.ndarray[Any, Any], number: int, maximize: bool) -> None:
     wrong = np.isnan(row) | (row == (np.inf if maximize else -np.inf))
     if wrong.any():
         column = int(wrong.argmax())
-        raise HttpProblem(
-            "invalid-cost",
-            f"cost[{number}, {column}] is {row[column]}",
-            pointer="/cost",
-            row=number,
-            column=column,
-        )
+        detail = f"cost[{number}, {column}] is {row[column]}"
+        raise HttpProblem("invalid-cost", detail, pointer="/cost", row=number, column=column)
 
 
 def _plain(value: Any) -> Any:

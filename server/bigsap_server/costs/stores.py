@@ -199,13 +199,9 @@ def _sizes(values: Any, pointer: str) -> list[int]:
 def _check_chunk(chunk: list[int], size: int, most_bytes: int, pointer: str) -> None:
     if min(chunk) < 1:
         raise _bad("chunks must not be empty", pointer)
-    if math.prod(chunk) * size > most_bytes:
-        raise HttpProblem(
-            "over-limit",
-            f"a chunk of shape {chunk} decodes to {math.prod(chunk) * size} bytes; at most"
-            f" {most_bytes} are allowed",
-            pointer=pointer,
-        )
+    if (nbytes := math.prod(chunk) * size) > most_bytes:
+        detail = f"a chunk of shape {chunk} decodes to {nbytes} bytes; at most {most_bytes} are allowed"
+        raise HttpProblem("over-limit", detail, pointer=pointer)
 
 
 def _item_bytes(kind: str) -> int:

@@ -45,8 +45,8 @@ def signature(secret: str, stamp: str, body: bytes) -> str:
 class Webhooks:
     """Sends messages on a thread of its own. settings: gives the present ones."""
 
-    def __init__(self, settings: Callable[[], Settings], post: Callable[..., int] | None = None) -> None:
-        self._settings, self._post = settings, post or _post
+    def __init__(self, settings: Callable[[], Settings]) -> None:
+        self._settings = settings
         self._due: queue.PriorityQueue[tuple[float, int, int, dict[str, Any]]] = queue.PriorityQueue()
         self._count, self._stopping = 0, threading.Event()
         self._thread = threading.Thread(target=self._run, name="bigsap-webhooks", daemon=True)
@@ -101,7 +101,7 @@ class Webhooks:
                 "X-BigSAP-Timestamp": stamp,
                 "X-BigSAP-Signature": signature(settings.webhook_secret or "", stamp, body),
             }
-            return self._post(message["url"], host, port, body, headers)
+            return _post(message["url"], host, port, body, headers)
         except Exception as error:  # noqa: BLE001 - any error of the other side
             _log.info("webhook: %s: %s", type(error).__name__, error)
             return 0
