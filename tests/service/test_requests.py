@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import socket
 import zlib
 from collections.abc import Callable
@@ -55,6 +56,18 @@ def test_threads_are_limited(make_app: Callable[..., Any], shared: Any) -> None:
     assert api.post(dry, json=body).status_code == 200
     body = SQUARE | {"options": {"threads": 65}}
     problem(api.post(dry, json=body), 422, "over-limit", "/options/threads")
+
+
+def test_a_body_that_is_cut_off_is_no_error_of_the_service(
+    serve_app: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "bigsap_server")
+    host, port = serve_app().removeprefix("http://").split(":")
+    kind, length = "Content-Type: application/json", "Content-Length: 64"
+    with socket.create_connection((host, int(port)), 10) as raw:
+        raw.sendall(f"POST /v1/jobs HTTP/1.1\r\nHost: {host}:{port}\r\n{kind}\r\n{length}\r\n\r\n{{".encode())
+    until(lambda: "POST /v1/jobs 400" in caplog.messages)
+    assert all(record.levelno < logging.ERROR for record in caplog.records)
 
 
 @pytest.mark.parametrize("json_body", [True, False])

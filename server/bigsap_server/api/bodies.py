@@ -17,6 +17,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 
 from bigsap_server.problems import HttpProblem
 
@@ -114,6 +115,8 @@ async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
                 chunk = await anext(chunks)
         except StopAsyncIteration:
             return
+        except ClientDisconnect:
+            raise HttpProblem("malformed-request", "the body is cut off") from None
         except TimeoutError:
             detail = f"nothing has come for {idle:g} s"
             raise HttpProblem("request-timeout", detail, headers={"Connection": "close"}) from None

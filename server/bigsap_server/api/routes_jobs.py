@@ -20,7 +20,7 @@ from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, Submitter, TheService
 from bigsap_server.api.negotiation import accepted, matches, preferred_wait
 from bigsap_server.api.references import check_references, check_warm_start
-from bigsap_server.api.schemas import Event, Job, answer, etag, is_over, job_path
+from bigsap_server.api.schemas import Event, Job, answer, etag, job_path
 from bigsap_server.auth import Caller
 from bigsap_server.costs.build import invalid
 from bigsap_server.costs.request import JobRequest
@@ -176,8 +176,8 @@ async def _answer(service: Service, caller: Caller, job: JobRow, wait: float | N
     applied = {"Preference-Applied": f"wait={wait:g}"}
     # The job may be deleted meanwhile, or the table unreadable: the answer is still 202.
     with caller.waiting(), suppress(UnknownJob, StoreUnavailable):
-        job = await _waited(service, job, wait, is_over)
-    if not is_over(job):
+        job = await _waited(service, job, wait, lambda job: not job.active)
+    if job.active:
         return _accepted(service, job, applied)
     headers = {"Location": job_path(job, service.root), **applied, "ETag": etag(job)}
     if job.result is not None:
@@ -254,12 +254,12 @@ async def get_job(
     is 0 answers at once, too: with Retry-After.
     """
     job, longest = await service.job(job_id, caller), service.settings.limits.wait_s
-    if matches(if_none_match, etag(job)) and min(wait, longest) > 0 and not is_over(job):
+    if matches(if_none_match, etag(job)) and min(wait, longest) > 0 and job.active:
         with caller.waiting():
             version = job.version
             job = await _waited(service, job, min(wait, longest), lambda job: job.version != version)
     headers = {"ETag": etag(job)}
-    if wait > 0 and longest == 0 and not is_over(job):
+    if wait > 0 and longest == 0 and job.active:
         headers |= _RETRY
     if matches(if_none_match, etag(job)):
         return Response(status_code=304, headers=headers)
@@ -282,7 +282,7 @@ async def cancel(
     await service.job(job_id, caller)
     mode = "graceful" if body is None else body.mode
     job = await run_in_threadpool(service.store.request_cancel, job_id, mode)
-    return answer(Job.of(job, service.root), 200 if is_over(job) else 202, {"ETag": etag(job)})
+    return answer(Job.of(job, service.root), 200 if not job.active else 202, {"ETag": etag(job)})
 
 
 @router.post("/{job_id}/resume", summary="Resume a job", response_model=schemas.Job, status_code=202)
@@ -328,8 +328,8 @@ async def events(
         found = await run_in_threadpool(service.store.events, job_id, after, limit)
         latest = found[-1].seq if found else after
         page = [Event.of(event) for event in found]
-        return answer(schemas.EventPage(events=page, next=latest, over=is_over(job)))
-    if is_over(job) and not await run_in_threadpool(service.store.events, job_id, after, 1):
+        return answer(schemas.EventPage(events=page, next=latest, over=not job.active))
+    if not job.active and not await run_in_threadpool(service.store.events, job_id, after, 1):
         # A 204 makes a browser's EventSource stop reconnecting.
         return Response(status_code=204)
     caller.check_waiting()
@@ -360,7 +360,7 @@ async def _stream(
                 yield ServerSentEvent(canonical(view), event=event.kind, id=str(event.seq), retry=1000)
             if found:
                 continue
-            if is_over(job):
+            if not job.active:
                 yield ServerSentEvent(canonical({"state": job.state}), event="end")
                 return
             if service.notifier.stopping:

@@ -20,7 +20,7 @@ from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, TheService
 from bigsap_server.api.negotiation import accepted, matches, narrow_range
 from bigsap_server.api.routes_jobs import JobId
-from bigsap_server.api.schemas import answer, etag, is_over
+from bigsap_server.api.schemas import answer, etag
 from bigsap_server.auth import Caller
 from bigsap_server.costs.previews import picture
 from bigsap_server.files import scratch
@@ -53,7 +53,7 @@ _ABSENT = {
 async def _with_result(job_id: str, service: Service, caller: Caller) -> JobRow:
     job = await service.job(job_id, caller)
     if job.result is None:
-        over = is_over(job)
+        over = not job.active
         ended = {"failed": "has failed", "cancelled": "was cancelled"}
         detail = f"the job {ended.get(job.state, f'is {job.state}')}"
         detail += " and has no result" if over else "; wait for it"

@@ -156,9 +156,9 @@ class Job(Answer):
         link = job_path(job, root)
         links = {"self": link, "events": f"{link}/events", "result": f"{link}/result"}
         settled = job.result is not None and job.result.get("status") in SETTLED
-        if is_over(job) and not (job.state == "succeeded" and settled):
+        if not job.active and not (job.state == "succeeded" and settled):
             links["resume"] = f"{link}/resume"
-        if not is_over(job):
+        if job.active:
             links["cancel"] = f"{link}/cancel"
         more: dict[str, Any] = {}
         if job.result is not None:
@@ -360,11 +360,6 @@ def stamp(seconds: float | None) -> str | None:
 def etag(job: JobRow) -> str:
     """Return the entity tag, which changes with every change of the job."""
     return f'"{job.version}"'
-
-
-def is_over(job: JobRow) -> bool:
-    """Return whether the job has ended, and was not resumed."""
-    return not job.active
 
 
 def job_path(job: JobRow, root: str) -> str:
