@@ -19,7 +19,7 @@ from bigsap_server.files import FileLock, is_locked, read_json, write_json
 from bigsap_server.jobs import control, worker
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.problems import HttpProblem
-from bigsap_server.uploads.blocks import Block
+from bigsap_server.uploads.blocks import Block, Meta
 from bigsap_server.uploads.store import ArrayStore
 
 from bigsap import system
@@ -114,7 +114,7 @@ def test_blocks_where_no_space_can_be_reserved(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "posix_fallocate", raising=False)
     file = tmp_path / "data.npy"
     file.write_bytes(bytes(32))
-    block = Block((2, 2), "<f8", 0, 1, 0, file, aside=True)
+    block = Block(Meta("arr_1", "", "<f8", [2, 2], 0.0), file, 0, 1, aside=True)
     block.write(np.ones(2).tobytes())
     block.finish()
     block.claim()

@@ -19,7 +19,7 @@ from bigsap_server.api.negotiation import narrow_range
 from bigsap_server.api.schemas import ArrayInfo, answer
 from bigsap_server.costs.specs import DTYPES, ID_PATTERN, Model
 from bigsap_server.problems import HttpProblem
-from bigsap_server.uploads.store import Meta
+from bigsap_server.uploads.blocks import Meta
 
 router = APIRouter(
     prefix="/v1/arrays", tags=["arrays"], route_class=StrictRoute, responses=schemas.PROBLEM_RESPONSES

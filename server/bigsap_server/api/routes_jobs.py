@@ -75,7 +75,9 @@ async def submit(
     ``dry_run=true`` answers 200 with the normalised spec and estimates of memory and time.
     """
     settings = service.settings
-    key = _checked_key(idempotency_key)
+    key = idempotency_key
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise HttpProblem("malformed-request", "Idempotency-Key must be printable ASCII characters")
     spec = body.model_dump(mode="json")
     digest = hashlib.sha256(canonical(spec).encode()).hexdigest()
     if key is not None and not dry_run:
@@ -197,12 +199,6 @@ def _text(document: schemas.Answer) -> str:
 
 def _response(first: Answer, further: Mapping[str, str] | None = None) -> Response:
     return Response(first.body, first.status, {**first.headers, **(further or {})}, "application/json")
-
-
-def _checked_key(key: str | None) -> str | None:
-    if key is not None and not (key.isascii() and key.isprintable()):
-        raise HttpProblem("malformed-request", "Idempotency-Key must be printable ASCII characters")
-    return key
 
 
 async def _waited(service: Service, job: JobRow, seconds: float, done: Callable[[JobRow], bool]) -> JobRow:

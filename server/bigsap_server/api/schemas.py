@@ -13,7 +13,7 @@ from bigsap.summary import RESULT_ARRAYS
 from bigsap_server.costs.previews import points_in
 from bigsap_server.jobs.model import SETTLED, JobEvent, JobRow, JobState
 from bigsap_server.settings import Limits
-from bigsap_server.uploads.store import Meta
+from bigsap_server.uploads.blocks import Meta
 
 Status = Literal["optimal", "imprecise", "gap_reached", "time_limit", "cancelled", "infeasible"]
 Number = int | float

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -88,9 +87,10 @@ def validate(request: Mapping[str, Any], resolver: Resolver, devices: list[str])
     """Validate a whole normalised request. Raises HttpProblem with the pointer to the field."""
     options, limits = request["options"], resolver.settings["limits"]
     found = validate_costs(request["cost"], resolver, request["shape"], options["maximize"])
-    choice = _objection(*(options[name] for name in ("method", "variant", "start", "epsilon")))
-    if choice is not None:
-        raise invalid(choice, "/options/variant")
+    try:
+        preview.check_options(*(options[name] for name in ("method", "variant", "start", "epsilon")))
+    except bigsap.OptionError as error:
+        raise invalid(str(error), "/options/variant") from error
     check_choices(request)
     if options["device"] not in ("auto", *devices):
         raise invalid(f"the workers have no {options['device']}", "/options/device")
@@ -331,16 +331,6 @@ def _sample(source: Any) -> dict[str, Any] | None:
     rows, columns = evenly(n, _SAMPLE), evenly(m, _SAMPLE)
     costs = source.sample(np.repeat(rows, columns.size), np.tile(columns, rows.size))
     return infinite(source, costs.size, infinite_among(costs))
-
-
-@cache
-def _objection(method: str, variant: str, start: str, epsilon: bool) -> str | None:
-    """Return the library's error message for choices that do not go together."""
-    try:
-        preview.check_options(method, variant, start, epsilon)
-    except bigsap.OptionError as error:
-        return str(error)
-    return None
 
 
 def _check_tall(

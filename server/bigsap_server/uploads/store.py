@@ -10,7 +10,6 @@ other writes nothing more. A sealed array never changes.
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
 import secrets
@@ -20,7 +19,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,46 +27,10 @@ import numpy as np
 from bigsap.system import replace as replace_file
 from bigsap_server.files import DELETED, aside, read_json, write_json
 from bigsap_server.problems import HttpProblem
-from bigsap_server.uploads.blocks import Block, disk, superseded, whole_rows
+from bigsap_server.uploads.blocks import Block, Meta, disk, superseded, whole_rows
 
 _CHUNK = 1 << 20
 _ID = re.compile(r"arr_[0-9a-f]{16}")
-
-
-@dataclass(frozen=True)
-class Meta:
-    """Metadata of an uploaded array.
-
-    dtype: numpy's little-endian name. ranges: received rows, half-open, ascending, disjoint; all of
-    them from the start where a row has no bytes.
-    finite: whether every entry is finite, once sealed; True before. sha256: of the raw
-    little-endian data in C order, once sealed. Times are unix seconds.
-    """
-
-    id: str
-    owner: str
-    dtype: str
-    shape: list[int]
-    created: float
-    ranges: list[list[int]] = field(default_factory=list)
-    finite: bool = True
-    sealed: float | None = None
-    sha256: str | None = None
-    offset: int = 0
-
-    @property
-    def row_bytes(self) -> int:
-        return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.shape[0] * self.row_bytes
-
-    def missing(self) -> list[list[int]]:
-        """Return the rows not received, as ranges."""
-        edges = [0, *(edge for pair in self.ranges for edge in pair), self.shape[0]]
-        pairs = zip(edges[::2], edges[1::2], strict=True)
-        return [[start, stop] for start, stop in pairs if start < stop]
 
 
 class ArrayStore:
@@ -199,7 +162,7 @@ class ArrayStore:
             # Rows without bytes always exist, and a block of them writes nothing.
             aside = meta.row_bytes > 0 and without(meta.ranges, start, stop) != meta.ranges
             with disk():
-                block = Block(meta.shape, meta.dtype, start, stop, meta.offset, self.file(meta), aside=aside)
+                block = Block(meta, self.file(meta), start, stop, aside=aside)
             others = self._open[meta.id]
             for other in [b for b in others if b.start < stop and start < b.stop]:
                 other.supersede()
