@@ -283,7 +283,8 @@ def _pointer(path: Sequence[Any], body: Any) -> str:
     tagged = False
     for k, part in enumerate(path):
         # At a union of costs the path contains the member's name, which may equal a key.
-        if not tagged and isinstance(here, dict) and _is_cost(parts) and part == here.get("type"):
+        at_cost = parts[-1:] == ["cost"] or parts[-2:-1] == ["terms"]
+        if not tagged and isinstance(here, dict) and at_cost and part == here.get("type"):
             tagged = True
             continue
         inside = (isinstance(here, dict) and part in here) or (
@@ -300,8 +301,3 @@ def _pointer(path: Sequence[Any], body: Any) -> str:
         ):
             parts.append(part)
     return pointer_to(*parts)
-
-
-def _is_cost(parts: Sequence[Any]) -> bool:
-    """Return whether a pointer leads to a cost spec, whose ``type`` names the member."""
-    return parts[-1:] == ["cost"] or (len(parts) > 1 and parts[-2] == "terms")

@@ -154,8 +154,7 @@ async def array(
         headers["Content-Disposition"] = f'attachment; filename="{job.id}-{name}.csv"'
         return StreamingResponse(_csv(values, name, offset, stop), media_type=CSV, headers=headers)
     stop = min(stop, offset + _MOST_ROWS, len(values))
-    page = await run_in_threadpool(_page, values, name, offset, stop)
-    return answer(schemas.ValuePage(**page), headers=headers)
+    return answer(await run_in_threadpool(_page, values, name, offset, stop), headers=headers)
 
 
 def _whole(job: JobRow, service: Service) -> FilePath:
@@ -194,12 +193,12 @@ def _csv(values: np.ndarray[Any, Any], name: str, start: int, stop: int) -> Iter
         yield "".join(f"{first + k},{value!r}\r\n" for k, value in enumerate(block))
 
 
-def _page(values: np.ndarray[Any, Any], name: str, start: int, stop: int) -> dict[str, Any]:
+def _page(values: np.ndarray[Any, Any], name: str, start: int, stop: int) -> schemas.ValuePage:
     found = values[start:stop].tolist() if start < stop else []
-    return {
-        "name": name,
-        "offset": start,
-        "total": len(values),
-        "values": [None if isinstance(v, float) and not math.isfinite(v) else v for v in found],
-        "next": stop if start < stop < len(values) else None,
-    }
+    return schemas.ValuePage(
+        name=name,
+        offset=start,
+        total=len(values),
+        values=[None if isinstance(v, float) and not math.isfinite(v) else v for v in found],
+        next=stop if start < stop < len(values) else None,
+    )

@@ -33,14 +33,10 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 DTYPES = ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
 
 
-def _infinite(value: object) -> float | None:
-    return {"Infinity": math.inf, "-Infinity": -math.inf}.get(value) if isinstance(value, str) else None
-
-
 def _check_entry(value: object, where: str) -> float | int | str:
     """Return an entry of an inline array; infinities as text, since JSON has none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        if _infinite(value) is None:
+        if value not in ("Infinity", "-Infinity"):
             raise ValueError(f'{where} must be a number, "Infinity" or "-Infinity"')
         return str(value)
     if isinstance(value, int):

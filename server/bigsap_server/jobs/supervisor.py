@@ -23,7 +23,7 @@ from bigsap_server.jobs.control import STOPPED, Command, Folder, Order, interrup
 from bigsap_server.jobs.executor import Executor, InlineExecutor, Report
 from bigsap_server.jobs.model import SETTLED, JobRow, StaleAttempt, StoreUnavailable, UnderWay, UnknownJob
 from bigsap_server.jobs.store import JobStore
-from bigsap_server.problems import HttpProblem, is_disk_full, without_paths
+from bigsap_server.problems import is_disk_full, without_paths
 from bigsap_server.settings import Settings
 
 _log = logging.getLogger("bigsap_server.supervisor")
@@ -326,14 +326,11 @@ class Supervisor:
 
     def _finish(self, job: UnderWay, watch: _Watch, outcome: dict[str, Any]) -> None:
         """Record how the attempt ended, and the job's next state."""
-        state, failures = outcome["state"], 0
-        problem, result = outcome.get("problem"), outcome.get("result")
-        retry_at: float | None = None
-        if state == "stale":
-            state, slug = "interrupted", "worker-lost"
-            problem = HttpProblem(slug, "the attempt was stopped by another one").document()
-        else:
-            slug = outcome.get("slug", "worker-lost")
+        if outcome["state"] == "stale":
+            outcome = interrupted("worker-lost", "the attempt was stopped by another one")
+        state, slug, result = outcome["state"], outcome.get("slug"), outcome.get("result")
+        problem: Any = outcome.get("problem")
+        failures, retry_at = 0, None
         if state == "interrupted" and job.state == "cancelling":
             state, problem = "cancelled", None
         if state == "interrupted" and slug == "server-stopped":
@@ -347,7 +344,8 @@ class Supervisor:
                 retry_at = time.time() + pause
             else:
                 # An interrupted job is retried automatically; this one is not.
-                state, problem = "failed", _given_up(problem, failures)
+                times = f", {failures} times in a row" if failures > 1 else ""
+                state, problem = "failed", {**problem, "detail": f"{problem['detail']}{times}"}
         self._update(watch, state=state, result=result, problem=problem, retry_at=retry_at, failures=failures)
         self._watches.pop(job.id, None)
         _log.info("job %s attempt %s: %s", job.id, job.attempt, state, extra={"job": job.id})
@@ -360,10 +358,3 @@ class Supervisor:
         """Write a report; drop it if its attempt has ended."""
         with suppress(StaleAttempt, UnknownJob):
             self._store.update(watch.order.job_id, attempt=watch.order.attempt, **news)
-
-
-def _given_up(problem: dict[str, Any] | None, failures: int) -> dict[str, Any]:
-    """Return the problem of a job whose attempts are used up: that of the last one."""
-    found = problem or HttpProblem("worker-lost", "the worker was lost").document()
-    times = f", {failures} times in a row" if failures > 1 else ""
-    return {**found, "detail": f"{found['detail']}{times}"}

@@ -253,15 +253,14 @@ class Attempt:
         summary = summary_of(result, self.attempt)
         if (uri := self.spec.get("results")) is not None:
             name, settings = self.folder.path.name, self.settings
-            summary["stored"] = put_result(result, summary, uri, name, settings, self._is_unwanted)
+            summary["stored"] = put_result(
+                result, summary, uri, name, settings, lambda: self._command not in ("run", "stop")
+            )
             if self._command == "fenced":  # the next attempt writes it
                 return {"state": "stale"}
             if "problem" in summary["stored"]:
                 self._note(f"the result could not be written to {uri}")
         return {"state": state, "result": summary}
-
-    def _is_unwanted(self) -> bool:
-        return self._command not in ("run", "stop")
 
     def _write_arrays(self, result: bigsap.Result) -> None:
         target = self.folder.result(self.attempt)
