@@ -9,9 +9,9 @@ import os
 import time
 from pathlib import Path
 
+from bigsap_server.files import read_json
 from bigsap_server.jobs import worker as attempts
 from bigsap_server.jobs.control import Folder
-from bigsap_server.jobs.files import read_json
 
 
 async def dask_teardown(worker: object) -> None:

@@ -85,19 +85,19 @@ class Caller:
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Count a request that stays open. Raises HttpProblem beyond the limit."""
-        if not self.may_wait:
-            raise self.refusal()
+        self.check_waiting()
         self.streams += 1
         try:
             yield
         finally:
             self.streams -= 1
 
-    def refusal(self) -> HttpProblem:
-        """Return the problem of a request that cannot stay open."""
-        most = self.quotas["streams"]
-        detail = f"{most} open streams, polls and uploads are allowed"
-        return HttpProblem("too-many-requests", detail, quota="streams", limit=most)
+    def check_waiting(self) -> None:
+        """Raise HttpProblem for a request that cannot stay open."""
+        if not self.may_wait:
+            most = self.quotas["streams"]
+            detail = f"{most} open streams, polls and uploads are allowed"
+            raise HttpProblem("too-many-requests", detail, quota="streams", limit=most)
 
     def require(self, *scopes: Scope) -> None:
         """Raise HttpProblem ``forbidden`` without one of the scopes."""
@@ -176,12 +176,8 @@ class Keys:
         bucket = self._strangers if known is None else known.bucket
         wait = 0.0 if bucket is None else bucket.take()
         if wait:
-            raise HttpProblem(
-                "too-many-requests",
-                "too many requests with this key",
-                quota="requests_per_s",
-                headers={"Retry-After": str(max(1, round(wait + 0.5)))},
-            )
+            later, detail = {"Retry-After": str(max(1, round(wait + 0.5)))}, "too many requests with this key"
+            raise HttpProblem("too-many-requests", detail, quota="requests_per_s", headers=later)
         if known is None:
             detail = "send a key: Authorization: Bearer KEY" if text is None else "unknown key"
             raise HttpProblem("unauthorized", detail, headers={"WWW-Authenticate": 'Bearer realm="bigsap"'})

@@ -25,7 +25,6 @@ class JsonFormatter(logging.Formatter):
     """Formatter of a record as one line of JSON; ``extra=`` fields become members."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, without a line break."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         found: dict[str, Any] = {
             "time": f"{stamp}.{int(record.msecs):03d}Z",
@@ -40,21 +39,12 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(found, default=str)
 
 
-class _Handler(logging.StreamHandler[Any]):
-    """Handler that writes JSON and drops Dask's routine messages."""
-
-    def __init__(self) -> None:
-        super().__init__(sys.stderr)
-        self.setFormatter(JsonFormatter())
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Drop Dask's messages about every worker and about lost ones, which the service logs itself."""
-        if record.name.split(".")[0] in ("distributed", "tornado"):
-            if record.levelno < logging.ERROR:
-                return False
-            if record.name == "distributed.scheduler" and "marked as failed" in str(record.msg):
-                return False
-        return super().filter(record)
+def _matters(record: logging.LogRecord) -> bool:
+    """Drop Dask's messages about every worker and about lost ones, which the service logs itself."""
+    if record.name.split(".")[0] not in ("distributed", "tornado"):
+        return True
+    lost = record.name == "distributed.scheduler" and "marked as failed" in str(record.msg)
+    return record.levelno >= logging.ERROR and not lost
 
 
 def configure(level: str) -> None:
@@ -63,8 +53,10 @@ def configure(level: str) -> None:
     For the server and for the workers that it starts. The only handler is the root logger's: if that
     has one, Dask adds none of its own (a second line for each record, in another format).
     """
-    root = logging.getLogger()
-    root.handlers = [_Handler()]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    handler.addFilter(_matters)
+    logging.getLogger().handlers = [handler]
     for name in ("bigsap_server", "bigsap", "uvicorn", "uvicorn.error", "distributed", "py.warnings"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], True

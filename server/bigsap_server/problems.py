@@ -6,6 +6,7 @@ pointer (RFC 6901) of the offending field, where there is one, and ``errors`` li
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -60,6 +61,12 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "invalid-assignment": (422, "The assignment is not one of allowed pairs"),
 }
 
+_OF_LIBRARY = {
+    bigsap.CertificateError: "certificate-failed",
+    bigsap.SourceError: "source-failed",
+    bigsap.InputError: "invalid-spec",
+}
+
 # Absolute paths of at least two names: in quotes, where they may contain any character, or bare. Not URLs,
 # nor paths after a name (``c/0/0``).
 _QUOTED = re.compile(r"""(['"])/(?:(?!\1).)+/((?!\1)[^/])+\1""")
@@ -95,7 +102,7 @@ class HttpProblem(Exception):
         self.extra = extra
 
     def __reduce__(self) -> Any:
-        return _rebuild, (self.slug, self.detail, self.pointer, self.errors, self.extra)
+        return type(self).__new__, (type(self), self.detail), self.__dict__
 
     @property
     def status(self) -> int:
@@ -104,27 +111,17 @@ class HttpProblem(Exception):
     def document(self, instance: str | None = None, request: str | None = None) -> dict[str, Any]:
         """Return the JSON of RFC 9457. request: id of the request that it answers."""
         status, title = PROBLEMS[self.slug]
-        found: dict[str, Any] = {
+        found = {
             "type": PREFIX + self.slug,
             "title": title,
             "status": status,
             "detail": self.detail,
+            "instance": instance,
+            "request": request,
+            "pointer": self.pointer,
+            "errors": self.errors or None,
         }
-        if instance is not None:
-            found["instance"] = instance
-        if request is not None:
-            found["request"] = request
-        if self.pointer is not None:
-            found["pointer"] = self.pointer
-        if self.errors:
-            found["errors"] = self.errors
-        return found | self.extra
-
-
-def _rebuild(
-    slug: str, detail: str, pointer: str | None, errors: list[Any], extra: dict[str, Any]
-) -> HttpProblem:
-    return HttpProblem(slug, detail, pointer=pointer, errors=errors, **extra)
+        return {name: value for name, value in found.items() if value is not None} | self.extra
 
 
 def pointer_to(*parts: object) -> str:
@@ -169,12 +166,9 @@ def from_error(
     if isinstance(error, bigsap.InvalidCostError):
         extra = {name: getattr(error, name) for name in ("row", "column") if getattr(error, name) is not None}
         return HttpProblem("invalid-cost", text, pointer=pointer, **extra)
-    if isinstance(error, bigsap.CertificateError):
-        return HttpProblem("certificate-failed", text)
-    if isinstance(error, bigsap.SourceError):
-        return HttpProblem("source-failed", text, pointer=pointer)
-    if isinstance(error, bigsap.InputError):
-        return HttpProblem("invalid-spec", text, pointer=pointer)
+    for kind, slug in _OF_LIBRARY.items():
+        if isinstance(error, kind):
+            return HttpProblem(slug, text, pointer=pointer)
     if isinstance(error, MemoryError):
         return HttpProblem("out-of-memory", "not enough memory for this problem")
     if is_disk_full(error):
@@ -184,6 +178,4 @@ def from_error(
 
 def is_disk_full(error: BaseException) -> bool:
     """Return whether a write failed for lack of space, quota or allowed file size."""
-    import errno
-
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -17,9 +17,8 @@ import uvicorn
 from bigsap_server import logs
 from bigsap_server.api.app import create_app, reload, stop_waiting
 from bigsap_server.api.middleware import Admission
-from bigsap_server.jobs.model import JobStoreError
+from bigsap_server.jobs.model import StoreUnavailable
 from bigsap_server.jobs.store import JobStore
-from bigsap_server.jobs.supervisor import make_executor
 from bigsap_server.settings import Settings, load
 
 _log = logging.getLogger("bigsap_server")
@@ -59,22 +58,18 @@ def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> in
     anew, for SIGHUP, which takes keys and what else can be changed (``settings.RELOADED``).
     """
     logs.configure(settings.log_level)
-    if missing := settings.missing_stores():
-        _complain(f"stores.{missing[0]}: there is no folder {settings.stores[missing[0]]}")
-        return 1
+    listener = None
     try:
+        settings.check_stores()
         listener = _listen(settings.host, settings.port)
-    except OSError as error:
-        _complain(f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}")
-        return 1
-    try:
         store = JobStore(settings.data / "jobs.sqlite")
-    except (JobStoreError, OSError) as error:
-        listener.close()
+    except (ValueError, OSError, StoreUnavailable) as error:
+        if listener is not None:
+            listener.close()
         _complain(str(error))
         return 1
     try:
-        app = create_app(settings, store=store, executor=make_executor(settings))
+        app = create_app(settings, store)
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -132,22 +127,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    found = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
-    )
-    family, kind, protocol, _, address = found[0]
-    # The protocol must be named: asyncio disables Nagle's algorithm only for sockets that are marked as
-    # TCP, and with it every answer would wait 40 ms for an acknowledgement.
-    listener = socket.socket(family, kind, protocol)
+    flags = socket.AI_PASSIVE
+    listener = None
     try:
+        found = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM, socket.IPPROTO_TCP, flags)
+        family, kind, protocol, _, address = found[0]
+        # The protocol must be named: asyncio disables Nagle's algorithm only for sockets that are marked as
+        # TCP, and with it every answer would wait 40 ms for an acknowledgement.
+        listener = socket.socket(family, kind, protocol)
         if sys.platform != "win32":  # where it would let another program take the port as well
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(1024)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
+        return listener
+    except OSError as error:
+        if listener is not None:
+            listener.close()
+        raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
 
 
 def _address(host: str, listener: socket.socket) -> str:

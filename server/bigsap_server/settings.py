@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bigsap.system import usable_cores
 
@@ -61,6 +61,8 @@ class Limits(BaseModel):
     page_size: int = Field(500, ge=1, description="most entries of one page")
 
 
+# Argument of ``Settings`` that holds the values of a file.
+_OF_A_FILE = "__file__"
 #: Schemes of object stores.
 STORES = ("s3", "gs", "az")
 #: Settings that a running server takes from its file and environment at SIGHUP.
@@ -142,9 +144,11 @@ class Settings(BaseSettings):
         env_settings: PydanticBaseSettingsSource,
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources: arguments, then the environment, but no ``.env`` of the current folder."""
-        return init_settings, env_settings
+    ) -> tuple[Any, ...]:
+        """Return the sources: arguments, environment, values of a file; no ``.env`` of the current folder."""
+        assert isinstance(init_settings, InitSettingsSource)
+        values = init_settings.init_kwargs.pop(_OF_A_FILE, {})
+        return init_settings, env_settings, lambda: values
 
     @field_validator("root_path")
     @classmethod
@@ -191,9 +195,11 @@ class Settings(BaseSettings):
         """Whether there are, as far as is known, several workers for a spread job."""
         return self.executor != "inline" and (self.scheduler is not None or self.default_workers > 1)
 
-    def missing_stores(self) -> list[str]:
-        """Return the names of stores whose folders do not exist."""
-        return [name for name, path in self.stores.items() if not path.is_dir()]
+    def check_stores(self) -> None:
+        """Raise ValueError for a store whose folder does not exist."""
+        for name, path in self.stores.items():
+            if not path.is_dir():
+                raise ValueError(f"stores.{name}: there is no folder {path}")
 
     def reloaded(self, other: Settings) -> Settings:
         """Return these settings with those of ``other`` that a running server may take."""
@@ -202,17 +208,18 @@ class Settings(BaseSettings):
     @property
     def default_workers(self) -> int:
         """Worker processes by default: half the cores, at least one."""
-        return self.workers or max(1, cores() // 2)
+        return self.workers or max(1, usable_cores() // 2)
 
     @property
     def most_threads(self) -> int | None:
         """Most threads that a job may request; None if the workers' machine is unknown."""
-        return self.limits.threads or (cores() if self.scheduler is None else None)
+        return self.limits.threads or (usable_cores() if self.scheduler is None else None)
 
     @property
     def default_threads(self) -> int:
         """Threads of one job by default: the cores divided by the workers."""
-        return self.threads_per_job or min(max(1, cores() // self.default_workers), self.most_threads or 1024)
+        share = max(1, usable_cores() // self.default_workers)
+        return self.threads_per_job or min(share, self.most_threads or 1024)
 
 
 def load(file: str | os.PathLike[str] | None = None, **given: Any) -> Settings:
@@ -230,21 +237,8 @@ def load(file: str | os.PathLike[str] | None = None, **given: Any) -> Settings:
         unknown = sorted(set(values) - set(Settings.model_fields))
         if unknown:
             raise ValueError(f"{os.fspath(file)}: unknown settings {', '.join(unknown)}")
-    arguments = {name: value for name, value in given.items() if value is not None}
-
-    class Filed(Settings):
-        """Settings with a file, which comes after the environment."""
-
-        @classmethod
-        def settings_customise_sources(
-            cls, settings_cls: type[BaseSettings], *sources: Any, **named: Any
-        ) -> tuple[Any, ...]:
-            """Return the sources: arguments, environment, file."""
-            return named["init_settings"], named["env_settings"], lambda: values
-
-    Filed.__name__ = Settings.__name__  # the name that errors show
-    found = Filed(**arguments)
-    return Settings.model_construct(**{name: getattr(found, name) for name in Settings.model_fields})
+    arguments: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return Settings(**arguments | {_OF_A_FILE: values})
 
 
 def is_loopback(host: str) -> bool:
@@ -255,8 +249,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return usable_cores()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-from bigsap_server.jobs.files import is_locked
+from bigsap_server.files import is_locked
 
 from gate import HANG_S, PLUGINS
 from live_server import free_port

@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 from bigsap_server.jobs import worker
-from bigsap_server.jobs.control import Folder
+from bigsap_server.jobs.control import Folder, Order
 from bigsap_server.settings import load
 from checks import normalised
 from faults import Cluster, job_of, post, runner, same, states
@@ -162,9 +162,11 @@ def test_an_operators_cluster_outlives_the_server_and_its_scheduler_is_restarted
 LIMITED = """
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384))
+from pathlib import Path
+from bigsap_server.jobs.control import Folder, Order
 from bigsap_server.jobs.worker import run_job
 folder, spec, settings = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
-print(json.dumps(run_job(folder, spec, 1, settings)))
+print(json.dumps(run_job(Order("job", 1, Folder(Path(folder)), spec, settings))))
 """
 
 
@@ -196,4 +198,4 @@ def test_a_checkpoint_that_cannot_be_written_interrupts_the_attempt(tmp_path):
     assert outcome["problem"]["type"].endswith(":disk-full")
     assert "checkpoint" in outcome["problem"]["detail"]
     folder.command(2, "run")
-    assert worker.run_job(str(folder.path), spec, 2, settings)["state"] == "succeeded"
+    assert worker.run_job(Order("job", 2, folder, spec, settings))["state"] == "succeeded"

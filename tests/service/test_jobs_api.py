@@ -67,7 +67,7 @@ def test_what_happens_while_it_is_waited_for_changes_no_acceptance(
     async def gone(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(routes_jobs, "_finished", gone)
+    monkeypatch.setattr(routes_jobs, "_waited", gone)
     answer = api.post("/v1/jobs", json=SQUARE, headers=NOW)
     assert answer.status_code == 202
     assert answer.headers["Location"] == answer.json()["links"]["self"]

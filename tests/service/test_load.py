@@ -13,9 +13,9 @@ from pathlib import Path
 import dask
 import pytest
 from bench.service import measure_clients, measure_jobs
-from bigsap_server.jobs.control import Folder
+from bigsap_server.jobs.control import Folder, Order
 from bigsap_server.jobs.dask_executor import _KEEP_LITTLE, DaskExecutor
-from bigsap_server.jobs.executor import Order, Report
+from bigsap_server.jobs.executor import Report
 from distributed.protocol.serialize import ToPickle
 from distributed.system_monitor import SystemMonitor
 
@@ -59,17 +59,17 @@ def test_requests_of_jobs_that_are_over_are_let_go(tmp_path: Path) -> None:
     """A message with a request is kept by who sent it and by who received it, twice."""
     reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
     executor = DaskExecutor(workers=1, scratch=tmp_path / "scratch")
-    executor.subscribe(reports.put)
     before = [one for one in gc.get_objects() if type(one) in (ToPickle, SystemMonitor)]  # of other tests
     old = set(map(id, before))
     with dask.config.set({name: dask.config.get(name) for name in _KEEP_LITTLE}):
-        executor.start()
+        executor.start(reports.put)
         try:
             for number in range(20):
                 folder = tmp_path / f"job_{number}"
                 folder.mkdir()
-                Folder(folder).command(1, "fenced")  # over as soon as it has begun
-                executor.submit(Order(folder.name, 1, folder, {"numbers": [0.5] * 1000}, {}))
+                order = Order(folder.name, 1, Folder(folder), {"numbers": [0.5] * 1000}, {})
+                order.folder.command(1, "fenced")  # over as soon as it has begun
+                executor.submit(order)
                 reports.get(timeout=200)  # over; or lost, where its outcome came too slowly
             gc.collect()
             new = [one for one in gc.get_objects() if id(one) not in old]

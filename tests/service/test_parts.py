@@ -200,21 +200,21 @@ def test_lines_of_a_request_have_its_ids() -> None:
 def test_waking_from_other_threads() -> None:
     async def scenario() -> None:
         notifier = Notifier(asyncio.get_running_loop())
-        with notifier.watching("a") as watch, notifier.watching("a") as other:
-            assert not await watch.wait(0.01)
+        with notifier.watching("a") as wait, notifier.watching("a") as other:
+            assert not await wait(0.01)
             threading.Timer(0.05, notifier.wake, ("a",)).start()
-            assert await watch.wait(HANG_S)
-            assert await other.wait(HANG_S)
+            assert await wait(HANG_S)
+            assert await other(HANG_S)
             notifier.wake("b")
-            assert not await watch.wait(0.05)
+            assert not await wait(0.05)
             notifier.wake("a")
             await asyncio.sleep(0.05)  # a change between two waits is not missed
-            assert await watch.wait(HANG_S)
+            assert await wait(HANG_S)
             threading.Timer(0.05, notifier.close).start()
-            assert await watch.wait(HANG_S)
+            assert await wait(HANG_S)
             assert notifier.stopping
-            await asyncio.wait_for(watch.wait(100), HANG_S)  # no waiting any more
-        assert notifier._watches == {}
+            await asyncio.wait_for(wait(100), HANG_S)  # no waiting any more
+        assert notifier._waiters == {}
 
     asyncio.run(scenario())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import socket
 import zlib
 from collections.abc import Callable
@@ -15,11 +16,11 @@ import httpx
 import numpy as np
 import pytest
 from bigsap_server import serve
-from bigsap_server.settings import cores
 from checks import SQUARE, problem, solved, upload
 
 from apps import TestClient, settings_in
 from bigsap.client.http import IDLE_S
+from bigsap.system import usable_cores
 from gate import HANG_S, until
 from live_server import free_port
 
@@ -48,13 +49,25 @@ def test_numbers_beyond_float64_are_refused(api: Any, number: str) -> None:
 
 
 def test_threads_are_limited(make_app: Callable[..., Any], shared: Any) -> None:
-    assert shared.get("/v1/capabilities").json()["limits"]["threads"] == cores()
+    assert shared.get("/v1/capabilities").json()["limits"]["threads"] == usable_cores()
     api = make_app(limits={"threads": 64})
     assert api.get("/v1/capabilities").json()["limits"]["threads"] == 64
     dry, body = "/v1/jobs?dry_run=true", SQUARE | {"options": {"threads": 64}}
     assert api.post(dry, json=body).status_code == 200
     body = SQUARE | {"options": {"threads": 65}}
     problem(api.post(dry, json=body), 422, "over-limit", "/options/threads")
+
+
+def test_a_body_that_is_cut_off_is_no_error_of_the_service(
+    serve_app: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "bigsap_server")
+    host, port = serve_app().removeprefix("http://").split(":")
+    kind, length = "Content-Type: application/json", "Content-Length: 64"
+    with socket.create_connection((host, int(port)), 10) as raw:
+        raw.sendall(f"POST /v1/jobs HTTP/1.1\r\nHost: {host}:{port}\r\n{kind}\r\n{length}\r\n\r\n{{".encode())
+    until(lambda: "POST /v1/jobs 400" in caplog.messages)
+    assert all(record.levelno < logging.ERROR for record in caplog.records)
 
 
 @pytest.mark.parametrize("json_body", [True, False])

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from bigsap_server.costs.request import JobRequest
+from bigsap_server.files import FileLock
 from bigsap_server.jobs import store, supervisor, worker
-from bigsap_server.jobs.control import Folder
-from bigsap_server.jobs.executor import InlineExecutor, Order, Report
-from bigsap_server.jobs.files import FileLock
-from bigsap_server.jobs.store import JobInUse, JobStore
+from bigsap_server.jobs.control import Folder, Order
+from bigsap_server.jobs.executor import InlineExecutor, Report
+from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.supervisor import Supervisor
+from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import load
 
 import bigsap
@@ -148,7 +149,7 @@ def test_a_job_goes_on_without_the_one_it_started_from(tmp_path, gate, whole, ke
         job_id = service.submit(**spec, warm_start={"job": first.id})
         folder = Folder(service.store.folder(job_id))
         gate.wait_for_readers()
-        with pytest.raises(JobInUse):
+        with pytest.raises(HttpProblem, match="uses"):
             service.store.delete(first.id)
         service.store.request_cancel(job_id, "graceful")
         assert service.finished(job_id).state == "cancelled"
@@ -248,10 +249,11 @@ class Unreachable(InlineExecutor):
         super().__init__(1)
         self.there, self.tried = False, 0
 
-    def start(self):
+    def start(self, listener):
         self.tried += 1
         if not self.there:
             raise ConnectionRefusedError("nobody listens")
+        super().start(listener)
 
 
 def test_jobs_wait_for_workers_that_cannot_be_reached_yet(tmp_path):
@@ -277,9 +279,9 @@ class Losing(InlineExecutor):
         self.times, self.orders = times, []
 
     def submit(self, order: Order):
-        self.orders.append((order.job_id, order.attempt))
+        self.orders.append(order.key)
         if order.attempt <= self.times:
-            self._listener(Report(order.job_id, order.attempt, "lost", {"detail": "killed"}))
+            self._listener(Report(*order.key, why="killed"))
         else:
             super().submit(order)
 
@@ -386,7 +388,7 @@ def test_an_orphan_that_died_is_replaced_at_once(tmp_path):
         job = service.finished(job_id)
         assert (job.state, job.attempt, job.failures) == ("succeeded", 2, 0)
         # The old order turns up late at some worker: it must not run.
-        outcome = worker.run_job(str(folder.path), job.spec, 1, {})
+        outcome = worker.run_job(Order(job_id, 1, folder, job.spec, {}))
         assert outcome == {"state": "stale"}
 
 
@@ -417,8 +419,8 @@ def test_two_runs_of_one_attempt_do_not_both_run(tmp_path):
     folder = Folder(tmp_path / "job")
     folder.command(1, "run")
     settings = load(data=tmp_path).model_dump(mode="json")
-    assert worker.run_job(str(folder.path), request(), 1, settings)["state"] == "succeeded"
-    again = worker.run_job(str(folder.path), request(), 1, settings)
+    assert worker.run_job(Order("job", 1, folder, request(), settings))["state"] == "succeeded"
+    again = worker.run_job(Order("job", 1, folder, request(), settings))
     assert (again["state"], again["slug"]) == ("interrupted", "worker-lost")
 
 
@@ -430,7 +432,7 @@ def test_a_new_attempt_waits_for_the_old_ones_process(tmp_path):
     settings = load(data=tmp_path).model_dump(mode="json")
     found = []
     thread = threading.Thread(
-        target=lambda: found.append(worker.run_job(str(folder.path), request(), 2, settings))
+        target=lambda: found.append(worker.run_job(Order("job", 2, folder, request(), settings)))
     )
     thread.start()
     time.sleep(0.5)

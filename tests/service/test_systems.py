@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import threading
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,13 +15,11 @@ import pytest
 from bigsap_server import serve
 from bigsap_server.costs import sandbox
 from bigsap_server.costs.stores import check_zarr_folder
+from bigsap_server.files import FileLock, is_locked, read_json, write_json
 from bigsap_server.jobs import control, worker
-from bigsap_server.jobs.files import FileLock, is_locked, read_json, write_json
-from bigsap_server.jobs.model import JobInUse
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.problems import HttpProblem
-from bigsap_server.settings import cores
-from bigsap_server.uploads.blocks import Block
+from bigsap_server.uploads.blocks import Block, Meta
 from bigsap_server.uploads.store import ArrayStore
 
 from bigsap import system
@@ -59,7 +58,7 @@ def test_a_job_whose_result_is_being_read_is_kept(tmp_path, windows):
         store.request_cancel(job_id, "now")
         store.folder(job_id).mkdir(parents=True, exist_ok=True)
         windows.append("result")
-        with pytest.raises(JobInUse, match="is being read"):
+        with pytest.raises(HttpProblem, match="is being read"):
             store.delete(job_id)
         assert store.get(job_id).state == "cancelled"
         assert store.folder(job_id).exists()
@@ -72,10 +71,10 @@ def test_a_job_whose_result_is_being_read_is_kept(tmp_path, windows):
 
 def test_an_array_that_is_being_read_is_kept(tmp_path, windows):
     store = ArrayStore(tmp_path)
-    meta = store._create("a", "<f8", [2, 2])
+    meta = store.create("a", "<f8", [2, 2])
     windows.append("a job")
     with pytest.raises(HttpProblem, match="is being read"):
-        store.delete(meta.id)
+        store.delete(meta.id, lambda array_id: nullcontext())
     windows.clear()
     assert store.get(meta.id, "a").shape == [2, 2]
 
@@ -115,7 +114,7 @@ def test_blocks_where_no_space_can_be_reserved(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "posix_fallocate", raising=False)
     file = tmp_path / "data.npy"
     file.write_bytes(bytes(32))
-    block = Block((2, 2), "<f8", 0, 1, 0, file, aside=True)
+    block = Block(Meta("arr_1", "", "<f8", [2, 2], 0.0), file, 0, 1, aside=True)
     block.write(np.ones(2).tobytes())
     block.finish()
     block.claim()
@@ -154,7 +153,7 @@ def test_cores_without_affinity(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
     monkeypatch.setitem(sys.modules, "psutil", SimpleNamespace())
-    assert cores() == 7
+    assert system.usable_cores() == 7
 
 
 def test_a_port_is_not_shared_on_windows(monkeypatch):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import mimetypes
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import anyio
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -26,25 +24,14 @@ import bigsap
 from bigsap_server import logs
 from bigsap_server.api import routes_arrays, routes_costs, routes_jobs, routes_results, routes_system
 from bigsap_server.api.context import Service
-from bigsap_server.api.middleware import Admission
+from bigsap_server.api.middleware import Admission, response_of
 from bigsap_server.api.service_metrics import Metrics
 from bigsap_server.auth import Keys
 from bigsap_server.jobs.events import Notifier
-from bigsap_server.jobs.executor import Executor
-from bigsap_server.jobs.model import (
-    ArrayInUse,
-    BadPageToken,
-    IdempotencyConflict,
-    JobInUse,
-    QuotaExceeded,
-    StoreUnavailable,
-    UnknownJob,
-    WrongState,
-)
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.supervisor import Supervisor, make_executor
 from bigsap_server.jobs.webhooks import Webhooks
-from bigsap_server.problems import MEDIA_TYPE, HttpProblem, pointer_to
+from bigsap_server.problems import HttpProblem, pointer_to
 from bigsap_server.settings import Settings
 from bigsap_server.uploads.store import ArrayStore
 
@@ -54,6 +41,15 @@ PAGE = Path(__file__).parents[1] / "page"
 _MOST_ERRORS = 20
 #: Path parameters that name resources. A value that is not a valid name gives 404.
 _IDS = {"job_id": "job", "array_id": "array", "name": "result"}
+#: Problems of the framework's errors.
+_SLUGS = {
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not-found",
+    405: "method-not-allowed",
+    413: "body-too-large",
+    416: "range-not-satisfiable",
+}
 
 # Missing on some machines; without it browsers refuse the page's modules (nosniff).
 mimetypes.add_type("text/javascript", ".js")
@@ -71,6 +67,13 @@ def allowed_methods(path: str) -> set[str]:
             if isinstance(route, Route) and route.path_regex.match(path):
                 found |= route.methods or set()
     return found | {"HEAD"} if "GET" in found else found
+
+
+class _Application(FastAPI):
+    """FastAPI, whose document also describes problems."""
+
+    def openapi(self) -> dict[str, Any]:
+        return routes_system.describe(super().openapi())
 
 
 class _Files(StaticFiles):
@@ -103,10 +106,8 @@ class _Page(Mount):
         return super().matches(scope)
 
 
-def create_app(
-    settings: Settings, store: JobStore | None = None, executor: Executor | None = None
-) -> Admission:
-    """Return the application; ``store`` and ``executor`` default to those of the settings.
+def create_app(settings: Settings, store: JobStore | None = None) -> Admission:
+    """Return the application; ``store`` defaults to that of the settings.
 
     Its lifespan opens the data folder, starts the workers and stops them. Raises ValueError
     or OSError for an invalid keys file. The caller must call ``stop_waiting(app)`` when the
@@ -128,7 +129,7 @@ def create_app(
         jobs.on_change(lambda job_id: webhooks.follow(jobs.recent.job(job_id)))
         metrics.watch_jobs(jobs.counts)
         metrics.watch_disk(settings.data)
-        supervisor = Supervisor(jobs, executor or make_executor(settings), settings, keys)
+        supervisor = Supervisor(jobs, make_executor(settings), settings, keys)
         metrics.watch_workers(supervisor.workers)
         metrics.held.set_function(supervisor.held)
         app.state.service = Service(
@@ -155,7 +156,7 @@ def create_app(
             if store is None:
                 jobs.close()
 
-    app = FastAPI(
+    app = _Application(
         title="BigSAP",
         version=bigsap.__version__,
         lifespan=lifespan,
@@ -164,12 +165,14 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         separate_input_output_schemas=False,
+        servers=[{"url": settings.root_path}] if settings.root_path else None,
+        exception_handlers=dict.fromkeys(
+            (Exception, HttpProblem, RequestValidationError, StarletteHTTPException), _failed
+        ),
     )
     app.state.settings = settings
     for module in _MODULES:
         app.include_router(module.router)
-    _add_handlers(app)
-    _add_openapi(app)
     if settings.page and (PAGE / "index.html").is_file():
         app.router.routes.append(_Page())
     trace(app)
@@ -195,8 +198,7 @@ def reload(app: Admission, settings: Settings) -> Settings:
     """
     service: Service = app.app.state.service
     found = service.settings.reloaded(settings)
-    if missing := found.missing_stores():
-        raise ValueError(f"stores.{missing[0]}: there is no folder {found.stores[missing[0]]}")
+    found.check_stores()
     keys = Keys.read(found.keys, found.limits)
     if keys.required != service.keys.required:
         raise ValueError("a running service cannot begin or cease to ask for keys: restart it")
@@ -235,86 +237,30 @@ def stop_waiting(app: Admission) -> None:
         service.notifier.close()
 
 
-def _problem_response(problem: HttpProblem, request: Request) -> Response:
-    path = request.app.state.settings.root_path + request.url.path
-    body = json.dumps(problem.document(path, (logs.context.get() or {}).get("request"))).encode()
-    return Response(body, problem.status, problem.headers, MEDIA_TYPE)
-
-
-def _add_handlers(app: FastAPI) -> None:
-    """Add handlers that convert client errors and known failures to problem documents."""
-    slugs: Mapping[type[Exception], str] = {
-        UnknownJob: "not-found",
-        WrongState: "wrong-state",
-        ArrayInUse: "array-in-use",
-        JobInUse: "job-in-use",
-        IdempotencyConflict: "idempotency-conflict",
-        QuotaExceeded: "quota-exceeded",
-        BadPageToken: "invalid-spec",
-        StoreUnavailable: "unavailable",
-    }
-
-    async def problem(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HttpProblem)
-        return _problem_response(error, request)
-
-    async def known(request: Request, error: Exception) -> Response:
-        slug = slugs[type(error)]
-        extra: dict[str, Any] = {"state": error.state} if isinstance(error, WrongState) else {}
-        if isinstance(error, QuotaExceeded):
-            extra = {"quota": "active_jobs", "limit": error.limit}
-        retry = {"Retry-After": "5"} if slug == "unavailable" else {}
-        return _problem_response(HttpProblem(slug, str(error), headers=retry, **extra), request)
-
-    async def invalid(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        for each in error.errors():
-            if each["loc"][0] == "path" and each["loc"][-1] in _IDS:
-                absent = f"there is no {_IDS[each['loc'][-1]]} {str(each['input'])[:100]}"
-                return _problem_response(HttpProblem("not-found", absent), request)
-        return _problem_response(_from_validation(error.errors(), error.body), request)
-
-    async def http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, StarletteHTTPException)
-        found = _from_http(error)
+async def _failed(request: Request, error: Exception) -> Response:
+    """Answer with the problem document of an error."""
+    path, request_id = request.url.path, (logs.context.get() or {}).get("request")
+    # The framework raises unexpected errors again after the answer, and admission logs them.
+    found = HttpProblem("internal", "an error in the service; it is in the log")
+    if isinstance(error, HttpProblem):
+        found = error
+    elif isinstance(error, RequestValidationError):
+        found = _from_validation(error.errors(), error.body)
+    elif isinstance(error, StarletteHTTPException):
+        slug = _SLUGS.get(error.status_code, "malformed-request")
+        found = HttpProblem(slug, str(error.detail), headers=error.headers)
         if found.status == 405:
-            methods = allowed_methods(request.url.path) or {"GET", "HEAD"}
+            methods = allowed_methods(path) or {"GET", "HEAD"}
             found.headers = {"Allow": ", ".join(sorted(methods))}
-        return _problem_response(found, request)
-
-    async def unexpected(request: Request, error: Exception) -> Response:
-        # The framework re-raises the error after this answer, and admission logs it.
-        detail = "an error in the service; it is in the log"
-        return _problem_response(HttpProblem("internal", detail), request)
-
-    app.add_exception_handler(Exception, unexpected)
-    app.add_exception_handler(HttpProblem, problem)
-    for kind in slugs:
-        app.add_exception_handler(kind, known)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(StarletteHTTPException, http)
-
-
-def _from_http(error: StarletteHTTPException) -> HttpProblem:
-    detail: Any = error.detail
-    if isinstance(detail, HttpProblem):  # see ``bodies.http_error``
-        return detail
-    slugs = {
-        400: "malformed-request",
-        404: "not-found",
-        405: "method-not-allowed",
-        401: "unauthorized",
-        403: "forbidden",
-        413: "body-too-large",
-        416: "range-not-satisfiable",
-    }
-    slug = slugs.get(error.status_code, "malformed-request")
-    headers = dict(error.headers or {})
-    return HttpProblem(slug, str(error.detail), headers=headers)
+    return response_of(found, request.app.state.settings.root_path + path, request_id)
 
 
 def _from_validation(errors: Sequence[Any], body: Any) -> HttpProblem:
     """Return one problem for all validation errors; ``pointer`` is the first error's field."""
+    for error in errors:
+        if error["loc"][0] == "path" and error["loc"][-1] in _IDS:
+            absent = f"there is no {_IDS[error['loc'][-1]]} {str(error['input'])[:100]}"
+            return HttpProblem("not-found", absent)
     found = []
     for error in errors[:_MOST_ERRORS]:
         place, *path = error["loc"]
@@ -337,7 +283,8 @@ def _pointer(path: Sequence[Any], body: Any) -> str:
     tagged = False
     for k, part in enumerate(path):
         # At a union of costs the path contains the member's name, which may equal a key.
-        if not tagged and isinstance(here, dict) and _is_cost(parts) and part == here.get("type"):
+        at_cost = parts[-1:] == ["cost"] or parts[-2:-1] == ["terms"]
+        if not tagged and isinstance(here, dict) and at_cost and part == here.get("type"):
             tagged = True
             continue
         inside = (isinstance(here, dict) and part in here) or (
@@ -354,26 +301,3 @@ def _pointer(path: Sequence[Any], body: Any) -> str:
         ):
             parts.append(part)
     return pointer_to(*parts)
-
-
-def _is_cost(parts: Sequence[Any]) -> bool:
-    """Return whether a pointer leads to a cost spec, whose ``type`` names the member."""
-    return parts[-1:] == ["cost"] or (len(parts) > 1 and parts[-2] == "terms")
-
-
-def _add_openapi(app: FastAPI) -> None:
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            root = app.state.settings.root_path
-            document = get_openapi(
-                servers=[{"url": root}] if root else None,
-                title=app.title,
-                version=app.version,
-                summary=app.summary,
-                routes=app.routes,
-                separate_input_output_schemas=False,
-            )
-            app.openapi_schema = routes_system.describe(document)
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]

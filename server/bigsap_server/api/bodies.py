@@ -10,12 +10,14 @@ import asyncio
 import json
 import math
 import zlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
-from fastapi import HTTPException, Request, Response
+from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 
 from bigsap_server.problems import HttpProblem
 
@@ -25,73 +27,48 @@ _STEP = 1 << 16
 _JSON_TYPES = ("application/json", "application/merge-patch+json")
 
 
-def http_error(problem: HttpProblem) -> HTTPException:
-    """Return a problem as the only exception that the framework passes on from body parsing."""
-    return HTTPException(problem.status, detail=problem)
-
-
-class StrictRequest(Request):
-    """A request whose JSON body is read under the service's limits."""
-
-    async def body(self) -> bytes:
-        """Return the whole body, decompressed.
-
-        Raises 413 beyond the limit, before and after decompression, and 415 for a content type other than
-        JSON or an unsupported content encoding.
-        """
-        if not hasattr(self, "_body"):
-            limit = self.app.state.settings.limits.body_bytes
-            coding = ", ".join(self.headers.getlist("content-encoding")).strip().lower()
-            chunks = limited(self, limit)
-            if coding in _GZIP:
-                chunks = unzipped(chunks, limit)
-            elif coding not in ("", "identity"):
-                detail = f"the content encoding {coding[:40]!r} is not understood; send gzip or none"
-                problem = HttpProblem("unsupported-media-type", detail, headers={"Accept-Encoding": "gzip"})
-                raise http_error(problem)
-            self._body = b"".join([chunk async for chunk in chunks])
-            kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if self._body and kind not in _JSON_TYPES:
-                detail = "send JSON with Content-Type: application/json"
-                raise http_error(HttpProblem("unsupported-media-type", detail))
-        return self._body
-
-    async def json(self) -> Any:
-        """Return the parsed body; raise 400 when it is not JSON."""
-        if not hasattr(self, "_json"):
-            try:
-                self._json = parse(await self.body())
-            except HttpProblem as problem:
-                raise http_error(problem) from None
-        return self._json
-
-
 class StrictRoute(APIRoute):
-    """Route with a ``StrictRequest`` that refuses unknown query parameters.
+    """Route that reads JSON under the service's limits, and refuses unknown query parameters.
 
     Probes and scrapers add parameters of their own, so paths outside of ``/v1/`` accept any.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, called with a ``StrictRequest``."""
+        """Return the handler, with the body read and parsed before the framework asks for it."""
         handler = super().get_route_handler()
-        known = parameters_of(self.dependant)
-        judged = self.path.startswith("/v1/")
+        known = [field.alias for field in self.dependant.query_params]
 
         async def strict(request: Request) -> Response:
-            if judged:
+            if self.path.startswith("/v1/"):
                 check_parameters(request.query_params, known)
-            return await handler(StrictRequest(request.scope, request.receive))
+            if self.body_field is not None:
+                request._body = await _json_text(request)
+                if request._body:
+                    request._json = parse(request._body)
+            return await handler(request)
 
         return strict
 
 
-def parameters_of(dependant: Any) -> list[str]:
-    """Return the query parameters of a route, from the framework's declaration."""
-    found = [str(field.alias) for field in dependant.query_params]
-    for below in dependant.dependencies:
-        found += parameters_of(below)
-    return found
+async def _json_text(request: Request) -> bytes:
+    """Return a whole body, decompressed.
+
+    Raises HttpProblem 413 beyond the limit, before and after decompression, and 415 for a content type
+    other than JSON or an unsupported content encoding.
+    """
+    limit = request.app.state.settings.limits.body_bytes
+    coding = ", ".join(request.headers.getlist("content-encoding")).strip().lower()
+    chunks = limited(request, limit)
+    if coding in _GZIP:
+        chunks = unzipped(chunks, limit)
+    elif coding not in ("", "identity"):
+        detail = f"the content encoding {coding[:40]!r} is not understood; send gzip or none"
+        raise HttpProblem("unsupported-media-type", detail, headers={"Accept-Encoding": "gzip"})
+    body = b"".join([chunk async for chunk in chunks])
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if body and kind not in _JSON_TYPES:
+        raise HttpProblem("unsupported-media-type", "send JSON with Content-Type: application/json")
+    return body
 
 
 def check_parameters(given: Iterable[str], known: Sequence[str]) -> None:
@@ -119,8 +96,8 @@ def check_length(request: Request, limit: int) -> None:
         raise _too_large(limit)
 
 
-def _too_large(limit: int) -> HTTPException:
-    return http_error(HttpProblem("body-too-large", f"at most {limit} bytes are allowed here"))
+def _too_large(limit: int) -> HttpProblem:
+    return HttpProblem("body-too-large", f"at most {limit} bytes are allowed here")
 
 
 async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
@@ -138,11 +115,11 @@ async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
                 chunk = await anext(chunks)
         except StopAsyncIteration:
             return
+        except ClientDisconnect:
+            raise HttpProblem("malformed-request", "the body is cut off") from None
         except TimeoutError:
-            problem = HttpProblem(
-                "request-timeout", f"nothing has come for {idle:g} s", headers={"Connection": "close"}
-            )
-            raise http_error(problem) from None
+            detail = f"nothing has come for {idle:g} s"
+            raise HttpProblem("request-timeout", detail, headers={"Connection": "close"}) from None
         size += len(chunk)
         if size > limit:
             raise _too_large(limit)
@@ -178,18 +155,14 @@ def _unzip(stream: Any, data: bytes) -> bytes:
     return found
 
 
-def _no_gzip() -> HTTPException:
-    return http_error(HttpProblem("malformed-request", "the body is damaged, or no gzip"))
+def _no_gzip() -> HttpProblem:
+    return HttpProblem("malformed-request", "the body is damaged, or no gzip")
 
 
 def parse(text: bytes) -> Any:
     """Return the JSON value of a text. Raises HttpProblem ``malformed-json``."""
     try:
         return json.loads(text.decode("utf-8"), object_pairs_hook=_object, parse_float=_float)
-    except _RepeatedNameError as error:
-        detail = f"the key {str(error.args[0])[:100]!r} appears twice in one object"
-    except _OverflowError as error:
-        detail = f'{error.args[0][:100]} is beyond float64; write "Infinity" if that is meant'
     except json.JSONDecodeError as error:
         detail = f"{error.msg} at line {error.lineno}, column {error.colno}"
     except RecursionError:
@@ -201,27 +174,17 @@ def parse(text: bytes) -> Any:
     raise HttpProblem("malformed-json", detail) from None
 
 
-class _RepeatedNameError(Exception):
-    pass
-
-
-class _OverflowError(Exception):
-    pass
-
-
 def _float(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise _OverflowError(text)
+        detail = f'{text[:100]} is beyond float64; write "Infinity" if that is meant'
+        raise HttpProblem("malformed-json", detail)
     return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise _RepeatedNameError(key)
-            seen.add(key)
+        key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise HttpProblem("malformed-json", f"the key {key[:100]!r} appears twice in one object")
     return found

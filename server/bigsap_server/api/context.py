@@ -42,7 +42,6 @@ class Service:
         return self.settings.root_path
 
     def resolver(self, caller: Caller) -> Resolver:
-        """Return the resolver of references in the caller's specs."""
         return Resolver(self.settings.data, self.plain, caller.sees)
 
     async def job(self, job_id: str, caller: Caller) -> JobRow:

@@ -12,22 +12,18 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
 from bigsap_server import logs
 from bigsap_server.api.service_metrics import Metrics
 from bigsap_server.auth import Keys
 from bigsap_server.problems import MEDIA_TYPE, HttpProblem
 from bigsap_server.settings import is_loopback
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 _log = logging.getLogger("bigsap_server.access")
 
@@ -51,6 +47,12 @@ SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
+
+
+def response_of(problem: HttpProblem, path: str, request_id: str | None) -> Response:
+    """Return a problem as the response to the request of a path."""
+    body = json.dumps(problem.document(path, request_id)).encode()
+    return Response(body, problem.status, problem.headers, MEDIA_TYPE)
 
 
 class Admission:
@@ -153,7 +155,7 @@ class _Answer:
     """The answer being sent: adds headers, records status and time."""
 
     def __init__(self, scope: Scope, send: Send, root: str) -> None:
-        self._send, self._path, self._root = send, scope["path"], root
+        self._scope, self._send, self._path, self._root = scope, send, scope["path"], root
         self.method: str = scope["method"]
         self._asked, self._begun = False, asyncio.Event()
         self.started = time.perf_counter()
@@ -217,14 +219,6 @@ class _Answer:
         return f"{place}?{target.query}".rstrip("?").encode("latin-1")
 
     async def problem(self, problem: HttpProblem) -> None:
-        if self.status is not None:
-            return
-        body = json.dumps(problem.document(self._root + self._path, self.id)).encode()
-        headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), **problem.headers}
-        start = {
-            "type": "http.response.start",
-            "status": problem.status,
-            "headers": [(k.lower().encode(), v.encode()) for k, v in headers.items()],
-        }
-        await self.send(start)
-        await self.send({"type": "http.response.body", "body": body})
+        if self.status is None:
+            response = response_of(problem, self._root + self._path, self.id)
+            await response(self._scope, self.receive, self.send)

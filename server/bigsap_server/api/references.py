@@ -1,8 +1,7 @@
 """Checks that a job's references exist, serialised with deletions.
 
-``JobStore.submit`` and ``resume`` call ``check_submitted`` and ``check_resumed`` in their
-transaction; arrays and jobs are deleted under the same lock, and only while no active job refers
-to them.
+``JobStore.submit`` and ``resume`` call ``check_references`` in their transaction; arrays and jobs are
+deleted under the same lock, and only while no active job refers to them.
 """
 
 from __future__ import annotations
@@ -36,25 +35,16 @@ def check_warm_start(service: Service, job_id: str, owner: str | None, shape: li
         raise _bad(f"{job_id} has no prices to start from: it is {job.result['status']}")
 
 
-def check_submitted(service: Service, spec: dict[str, Any]) -> None:
-    """Raise HttpProblem when something that ``spec`` names was deleted since its validation."""
-    for thing, pointer in references(spec).items():
-        if pointer == START:
-            _job(service, thing)
-        else:
-            _check_array(service, thing, pointer)
+def check_references(service: Service, spec: dict[str, Any], job_id: str | None = None) -> None:
+    """Raise HttpProblem when something that ``spec`` names was deleted since its validation.
 
-
-def check_resumed(service: Service, job_id: str, spec: dict[str, Any]) -> None:
-    """Raise HttpProblem when the job cannot continue because something was deleted.
-
-    Once started, a job does not need the job that it started from.
+    job_id: of a job to be resumed. Once started, it does not need the job that it started from.
     """
-    folder = Folder(service.store.folder(job_id))
+    begun = None if job_id is None else Folder(service.store.folder(job_id))
     for thing, pointer in references(spec).items():
         if pointer != START:
             _check_array(service, thing, pointer)
-        elif not (folder.start.exists() or folder.checkpoint.exists()):
+        elif begun is None or not (begun.start.exists() or begun.checkpoint.exists()):
             _job(service, thing)
 
 

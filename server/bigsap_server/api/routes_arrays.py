@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Request
@@ -16,9 +17,9 @@ from bigsap_server.api.bodies import StrictRoute, check_length, limited
 from bigsap_server.api.context import Reader, ReaderOrSubmitter, Service, Submitter, TheService
 from bigsap_server.api.negotiation import narrow_range
 from bigsap_server.api.schemas import ArrayInfo, answer
-from bigsap_server.costs.specs import ID_PATTERN
+from bigsap_server.costs.specs import DTYPES, ID_PATTERN, Model
 from bigsap_server.problems import HttpProblem
-from bigsap_server.uploads.store import Meta
+from bigsap_server.uploads.blocks import Meta
 
 router = APIRouter(
     prefix="/v1/arrays", tags=["arrays"], route_class=StrictRoute, responses=schemas.PROBLEM_RESPONSES
@@ -36,46 +37,15 @@ _RAW = {
 
 
 _SHA256 = r"^[0-9a-fA-F]{64}$"
+_KINDS = [np.dtype(name).newbyteorder("<") for name in DTYPES]
+#: Types by name, in the form of ``.npy`` files, and in short.
+Dtype: TypeAlias = Literal[*(k.name for k in _KINDS), *(k.str for k in _KINDS), *DTYPES]  # type: ignore[valid-type]
 
 
-class NewArray(schemas.Closed):
+class NewArray(Model):
     """A matrix (n, m) or points (n, d), or one number a row (n)."""
 
-    dtype: Literal[
-        "float64",
-        "float32",
-        "float16",
-        "int64",
-        "int32",
-        "int16",
-        "int8",
-        "uint64",
-        "uint32",
-        "uint16",
-        "uint8",
-        "<f8",
-        "<f4",
-        "<f2",
-        "<i8",
-        "<i4",
-        "<i2",
-        "|i1",
-        "<u8",
-        "<u4",
-        "<u2",
-        "|u1",
-        "f8",
-        "f4",
-        "f2",
-        "i8",
-        "i4",
-        "i2",
-        "i1",
-        "u8",
-        "u4",
-        "u2",
-        "u1",
-    ] = Field(examples=["float32"])
+    dtype: Dtype = Field(examples=["float32"])
     shape: list[Annotated[int, Field(ge=0, lt=2**53)]] = Field(
         min_length=1, max_length=2, examples=[[250000, 50]]
     )
@@ -84,7 +54,7 @@ class NewArray(schemas.Closed):
     )
 
 
-class Seal(schemas.Closed):
+class Seal(Model):
     """Digest that the data must have, if the client gives one."""
 
     sha256: str | None = Field(None, pattern=_SHA256)
@@ -106,16 +76,21 @@ async def create(body: NewArray, service: TheService, caller: Submitter) -> Resp
         raise HttpProblem(
             "over-limit", f"{nbytes} bytes; at most {limits.array_bytes} are allowed", pointer="/shape"
         )
+    status, meta = 201, None
     if body.sha256 is not None:
         wanted = (dtype.str, body.shape, body.sha256.lower())
-        there = await run_in_threadpool(service.arrays.find, caller.owner, *wanted)
-        if there is not None:
-            headers = {"Location": f"{service.root}/v1/arrays/{there.id}"}
-            return answer(ArrayInfo.of(there, limits, service.root), 200, headers)
-    quota = (limits.arrays, caller.quotas["stored_bytes"])
-    meta = await run_in_threadpool(service.arrays.create, caller.owner, dtype.str, body.shape, quota)
-    headers = {"Location": f"{service.root}/v1/arrays/{meta.id}"}
-    return answer(ArrayInfo.of(meta, limits, service.root), 201, headers)
+        if (meta := await run_in_threadpool(service.arrays.find, caller.owner, *wanted)) is not None:
+            status = 200
+    if meta is None:
+        quota = (limits.arrays, caller.quotas["stored_bytes"])
+        meta = await run_in_threadpool(service.arrays.create, caller.owner, dtype.str, body.shape, quota)
+    return _shown(service, meta, status, {"Location": f"{service.root}/v1/arrays/{meta.id}"})
+
+
+def _shown(
+    service: Service, meta: Meta, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    return answer(ArrayInfo.of(meta, service.settings.limits, service.root), status, headers)
 
 
 @router.get("", summary="List arrays, newest first", response_model=schemas.ArrayList)
@@ -136,7 +111,7 @@ async def list_arrays(
 async def look(array_id: ArrayId, service: TheService, caller: ReaderOrSubmitter) -> Response:
     """Rows that have been received: where an upload goes on."""
     meta = service.arrays.get(array_id, caller.sees)
-    return answer(ArrayInfo.of(meta, service.settings.limits, service.root))
+    return _shown(service, meta)
 
 
 @router.get(
@@ -182,11 +157,8 @@ async def put_rows(
     if kind.partition(";")[0].strip().lower() not in ("application/octet-stream", ""):
         raise HttpProblem("unsupported-media-type", "send application/octet-stream")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise HttpProblem(
-            "unsupported-media-type",
-            "send the rows without a content encoding",
-            headers={"Accept-Encoding": "identity"},
-        )
+        detail = "send the rows without a content encoding"
+        raise HttpProblem("unsupported-media-type", detail, headers={"Accept-Encoding": "identity"})
     length = request.headers.get("content-length", "")
     size = int(length) if length.isascii() and length.isdigit() and len(length) < 19 else None
     with caller.waiting():
@@ -219,7 +191,7 @@ async def _receive(request: Request, service: Service, meta: Meta, start: int, s
         raise
     meta = await run_in_threadpool(service.arrays.close_block, meta, block, True)
     service.metrics.uploaded.inc(n_bytes)
-    return answer(ArrayInfo.of(meta, service.settings.limits, service.root))
+    return _shown(service, meta)
 
 
 @router.post("/{array_id}/seal", summary="Seal an array", response_model=ArrayInfo)
@@ -230,7 +202,7 @@ async def seal(
     service.arrays.get(array_id, caller.sees)
     expected = None if body is None else body.sha256
     meta = await run_in_threadpool(service.arrays.seal, array_id, expected)
-    return answer(ArrayInfo.of(meta, service.settings.limits, service.root))
+    return _shown(service, meta)
 
 
 @router.delete("/{array_id}", status_code=204, summary="Delete an array")

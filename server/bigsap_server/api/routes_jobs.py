@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -19,12 +19,12 @@ from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, Submitter, TheService
 from bigsap_server.api.negotiation import accepted, matches, preferred_wait
-from bigsap_server.api.references import check_resumed, check_submitted, check_warm_start
-from bigsap_server.api.schemas import Event, Job, answer, etag, is_over, job_path
+from bigsap_server.api.references import check_references, check_warm_start
+from bigsap_server.api.schemas import Event, Job, answer, etag, job_path
 from bigsap_server.auth import Caller
 from bigsap_server.costs.build import invalid
 from bigsap_server.costs.request import JobRequest
-from bigsap_server.costs.specs import ID_PATTERN
+from bigsap_server.costs.specs import ID_PATTERN, Model
 from bigsap_server.costs.url_policy import check_uri
 from bigsap_server.costs.validate import priced
 from bigsap_server.jobs.model import Answer, JobRow, JobState, StoreUnavailable, UnknownJob, canonical
@@ -41,7 +41,7 @@ _PAGE = 500
 _RETRY = {"Retry-After": "1"}
 
 
-class CancelRequest(schemas.Closed):
+class CancelRequest(Model):
     """Way of cancelling: gracefully (keeps what is known) or at once."""
 
     mode: Literal["graceful", "now"] = "graceful"
@@ -75,7 +75,9 @@ async def submit(
     ``dry_run=true`` answers 200 with the normalised spec and estimates of memory and time.
     """
     settings = service.settings
-    key = _checked_key(idempotency_key)
+    key = idempotency_key
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise HttpProblem("malformed-request", "Idempotency-Key must be printable ASCII characters")
     spec = body.model_dump(mode="json")
     digest = hashlib.sha256(canonical(spec).encode()).hexdigest()
     if key is not None and not dry_run:
@@ -93,7 +95,8 @@ async def submit(
     found, effort = await run_in_threadpool(
         priced, spec, resolver, devices, settings.default_threads, workers
     )
-    check_webhook(body.webhook, settings)
+    if body.webhook is not None:
+        check_webhook(body.webhook, settings)
     if body.results is not None:
         check_uri(f"{body.results.rstrip('/')}/", settings.result_uris, "/results")
     if body.warm_start is not None and body.warm_start.job is not None:
@@ -111,7 +114,7 @@ async def submit(
             digest=digest,
             most_active=caller.quotas["active_jobs"],
             answer=partial(_accepted, service) if wait is None else None,
-            check=partial(check_submitted, service),
+            check=partial(check_references, service),
         )
     )
     if not created:
@@ -175,8 +178,8 @@ async def _answer(service: Service, caller: Caller, job: JobRow, wait: float | N
     applied = {"Preference-Applied": f"wait={wait:g}"}
     # The job may be deleted meanwhile, or the table unreadable: the answer is still 202.
     with caller.waiting(), suppress(UnknownJob, StoreUnavailable):
-        job = await _finished(service, job, time.monotonic() + wait)
-    if not is_over(job):
+        job = await _waited(service, job, wait, lambda job: not job.active)
+    if job.active:
         return _accepted(service, job, applied)
     headers = {"Location": job_path(job, service.root), **applied, "ETag": etag(job)}
     if job.result is not None:
@@ -198,21 +201,16 @@ def _response(first: Answer, further: Mapping[str, str] | None = None) -> Respon
     return Response(first.body, first.status, {**first.headers, **(further or {})}, "application/json")
 
 
-def _checked_key(key: str | None) -> str | None:
-    if key is not None and not (key.isascii() and key.isprintable()):
-        raise HttpProblem("malformed-request", "Idempotency-Key must be printable ASCII characters")
-    return key
-
-
-async def _finished(service: Service, job: JobRow, until: float) -> JobRow:
-    """Return the job when it has ended, or at the time limit."""
-    with service.notifier.watching(job.id) as watch:
+async def _waited(service: Service, job: JobRow, seconds: float, done: Callable[[JobRow], bool]) -> JobRow:
+    """Return the job once ``done`` with it, or at the time limit."""
+    until = time.monotonic() + seconds
+    with service.notifier.watching(job.id) as wait:
         while True:
             job = await run_in_threadpool(service.store.get, job.id)
             left = until - time.monotonic()
-            if is_over(job) or left <= 0 or service.notifier.stopping:
+            if done(job) or left <= 0 or service.notifier.stopping:
                 return job
-            await watch.wait(left)
+            await wait(left)
 
 
 @router.get("", summary="List jobs, newest first", response_model=schemas.JobPage)
@@ -252,11 +250,12 @@ async def get_job(
     is 0 answers at once, too: with Retry-After.
     """
     job, longest = await service.job(job_id, caller), service.settings.limits.wait_s
-    if matches(if_none_match, etag(job)) and min(wait, longest) > 0 and not is_over(job):
+    if matches(if_none_match, etag(job)) and min(wait, longest) > 0 and job.active:
         with caller.waiting():
-            job = await _changed(service, job, min(wait, longest))
+            version = job.version
+            job = await _waited(service, job, min(wait, longest), lambda job: job.version != version)
     headers = {"ETag": etag(job)}
-    if wait > 0 and longest == 0 and not is_over(job):
+    if wait > 0 and longest == 0 and job.active:
         headers |= _RETRY
     if matches(if_none_match, etag(job)):
         return Response(status_code=304, headers=headers)
@@ -269,18 +268,6 @@ async def get_spec(job_id: JobId, service: TheService, caller: Reader) -> Respon
     return JSONResponse((await service.job(job_id, caller)).spec)
 
 
-async def _changed(service: Service, job: JobRow, seconds: float) -> JobRow:
-    """Return the job when its version differs, or at the time limit."""
-    until, version = time.monotonic() + seconds, job.version
-    with service.notifier.watching(job.id) as watch:
-        while True:
-            job = await run_in_threadpool(service.store.get, job.id)
-            left = until - time.monotonic()
-            if job.version != version or left <= 0 or service.notifier.stopping:
-                return job
-            await watch.wait(left)
-
-
 @router.post(
     "/{job_id}/cancel", summary="Cancel a job", response_model=schemas.Job, responses=schemas.CANCEL_RESPONSES
 )
@@ -291,14 +278,14 @@ async def cancel(
     await service.job(job_id, caller)
     mode = "graceful" if body is None else body.mode
     job = await run_in_threadpool(service.store.request_cancel, job_id, mode)
-    return answer(Job.of(job, service.root), 200 if is_over(job) else 202, {"ETag": etag(job)})
+    return answer(Job.of(job, service.root), 200 if not job.active else 202, {"ETag": etag(job)})
 
 
 @router.post("/{job_id}/resume", summary="Resume a job", response_model=schemas.Job, status_code=202)
 async def resume(job_id: JobId, service: TheService, caller: Submitter) -> Response:
     """A new attempt from the checkpoint, for jobs that ended without being solved."""
     await service.job(job_id, caller)
-    check = partial(check_resumed, service, job_id)
+    check = partial(check_references, service, job_id=job_id)
     job = await run_in_threadpool(service.store.resume, job_id, caller.quotas["active_jobs"], check)
     return answer(Job.of(job, service.root), 202, {"ETag": etag(job), **_RETRY})
 
@@ -337,12 +324,11 @@ async def events(
         found = await run_in_threadpool(service.store.events, job_id, after, limit)
         latest = found[-1].seq if found else after
         page = [Event.of(event) for event in found]
-        return answer(schemas.EventPage(events=page, next=latest, over=is_over(job)))
-    if is_over(job) and not await run_in_threadpool(service.store.events, job_id, after, 1):
+        return answer(schemas.EventPage(events=page, next=latest, over=not job.active))
+    if not job.active and not await run_in_threadpool(service.store.events, job_id, after, 1):
         # A 204 makes a browser's EventSource stop reconnecting.
         return Response(status_code=204)
-    if not caller.may_wait:
-        raise caller.refusal()
+    caller.check_waiting()
     return EventSourceResponse(_stream(service, caller, job_id, after), ping=15)
 
 
@@ -353,16 +339,13 @@ async def _stream(
     with (
         caller.waiting(),
         service.metrics.streams.track_inprogress(),
-        service.notifier.watching(job_id) as watch,
+        service.notifier.watching(job_id) as wait,
     ):
         while True:
             try:
                 # Read the job before the events, so that the events of its end are included.
-                recent = service.store.recent
-                job = recent.job(job_id)
-                if job is None:
-                    job = await run_in_threadpool(service.store.get, job_id)
-                found = recent.events(job_id, after)
+                job = await service.job(job_id, caller)
+                found = service.store.recent.events(job_id, after)
                 if found is None:
                     found = await run_in_threadpool(service.store.events, job_id, after, _PAGE)
             except UnknownJob:
@@ -373,10 +356,10 @@ async def _stream(
                 yield ServerSentEvent(canonical(view), event=event.kind, id=str(event.seq), retry=1000)
             if found:
                 continue
-            if is_over(job):
+            if not job.active:
                 yield ServerSentEvent(canonical({"state": job.state}), event="end")
                 return
             if service.notifier.stopping:
                 return
-            await watch.wait(10.0)
+            await wait(10.0)
             await asyncio.sleep(0)

@@ -6,7 +6,7 @@ import math
 import secrets
 from collections.abc import Iterator
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -14,15 +14,16 @@ from fastapi.responses import FileResponse, Response, StreamingResponse
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
-from bigsap.summary import result_of
+from bigsap.summary import FURTHER_ARRAYS, RESULT_ARRAYS, result_of
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, TheService
 from bigsap_server.api.negotiation import accepted, matches, narrow_range
 from bigsap_server.api.routes_jobs import JobId
-from bigsap_server.api.schemas import answer, etag, is_over
+from bigsap_server.api.schemas import answer, etag
 from bigsap_server.auth import Caller
 from bigsap_server.costs.previews import picture
+from bigsap_server.files import scratch
 from bigsap_server.jobs.model import JobRow
 from bigsap_server.problems import HttpProblem
 from bigsap_server.uploads.blocks import disk
@@ -35,6 +36,7 @@ router = APIRouter(
 )
 
 NPY, CSV, JSON, NPZ = "application/x-npy", "text/csv", "application/json", "application/x-npz"
+ArrayName: TypeAlias = Literal[*RESULT_ARRAYS, *FURTHER_ARRAYS]  # type: ignore[valid-type]
 _ROWS_AT_A_TIME = 8192
 _MOST_ROWS = 100_000
 _ABSENT = {
@@ -51,7 +53,7 @@ _ABSENT = {
 async def _with_result(job_id: str, service: Service, caller: Caller) -> JobRow:
     job = await service.job(job_id, caller)
     if job.result is None:
-        over = is_over(job)
+        over = not job.active
         ended = {"failed": "has failed", "cancelled": "was cancelled"}
         detail = f"the job {ended.get(job.state, f'is {job.state}')}"
         detail += " and has no result" if over else "; wait for it"
@@ -117,21 +119,7 @@ async def drawn(job_id: JobId, service: TheService, caller: Reader) -> Response:
 async def array(
     request: Request,
     job_id: JobId,
-    name: Annotated[
-        Literal[
-            "col4row",
-            "row4col",
-            "u",
-            "v",
-            "violator",
-            "u_low",
-            "v_low",
-            "unassigned_cost",
-            "capacity",
-            "demand",
-        ],
-        Path(),
-    ],
+    name: Annotated[ArrayName, Path()],
     service: TheService,
     caller: Reader,
     offset: Annotated[int, Query(ge=0, lt=2**63, description="first row (CSV, JSON)")] = 0,
@@ -166,18 +154,15 @@ async def array(
         headers["Content-Disposition"] = f'attachment; filename="{job.id}-{name}.csv"'
         return StreamingResponse(_csv(values, name, offset, stop), media_type=CSV, headers=headers)
     stop = min(stop, offset + _MOST_ROWS, len(values))
-    page = await run_in_threadpool(_page, values, name, offset, stop)
-    return answer(schemas.ValuePage(**page), headers=headers)
+    return answer(await run_in_threadpool(_page, values, name, offset, stop), headers=headers)
 
 
 def _whole(job: JobRow, service: Service) -> FilePath:
     """Return a new file with the whole result."""
     assert job.result is not None
     result = result_of(job.result, lambda name: _open(service.store.result_file(job, name)))
-    folder = service.settings.data / "scratch"
     with disk():
-        folder.mkdir(exist_ok=True)
-        file = folder / f"{job.id}-{secrets.token_hex(4)}.npz"
+        file = scratch(service.settings.data) / f"{job.id}-{secrets.token_hex(4)}.npz"
         result.save(file)
     return file
 
@@ -208,12 +193,12 @@ def _csv(values: np.ndarray[Any, Any], name: str, start: int, stop: int) -> Iter
         yield "".join(f"{first + k},{value!r}\r\n" for k, value in enumerate(block))
 
 
-def _page(values: np.ndarray[Any, Any], name: str, start: int, stop: int) -> dict[str, Any]:
+def _page(values: np.ndarray[Any, Any], name: str, start: int, stop: int) -> schemas.ValuePage:
     found = values[start:stop].tolist() if start < stop else []
-    return {
-        "name": name,
-        "offset": start,
-        "total": len(values),
-        "values": [None if isinstance(v, float) and not math.isfinite(v) else v for v in found],
-        "next": stop if start < stop < len(values) else None,
-    }
+    return schemas.ValuePage(
+        name=name,
+        offset=start,
+        total=len(values),
+        values=[None if isinstance(v, float) and not math.isfinite(v) else v for v in found],
+        next=stop if start < stop < len(values) else None,
+    )

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bigsap.summary import RESULT_ARRAYS
 from bigsap_server.costs.previews import points_in
-from bigsap_server.jobs.model import FINISHED, SETTLED, JobEvent, JobRow, JobState
+from bigsap_server.jobs.model import SETTLED, JobEvent, JobRow, JobState
 from bigsap_server.settings import Limits
-from bigsap_server.uploads.store import Meta
+from bigsap_server.uploads.blocks import Meta
 
 Status = Literal["optimal", "imprecise", "gap_reached", "time_limit", "cancelled", "infeasible"]
 Number = int | float
@@ -24,19 +24,12 @@ def answer(body: Answer, status: int = 200, headers: Mapping[str, str] | None = 
     return JSONResponse(body.document(), status, headers)
 
 
-class Closed(BaseModel):
-    """A small body: strict, without unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
 class Answer(BaseModel):
     """An answer of the service, which may get more members in later versions."""
 
     model_config = ConfigDict(extra="allow")
 
     def document(self) -> dict[str, Any]:
-        """Return what is sent."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -125,7 +118,6 @@ class ResultSummary(Outcome):
 
     @classmethod
     def of(cls, job: JobRow, root: str) -> ResultSummary:
-        """Return the result of a job that has one."""
         assert job.result is not None
         link = f"{job_path(job, root)}/result"
         links = {"self": link, "job": job_path(job, root)}
@@ -164,9 +156,9 @@ class Job(Answer):
         link = job_path(job, root)
         links = {"self": link, "events": f"{link}/events", "result": f"{link}/result"}
         settled = job.result is not None and job.result.get("status") in SETTLED
-        if is_over(job) and not (job.state == "succeeded" and settled):
+        if not job.active and not (job.state == "succeeded" and settled):
             links["resume"] = f"{link}/resume"
-        if not is_over(job):
+        if job.active:
             links["cancel"] = f"{link}/cancel"
         more: dict[str, Any] = {}
         if job.result is not None:
@@ -216,7 +208,6 @@ class Event(Answer):
 
     @classmethod
     def of(cls, event: JobEvent) -> Event:
-        """Return one event of a job."""
         kind: Any = event.kind
         return cls(seq=event.seq, time=stamp(event.time) or "", kind=kind, data=event.data)
 
@@ -369,11 +360,6 @@ def stamp(seconds: float | None) -> str | None:
 def etag(job: JobRow) -> str:
     """Return the entity tag, which changes with every change of the job."""
     return f'"{job.version}"'
-
-
-def is_over(job: JobRow) -> bool:
-    """Return whether the job has ended, and was not resumed."""
-    return job.state in FINISHED or not job.active
 
 
 def job_path(job: JobRow, root: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from prometheus_client import (
@@ -29,45 +30,27 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.requests = Counter(
-            "bigsap_requests_total",
-            "Requests answered",
-            ("method", "route", "status"),
-            registry=self.registry,
+        counter = partial(Counter, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        short = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30)
+        long, longer = (0.1, 1, 10, 60, 600, 3600, 36000), (0.1, 1, 10, 60, 600, 3600, 36000, 360000)
+        self.requests = counter("bigsap_requests_total", "Requests answered", ("method", "route", "status"))
+        self.seconds = histogram(
+            "bigsap_request_seconds", "Seconds until the answer began", ("route",), buckets=short
         )
-        self.seconds = Histogram(
-            "bigsap_request_seconds",
-            "Seconds until the answer began",
-            ("route",),
-            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30),
-            registry=self.registry,
+        self.submitted = counter("bigsap_jobs_submitted_total", "Jobs accepted")
+        self.spread = counter("bigsap_spread_jobs_total", "Accepted jobs over several workers")
+        self.uploaded = counter("bigsap_uploaded_bytes_total", "Bytes of arrays received")
+        self.waited = histogram(
+            "bigsap_job_queue_seconds", "Seconds from submission to the first attempt", buckets=long
         )
-        self.submitted = Counter("bigsap_jobs_submitted_total", "Jobs accepted", registry=self.registry)
-        self.spread = Counter(
-            "bigsap_spread_jobs_total", "Accepted jobs over several workers", registry=self.registry
+        self.took = histogram(
+            "bigsap_job_seconds", "Seconds from the first attempt to the end", ("state",), buckets=longer
         )
-        self.uploaded = Counter(
-            "bigsap_uploaded_bytes_total", "Bytes of arrays received", registry=self.registry
-        )
-        self.waited = Histogram(
-            "bigsap_job_queue_seconds",
-            "Seconds from submission to the first attempt",
-            buckets=(0.1, 1, 10, 60, 600, 3600, 36000),
-            registry=self.registry,
-        )
-        self.took = Histogram(
-            "bigsap_job_seconds",
-            "Seconds from the first attempt to the end",
-            ("state",),
-            buckets=(0.1, 1, 10, 60, 600, 3600, 36000, 360000),
-            registry=self.registry,
-        )
-        self.failed = Counter(
-            "bigsap_jobs_failed_total", "Failed jobs by reason", ("reason",), registry=self.registry
-        )
-        held = "Queued jobs whose key has as many running as it may"
-        self.held = Gauge("bigsap_jobs_held", held, registry=self.registry)
-        self.streams = Gauge("bigsap_event_streams", "Open event streams", registry=self.registry)
+        self.failed = counter("bigsap_jobs_failed_total", "Failed jobs by reason", ("reason",))
+        self.held = gauge("bigsap_jobs_held", "Queued jobs whose key has as many running as it may")
+        self.streams = gauge("bigsap_event_streams", "Open event streams")
 
     def watch_jobs(self, counts: Callable[[], Mapping[str, int]]) -> None:
         """Export the number of jobs in each state, computed when scraped."""
@@ -94,7 +77,6 @@ class Metrics:
             self.failed.labels(str((job.problem or {}).get("type", "")).rpartition(":")[2]).inc()
 
     def text(self) -> bytes:
-        """Return the metrics in the exposition format."""
         return generate_latest(self.registry)
 
 

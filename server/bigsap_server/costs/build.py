@@ -7,7 +7,6 @@ needs the web framework, and nothing is validated again but what a reference nam
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import math
 import weakref
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from bigsap.sources.cost_specs import KINDS, RESERVED
 from bigsap_server.costs.objects import open_npy
 from bigsap_server.costs.stores import jailed, open_zarr
 from bigsap_server.costs.url_policy import check_host, pinned_client
+from bigsap_server.files import read_json
 from bigsap_server.problems import HttpProblem, from_error, pointer_to
 
 PLUGIN_GROUP = "bigsap.costs"
@@ -81,7 +81,6 @@ class Resolver:
         return _load(jailed(self.settings["stores"], ref["store"], ref["path"], pointer), pointer)
 
     def array_folder(self, array_id: str) -> Path:
-        """Return the folder of an uploaded array."""
         return self.data / "arrays" / array_id
 
     def _inline(self, values: list[Any], pointer: str) -> np.ndarray[Any, Any]:
@@ -97,7 +96,7 @@ class Resolver:
     def _meta(self, array_id: str, pointer: str) -> dict[str, Any]:
         if array_id not in self._known:
             try:
-                meta = json.loads((self.array_folder(array_id) / "meta.json").read_text(encoding="utf-8"))
+                meta = read_json(self.array_folder(array_id) / "meta.json")
             except (OSError, ValueError):
                 meta = None
             if meta is None or self.owner not in (None, meta["owner"]):

@@ -6,9 +6,7 @@ are known. The worker makes them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,95 +17,72 @@ from bigsap_server.costs.build import Resolver, below, invalid
 from bigsap_server.problems import from_error
 
 
-@dataclass(frozen=True)
-class Given:
-    """The arrays of a normalised request. most_bytes: larger ones are not read."""
+def check_choices(request: Mapping[str, Any]) -> None:
+    """Refuse members that do not go together, whatever the shape is. Raises HttpProblem."""
+    options, asked = request["options"], request["assignment"]
+    if request["spread"] and (options["capacity"] is not None or options["demand"] is not None):
+        raise invalid("is not valid with capacity or demand: the search runs in one worker", "/spread")
+    if asked is None:
+        return
+    for name, default in (("objective", "sum"), ("demand", None)):
+        if options[name] != default:
+            why = preview.NOT_CERTIFIED[name]
+            raise invalid(f"is not valid with an assignment to certify: {why}", f"/options/{name}")
+    for name in ("warm_start", "spread"):
+        if asked["v"] is not None and request[name]:
+            raise invalid("is not valid with prices v: there is no solve", f"/{name}")
 
-    request: Mapping[str, Any]
-    resolver: Resolver
-    most_bytes: int
 
-    def check_choices(self) -> None:
-        """Refuse members that do not go together, whatever the shape is. Raises HttpProblem."""
-        options, asked = self.request["options"], self.request["assignment"]
-        if self.request["spread"] and (options["capacity"] is not None or options["demand"] is not None):
-            raise invalid("is not valid with capacity or demand: the search runs in one worker", "/spread")
-        if asked is None:
-            return
-        for name, used in (
-            ("objective", options["objective"] != "sum"),
-            ("demand", options["demand"] is not None),
-        ):
-            if used:
-                why = preview.NOT_CERTIFIED[name]
-                raise invalid(f"is not valid with an assignment to certify: {why}", f"/options/{name}")
-        for name in ("warm_start", "spread"):
-            if asked["v"] is not None and self.request[name]:
-                raise invalid("is not valid with prices v: there is no solve", f"/{name}")
+def check_given(
+    request: Mapping[str, Any], resolver: Resolver, shape: tuple[int, int], most_bytes: int
+) -> None:
+    """Validate the arrays of a normalised request for costs of this shape. Raises HttpProblem.
 
-    def check(self, shape: tuple[int, int]) -> None:
-        """Validate the arrays for costs of this shape. Raises HttpProblem."""
-        (n, m), options = shape, self.request["options"]
-        prices = self.small(options["unassigned_cost"], n, "/options/unassigned_cost")
-        if prices is not None:
-            with answered("/options/unassigned_cost"):
-                preview.check_unassigned_cost(prices, n, options["maximize"])
-        counts = {}
-        for name, size in (("capacity", m), ("demand", n)):
-            counts[name] = self.small(options[name], size, f"/options/{name}")
-            if counts[name] is not None:
-                with answered(f"/options/{name}"):
-                    counts[name] = preview.check_counts(counts[name], size, name)
-        self._check_start(shape)
-        self._check_assignment(shape, counts["capacity"])
+    most_bytes: larger arrays are not read.
+    """
+    (n, m), options = shape, request["options"]
+    start, asked = request["warm_start"] or {}, request["assignment"] or {}
 
-    def small(self, ref: Any, size: int, pointer: str) -> Any:
-        """Return the array of a reference, None if it is large. Raises HttpProblem unless it has ``size``."""
-        if ref is None or isinstance(ref, (int, float)):
-            return ref
-        facts = self.resolver.facts(ref, pointer)
-        if facts.shape != (size,):
-            raise invalid(f"needs shape {[size]}, got {list(facts.shape)}", pointer)
-        return self.resolver.array(ref, pointer) if facts.nbytes <= self.most_bytes else None
+    def check(ref: Any, size: int, pointer: str, judge: Callable[[Any], Any]) -> Any:
+        """Return what ``judge`` returns of a number or a small array; None for others."""
+        value = ref
+        if ref is not None and not isinstance(ref, (int, float)):
+            facts = resolver.facts(ref, pointer)
+            if facts.shape != (size,):
+                raise invalid(f"needs shape {[size]}, got {list(facts.shape)}", pointer)
+            value = resolver.array(ref, pointer) if facts.nbytes <= most_bytes else None
+        try:
+            return None if value is None else judge(value)
+        except bigsap.CertificateError as error:
+            raise invalid(str(error), pointer) from error
+        except bigsap.BigsapError as error:
+            row = getattr(error, "row", None)
+            raise from_error(error, pointer if row is None else below(pointer, row)) from error
 
-    def _check_start(self, shape: tuple[int, int]) -> None:
-        start = self.request["warm_start"] or {}
-        if start.get("v") is None:
-            return
-        v = self.small(start["v"], shape[1], "/warm_start/v")
-        if v is not None:
-            with answered("/warm_start/v"):
-                preview.check_warm_start(v, shape)
-        pairs = self.small(start["col4row"], shape[0], "/warm_start/col4row")
-        if pairs is not None:
-            with answered("/warm_start/col4row"):
-                preview.check_warm_start((np.zeros(shape[1]), pairs), shape)
+    def check_counts(name: str, size: int) -> Any:
+        place = f"/options/{name}"
+        return check(options[name], size, place, lambda counts: preview.check_counts(counts, size, name))
 
-    def _check_assignment(self, shape: tuple[int, int], capacity: Any) -> None:
-        asked, options = self.request["assignment"], self.request["options"]
-        if asked is None:
-            return
-        found = {
-            name: self.small(asked[name], size, f"/assignment/{name}")
-            for name, size in (("col4row", shape[0]), ("v", shape[1]), ("v_low", shape[1]))
-        }
-        for name in ("v", "v_low"):
-            if found[name] is not None:
-                with answered(f"/assignment/{name}"):
-                    preview.check_prices(found[name], shape[1])
-        if found["col4row"] is not None and (options["capacity"] is None) == (capacity is None):
+    def check_pairs(col4row: Any) -> None:
+        if (options["capacity"] is None) == (capacity is None):
             partial = options["unassigned_cost"] is not None
-            with answered("/assignment/col4row"):
-                preview.check_assignment(found["col4row"], shape, capacity, partial=partial)
+            preview.check_assignment(col4row, shape, capacity, partial=partial)
 
-
-@contextmanager
-def answered(pointer: str) -> Iterator[None]:
-    """Convert the library's errors to a problem at ``pointer``, or at the row that they name."""
-    try:
-        yield
-    except bigsap.CertificateError as error:
-        raise invalid(str(error), pointer) from error
-    except bigsap.BigsapError as error:
-        row = getattr(error, "row", None)
-        raise from_error(error, pointer if row is None else below(pointer, row)) from error
+    check(
+        options["unassigned_cost"],
+        n,
+        "/options/unassigned_cost",
+        lambda prices: preview.check_unassigned_cost(prices, n, options["maximize"]),
+    )
+    capacity = check_counts("capacity", m)
+    check_counts("demand", n)
+    check(start.get("v"), m, "/warm_start/v", lambda v: preview.check_warm_start(v, shape))
+    check(
+        start.get("col4row"),
+        n,
+        "/warm_start/col4row",
+        lambda pairs: preview.check_warm_start((np.zeros(m), pairs), shape),
+    )
+    for name in ("v", "v_low"):
+        check(asked.get(name), m, f"/assignment/{name}", lambda prices: preview.check_prices(prices, m))
+    check(asked.get("col4row"), n, "/assignment/col4row", check_pairs)

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import numpy as np
 
 import bigsap
 from bigsap_server.costs.url_policy import check_uri
+from bigsap_server.files import scratch
 from bigsap_server.problems import HttpProblem, is_disk_full
 
 _log = logging.getLogger("bigsap_server.objects")
@@ -74,7 +76,7 @@ def _copied(remote: Any, settings: Mapping[str, Any], pointer: str) -> np.ndarra
         raise HttpProblem("over-limit", detail, pointer=pointer)
     if not left:
         return np.empty(shape, dtype)
-    with tempfile.TemporaryFile(dir=_scratch(settings)) as file:
+    with tempfile.TemporaryFile(dir=scratch(settings["data"])) as file:
         while left:
             block = remote.read(min(left, _BLOCK))
             if not block:
@@ -102,17 +104,16 @@ def put_result(
     attempt may be writing, or the result is no longer wanted; asked before each file and while waiting.
     """
     place = f"{uri.rstrip('/')}/{name}"
-    writing = _Writing(is_over)
     try:
         check_uri(place, settings["result_uris"], "/results")
-        with tempfile.TemporaryDirectory(dir=_scratch(settings), ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(dir=scratch(settings["data"]), ignore_cleanup_errors=True) as folder:
             file = Path(folder) / "result.npz"
             result.save(file)
             with file.open("rb") as saved:
                 digest = hashlib.file_digest(saved, "sha256").hexdigest()
             stored = {"uri": f"{place}.npz", "bytes": file.stat().st_size, "sha256": digest}
             document = json.dumps({**summary, "stored": stored}).encode()
-            writing.run(partial(_write, place, file, document, writing.check), seconds)
+            _apart(partial(_write, place, file, document), is_over, seconds)
     except Exception as error:  # noqa: BLE001 - any error of any store
         _log.warning("%s cannot be written: %s: %s", place, type(error).__name__, error)
         failed = HttpProblem("result-not-stored", f"{name}: {type(error).__name__}", pointer="/results")
@@ -135,43 +136,31 @@ def _write(place: str, file: Path, document: bytes, check: Callable[[], None]) -
     files.pipe_file(f"{path}.json", document)
 
 
-class _Writing:
-    """One thread that writes, and is left alone if it takes too long."""
+def _apart(write: Callable[[Callable[[], None]], None], is_over: Callable[[], bool], seconds: float) -> None:
+    """Write in a thread, which is left alone if it takes longer than ``seconds``: TimeoutError.
 
-    def __init__(self, is_over: Callable[[], bool]) -> None:
-        self._is_over = is_over
-        self._left = threading.Event()
-        self._done = threading.Event()
-        self._error: BaseException | None = None
+    ``write`` is given a check that raises InterruptedError once the writing was left or is over.
+    """
+    left, done = threading.Event(), Future[None]()
 
-    def check(self) -> None:
-        """Raise InterruptedError once the writing was left or is over."""
-        if self._left.is_set() or self._is_over():
+    def check() -> None:
+        if left.is_set() or is_over():
             raise InterruptedError("another attempt may be writing, or the job was cancelled")
 
-    def run(self, write: Callable[[], None], seconds: float) -> None:
-        """Write in a thread; raise its error, TimeoutError after ``seconds``, or InterruptedError."""
-        threading.Thread(target=self._run, args=(write,), daemon=True, name="result-store").start()
-        end = time.monotonic() + seconds
+    def run() -> None:
         try:
-            while not self._done.wait(_LOOK_S):
-                self.check()
-                if time.monotonic() > end:
-                    raise TimeoutError(f"the store took more than {seconds:g} s")
-        finally:
-            self._left.set()
-        if self._error is not None:
-            raise self._error
-
-    def _run(self, write: Callable[[], None]) -> None:
-        try:
-            write()
+            write(check)
+            done.set_result(None)
         except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
-            self._error = error
-        self._done.set()
+            done.set_exception(error)
 
-
-def _scratch(settings: Mapping[str, Any]) -> Path:
-    scratch = Path(settings["data"]) / "scratch"
-    scratch.mkdir(parents=True, exist_ok=True)
-    return scratch
+    threading.Thread(target=run, daemon=True, name="result-store").start()
+    end = time.monotonic() + seconds
+    try:
+        while not wait([done], _LOOK_S).done:
+            check()
+            if time.monotonic() > end:
+                raise TimeoutError(f"the store took more than {seconds:g} s")
+    finally:
+        left.set()
+    done.result()

@@ -63,7 +63,7 @@ def check(request: Mapping[str, Any], data: Path, settings: Mapping[str, Any]) -
     source = build(request["cost"], Resolver(data, settings), request["shape"], request["maximize"])
     opened = time.perf_counter()
     n, m = source.shape
-    rows, columns = _spread(n), _spread(m)
+    rows, columns = evenly(n, _SAMPLE), evenly(m, _SAMPLE)
     sample: list[list[Any]] = []
     row_ns, n_infinite = None, 0
     if n and m:
@@ -102,12 +102,9 @@ def infinite(source: Any, n_sampled: int, n_infinite: int) -> dict[str, Any]:
     return {"sampled": n_sampled, "found": n_infinite, "why": why}
 
 
-def _spread(size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return (
-        np.unique(np.linspace(0, size - 1, min(size, _SAMPLE)).astype(np.int64))
-        if size
-        else np.zeros(0, np.int64)
-    )
+def evenly(size: int, most: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return up to ``most`` numbers below ``size``, with the first and the last."""
+    return np.unique(np.linspace(0, size - 1, min(size, most)).astype(np.int64))
 
 
 def _judge(row: np.ndarray[Any, Any], number: int, maximize: bool) -> None:
@@ -116,13 +113,8 @@ def _judge(row: np.ndarray[Any, Any], number: int, maximize: bool) -> None:
     wrong = np.isnan(row) | (row == (np.inf if maximize else -np.inf))
     if wrong.any():
         column = int(wrong.argmax())
-        raise HttpProblem(
-            "invalid-cost",
-            f"cost[{number}, {column}] is {row[column]}",
-            pointer="/cost",
-            row=number,
-            column=column,
-        )
+        detail = f"cost[{number}, {column}] is {row[column]}"
+        raise HttpProblem("invalid-cost", detail, pointer="/cost", row=number, column=column)
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -33,14 +33,10 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 DTYPES = ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
 
 
-def _infinite(value: object) -> float | None:
-    return {"Infinity": math.inf, "-Infinity": -math.inf}.get(value) if isinstance(value, str) else None
-
-
 def _check_entry(value: object, where: str) -> float | int | str:
     """Return an entry of an inline array; infinities as text, since JSON has none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        if _infinite(value) is None:
+        if value not in ("Infinity", "-Infinity"):
             raise ValueError(f'{where} must be a number, "Infinity" or "-Infinity"')
         return str(value)
     if isinstance(value, int):
@@ -55,30 +51,26 @@ def _check_entry(value: object, where: str) -> float | int | str:
 
 
 def _check_inline(values: list[Any]) -> list[Any]:
-    if not values or not isinstance(values[0], list):
-        found = [_check_entry(value, f"entry {k}") for k, value in enumerate(values)]
-        _check_exact({f"entry {k}": value for k, value in enumerate(found)})
-        return found
-    width = len(values[0])
-    rows: list[list[Any]] = []
-    for i, row in enumerate(values):
-        if not isinstance(row, list) or len(row) != width:
+    """Return the entries of a list, or of equally long lists.
+
+    Refuses an integer that would be rounded because other entries make the array float64.
+    """
+    matrix = bool(values) and isinstance(values[0], list)
+    found: dict[str, Any] = {}
+    width = len(values[0]) if matrix else 0
+    for i, row in enumerate(values if matrix else [values]):
+        if matrix and (not isinstance(row, list) or len(row) != width):
             raise ValueError(f"row {i} must be a list of {width} numbers, like row 0")
-        rows.append([_check_entry(value, f"entry [{i}, {j}]") for j, value in enumerate(row)])
-    _check_exact({f"entry [{i}, {j}]": value for i, row in enumerate(rows) for j, value in enumerate(row)})
-    return rows
-
-
-def _check_exact(entries: dict[str, Any]) -> None:
-    """Refuse an integer that would be rounded because other entries make the array float64."""
-    if all(isinstance(value, int) for value in entries.values()):
-        return
-    for where, value in entries.items():
-        if isinstance(value, int) and float(value) != value:
-            raise ValueError(
-                f"{where} is {value}, which float64 does not hold; fractions and infinities in the"
-                " same array make it float64"
-            )
+        for j, value in enumerate(row):
+            where = f"entry [{i}, {j}]" if matrix else f"entry {j}"
+            found[where] = _check_entry(value, where)
+    if not all(isinstance(value, int) for value in found.values()):
+        for where, value in found.items():
+            if isinstance(value, int) and float(value) != value:
+                why = "fractions and infinities in the same array make it float64"
+                raise ValueError(f"{where} is {value}, which float64 does not hold; {why}")
+    entries = list(found.values())
+    return [entries[k * width : (k + 1) * width] for k in range(len(values))] if matrix else entries
 
 
 _NUMBER_SCHEMA = {"anyOf": [{"type": "number"}, {"enum": ["Infinity", "-Infinity"]}]}
@@ -175,30 +167,18 @@ def _scalar_or_array(value: Any) -> str:
     return "number" if scalar else _array_kind(value)
 
 
-#: A number or an array.
-NumberOrArray: TypeAlias = Annotated[
-    Annotated[Finite, Tag("number")]
+_Number = TypeVar("_Number")
+_OrArray: TypeAlias = Annotated[
+    Annotated[_Number, Tag("number")]
     | Annotated[Inline, Tag("inline")]
     | Annotated[Uploaded, Tag("uploaded")]
     | Annotated[Stored, Tag("stored")],
     Discriminator(_scalar_or_array),
 ]
-#: The same, with integers accepted as numbers.
-CostOrArray: TypeAlias = Annotated[
-    Annotated[Number, Tag("number")]
-    | Annotated[Inline, Tag("inline")]
-    | Annotated[Uploaded, Tag("uploaded")]
-    | Annotated[Stored, Tag("stored")],
-    Discriminator(_scalar_or_array),
-]
-#: A whole number that is not negative, or an array.
-CountOrArray: TypeAlias = Annotated[
-    Annotated[Annotated[int, Field(ge=0, lt=2**31)], Tag("number")]
-    | Annotated[Inline, Tag("inline")]
-    | Annotated[Uploaded, Tag("uploaded")]
-    | Annotated[Stored, Tag("stored")],
-    Discriminator(_scalar_or_array),
-]
+#: A number or an array; of costs, with integers accepted as numbers; of counts, a whole one >= 0.
+NumberOrArray: TypeAlias = _OrArray[Finite]
+CostOrArray: TypeAlias = _OrArray[Number]
+CountOrArray: TypeAlias = _OrArray[Annotated[int, Field(ge=0, lt=2**31)]]
 Shape: TypeAlias = Annotated[
     list[Annotated[int, Field(ge=0, lt=2**53)]],
     Field(min_length=2, max_length=2, description="[number of rows, number of columns]"),

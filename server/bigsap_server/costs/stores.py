@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
+
 import bigsap
 from bigsap_server.costs.objects import options_of
 from bigsap_server.costs.url_policy import check_uri
@@ -142,7 +144,7 @@ def _check_v3(found: Mapping[str, Any], most_bytes: int, pointer: str) -> tuple[
     if found["chunk_grid"]["name"] != "regular":
         raise _bad("only regular chunks are allowed", pointer)
     chunk = _sizes(found["chunk_grid"]["configuration"]["chunk_shape"], pointer)
-    _check_codecs(found["codecs"], chunk, _item_bytes(kind), most_bytes, pointer)
+    _check_codecs(found["codecs"], chunk, np.dtype(kind).itemsize, most_bytes, pointer)
     return shape, kind
 
 
@@ -181,8 +183,7 @@ def _check_v2(found: Mapping[str, Any], most_bytes: int, pointer: str) -> tuple[
     if compressor is not None and compressor["id"] not in _COMPRESSORS:
         raise _bad(f"the codec {str(compressor['id'])[:50]!r} is not allowed", pointer)
     shape = _sizes(found["shape"], pointer)
-    size = int(kind[-1])
-    _check_chunk(_sizes(found["chunks"], pointer), size, most_bytes, pointer)
+    _check_chunk(_sizes(found["chunks"], pointer), np.dtype(kind).itemsize, most_bytes, pointer)
     return shape, kind
 
 
@@ -199,17 +200,9 @@ def _sizes(values: Any, pointer: str) -> list[int]:
 def _check_chunk(chunk: list[int], size: int, most_bytes: int, pointer: str) -> None:
     if min(chunk) < 1:
         raise _bad("chunks must not be empty", pointer)
-    if math.prod(chunk) * size > most_bytes:
-        raise HttpProblem(
-            "over-limit",
-            f"a chunk of shape {chunk} decodes to {math.prod(chunk) * size} bytes; at most"
-            f" {most_bytes} are allowed",
-            pointer=pointer,
-        )
-
-
-def _item_bytes(kind: str) -> int:
-    return 1 if kind == "bool" else int(kind.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
+    if (nbytes := math.prod(chunk) * size) > most_bytes:
+        detail = f"a chunk of shape {chunk} decodes to {nbytes} bytes; at most {most_bytes} are allowed"
+        raise HttpProblem("over-limit", detail, pointer=pointer)
 
 
 def _forbidden(reason: str, pointer: str) -> HttpProblem:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 import bigsap
 from bigsap import preview
+from bigsap.system import usable_cores
 from bigsap_server.costs.build import (
     DIMENSIONS,
     Resolver,
@@ -30,12 +30,11 @@ from bigsap_server.costs.build import (
     plugin_params,
     shape_of,
 )
-from bigsap_server.costs.given import Given
-from bigsap_server.costs.sandbox import infinite, infinite_among
+from bigsap_server.costs.given import check_choices, check_given
+from bigsap_server.costs.sandbox import evenly, infinite, infinite_among
 from bigsap_server.costs.stores import check_zarr_folder, zarr_folder
 from bigsap_server.costs.url_policy import check_uri
 from bigsap_server.problems import HttpProblem
-from bigsap_server.settings import cores
 
 #: Members whose arrays are at most this large are built of all of them; starts of this size are read.
 SMALL_BYTES = 4 << 20
@@ -88,24 +87,24 @@ def validate(request: Mapping[str, Any], resolver: Resolver, devices: list[str])
     """Validate a whole normalised request. Raises HttpProblem with the pointer to the field."""
     options, limits = request["options"], resolver.settings["limits"]
     found = validate_costs(request["cost"], resolver, request["shape"], options["maximize"])
-    choice = _objection(*(options[name] for name in ("method", "variant", "start", "epsilon")))
-    if choice is not None:
-        raise invalid(choice, "/options/variant")
-    given = Given(request, resolver, SMALL_BYTES)
-    given.check_choices()
+    try:
+        preview.check_options(*(options[name] for name in ("method", "variant", "start", "epsilon")))
+    except bigsap.OptionError as error:
+        raise invalid(str(error), "/options/variant") from error
+    check_choices(request)
     if options["device"] not in ("auto", *devices):
         raise invalid(f"the workers have no {options['device']}", "/options/device")
     longest = limits["time_limit_s"]
     if longest is not None and (options["time_limit_s"] or 0) > longest:
         raise _over(f"at most {longest} s are allowed", "/options/time_limit_s")
-    most = limits["threads"] or (None if resolver.settings["scheduler"] else cores())
+    most = limits["threads"] or (None if resolver.settings["scheduler"] else usable_cores())
     if most is not None and (options["threads"] or 0) > most:
         raise _over(f"{options['threads']} threads; at most {most} are allowed", "/options/threads")
     if found.costs is not None and options["dtype"] is not None:
         found = replace(found, costs=replace(found.costs, dtype=np.dtype(options["dtype"])))
     if found.costs is not None:
         _check_tall(request, found.costs, resolver, devices)
-        given.check(found.costs.shape)
+        check_given(request, resolver, found.costs.shape, SMALL_BYTES)
         _check_sizes(request, found, resolver)
     return found
 
@@ -329,19 +328,9 @@ def _sample(source: Any) -> dict[str, Any] | None:
     n, m = source.shape
     if not n or not m or source.expression.operations > _MOST_OPERATIONS:
         return None
-    rows, columns = (np.unique(np.linspace(0, k - 1, _SAMPLE).astype(np.int64)) for k in (n, m))
+    rows, columns = evenly(n, _SAMPLE), evenly(m, _SAMPLE)
     costs = source.sample(np.repeat(rows, columns.size), np.tile(columns, rows.size))
     return infinite(source, costs.size, infinite_among(costs))
-
-
-@cache
-def _objection(method: str, variant: str, start: str, epsilon: bool) -> str | None:
-    """Return the library's error message for choices that do not go together."""
-    try:
-        preview.check_options(method, variant, start, epsilon)
-    except bigsap.OptionError as error:
-        return str(error)
-    return None
 
 
 def _check_tall(

@@ -21,17 +21,20 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from bigsap.system import replace
-from bigsap_server.jobs.files import is_locked, read_json, write_json
+from bigsap_server.files import DELETED, is_locked, read_json, write_json
+from bigsap_server.problems import HttpProblem
 
 #: run; stop and keep the answer so far; exit; stop to be continued; superseded by another attempt.
 Command = Literal["run", "graceful", "now", "stop", "fenced"]
 
 START_ARRAYS = ("v", "col4row")
+STOPPED = "the server was stopped"
+_ANY_NUMBER = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,6 @@ class Folder:
         return self.path / "run.lock"
 
     def result(self, attempt: int) -> Path:
-        """Return the folder of an attempt's arrays."""
         return self.path / f"result-{attempt}"
 
     def keep_start(self, result: Path | None) -> Path:
@@ -85,16 +87,12 @@ class Folder:
         shutil.rmtree(self.start, ignore_errors=True)
 
     def command(self, attempt: int, command: Command) -> None:
-        """Set the attempt's command."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.path / "control.json", {"attempt": attempt, "command": command}, durable=False)
 
     def commanded(self, attempt: int) -> Command:
         """Return the attempt's command; ``fenced`` when another attempt has replaced it."""
-        control = read_json(self.path / "control.json")
-        if control is None or control["attempt"] != attempt:
-            return "fenced"
-        command: Command = control["command"]
+        command: Command = self._told("control.json", attempt).get("command", "fenced")
         return command
 
     def lend(self, attempt: int, workers: list[str]) -> None:
@@ -103,10 +101,12 @@ class Folder:
 
     def lent(self, attempt: int) -> list[str]:
         """Return the workers that the attempt may use besides its own."""
-        found = read_json(self.path / "workers.json")
-        if found is None or found["attempt"] != attempt:
-            return []
-        return [str(address) for address in found["workers"]]
+        return [str(address) for address in self._told("workers.json", attempt).get("workers", ())]
+
+    def _told(self, name: str, attempt: int) -> dict[str, Any]:
+        """Return what the server has written for the attempt, if it has."""
+        found: dict[str, Any] = read_json(self.path / name) or {}
+        return found if found.get("attempt") == attempt else {}
 
     def begin(self, attempt: int, worker: str = "") -> bool:
         """Mark the attempt as begun on a worker; return False when it had begun before."""
@@ -124,11 +124,9 @@ class Folder:
         return None
 
     def begun(self, attempt: int) -> bool:
-        """Return whether a worker has begun the attempt."""
         return (self.path / f"begun-{attempt}").exists()
 
     def locked(self) -> bool:
-        """Return whether a process is running the job."""
         return is_locked(self.lock)
 
     def outcome(self, attempt: int) -> dict[str, Any] | None:
@@ -137,7 +135,6 @@ class Folder:
         return found
 
     def end(self, attempt: int, outcome: dict[str, Any]) -> None:
-        """Record how the attempt ended."""
         write_json(self.path / f"outcome-{attempt}.json", outcome)
 
     def report(self, attempt: int, progress: dict[str, Any], log: list[str]) -> None:
@@ -165,15 +162,41 @@ class Folder:
                 entry.unlink(missing_ok=True)
 
 
-def aside(folder: Path) -> Path:
-    """Return the path to which a job's folder is moved while the job is being deleted."""
-    return folder.with_name(f".deleted-{folder.name}")
+@dataclass(frozen=True)
+class Order:
+    """An attempt to run.
+
+    spec: a normalised request. settings: the server's, as JSON, with ``threads`` (of this
+    job), ``time_left`` (seconds or None: the limit of the spec), ``warm_folder`` (of the job
+    to start from, or None) and ``own_process`` (whether ``now`` may kill its process).
+    """
+
+    job_id: str
+    attempt: int
+    folder: Folder
+    spec: dict[str, Any] = field(repr=False)
+    settings: dict[str, Any] = field(repr=False)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.job_id, self.attempt
+
+    @property
+    def spread(self) -> int:
+        """Most workers that the attempt may use: 1 if it is not spread."""
+        asked = self.spec.get("spread", False)
+        return _ANY_NUMBER if asked is True else max(1, int(asked))
+
+
+def interrupted(slug: str, detail: str) -> dict[str, Any]:
+    """Return the outcome of an attempt that did not end by itself."""
+    return {"state": "interrupted", "slug": slug, "problem": HttpProblem(slug, detail).document()}
 
 
 def sweep(jobs: Path, known: set[str]) -> None:
     """Complete or undo deletions of jobs' folders that a crash interrupted."""
-    for folder in jobs.glob(".deleted-*"):
-        job_id = folder.name.removeprefix(".deleted-")
+    for folder in jobs.glob(f"{DELETED}*"):
+        job_id = folder.name.removeprefix(DELETED)
         if job_id in known:
             replace(folder, jobs / job_id)
         else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,15 +18,16 @@ from typing import Any
 import dask
 import distributed
 
-from bigsap_server.jobs.control import Command, Folder
-from bigsap_server.jobs.executor import Listener, Order, Report
-from bigsap_server.jobs.lending import lent_to
+from bigsap_server.jobs.control import Order
+from bigsap_server.jobs.executor import Listener, Report
 from bigsap_server.jobs.worker import run_job
 
 _log = logging.getLogger("bigsap_server.executor")
 
-_CONNECT_S = 3.0
+_CONNECT_S, _CLUSTER_S = 3.0, 30.0
 _LOOK_S = 0.5
+#: Errors of a scheduler that is not there any more.
+_GONE = (OSError, TimeoutError, RuntimeError)
 
 # Configuration of the scheduler and workers that this process starts.
 _CONFIG = {
@@ -87,15 +87,13 @@ class DaskExecutor:
         self._cluster: Any = None
         self._client: Any = None
         self._listener: Listener = lambda report: None
+        # Dask's threads take flights out of it, by atomic operations.
         self._flights: dict[tuple[str, int], _Flight] = {}
-        self._lock = threading.Lock()
         self._threads: dict[str, int] = {}
         self._looked = self._tried = float("-inf")
 
-    def subscribe(self, listener: Listener) -> None:
+    def start(self, listener: Listener) -> None:
         self._listener = listener
-
-    def start(self) -> None:
         dask.config.set(_KEEP_LITTLE)
         if self._address is None and self._cluster is None:
             # Set permanently, because Dask reads it at each loss. A worker that is not back after this time
@@ -124,7 +122,8 @@ class DaskExecutor:
     def poll(self) -> None:
         now = time.monotonic()
         if self._client is None or self._client.status != "running":
-            self._lose_all("the scheduler was lost")
+            for key in list(self._flights):
+                self._finish(Report(*key, why="the scheduler was lost"))
             if now - self._tried >= 1.0:
                 self._tried = now
                 with suppress(OSError):
@@ -137,21 +136,19 @@ class DaskExecutor:
         return bool(self._threads)
 
     def free(self) -> int:
-        with self._lock:
-            return len(self._threads) - len(self._flights)
+        return len(self._threads) - len(self._flights)
 
     def workers(self) -> dict[str, int]:
-        with self._lock:
-            busy = len(self._flights)
-            lent = len({address for flight in self._flights.values() for address in flight.lent or ()})
+        flights = list(self._flights.values())
+        busy = len(flights)
+        lent = len({address for flight in flights for address in flight.lent or ()})
         there = max(len(self._threads), busy + lent)
         return {"busy": busy, "lent": lent, "idle": there - busy - lent}
 
     def submit(self, order: Order) -> None:
         if self._client is None:
             raise ConnectionError("there is no scheduler")
-        with self._lock:
-            flights = list(self._flights.values())
+        flights = list(self._flights.values())
         busy = {flight.worker for flight in flights}
         lent = {address for flight in flights for address in flight.lent or ()}
         idle = [address for address in self._threads if address not in busy]
@@ -166,10 +163,7 @@ class DaskExecutor:
         worker = idle[0] if idle and (several or spread) else None
         future = self._client.submit(
             _run,
-            str(order.folder),
-            order.spec,
-            order.attempt,
-            order.settings,
+            order,
             # The scheduler keeps the part before the first dash forever.
             key=f"bigsap-{order.job_id}-{order.attempt}-{secrets.token_hex(4)}",
             pure=False,
@@ -177,29 +171,21 @@ class DaskExecutor:
             workers=None if worker is None else [worker],
             allow_other_workers=worker is not None,
         )
-        key = (order.job_id, order.attempt)
-        with self._lock:
-            self._flights[key] = _Flight(order, future, worker)
-        future.add_done_callback(lambda done: self._done(key, done))
-
-    def cancel(self, order: Order, command: Command) -> None:
-        Folder(order.folder).command(order.attempt, command)
+        self._flights[order.key] = _Flight(order, future, worker)
+        future.add_done_callback(lambda done: self._done(order.key, done))
 
     def kill(self, order: Order) -> None:
-        key = (order.job_id, order.attempt)
-        with self._lock:
-            flight = self._flights.get(key)
+        flight = self._flights.get(order.key)
         if flight is None or self._client is None:
             return
-        with suppress(OSError, TimeoutError, RuntimeError):
+        with suppress(*_GONE):
             flight.future.cancel(force=True)
-            worker = Folder(order.folder).worker(order.attempt)
+            worker = order.folder.worker(order.attempt)
             if worker is not None:
                 self._client.restart_workers([worker], timeout=10, raise_for_error=False)
 
     def close(self) -> None:
-        with self._lock:
-            self._flights.clear()
+        self._flights.clear()
         client, self._client = self._client, None
         cluster, self._cluster = self._cluster, None
         self._threads = {}
@@ -207,45 +193,40 @@ class DaskExecutor:
             if closing is not None:
                 try:
                     closing.close(timeout=5)
-                except (OSError, TimeoutError, RuntimeError) as error:
+                except _GONE as error:
                     _log.warning("closing: %s: %s", type(error).__name__, error)
 
     # Internal
 
     def _connect(self) -> None:
         if self._client is not None:
-            with suppress(OSError, TimeoutError, RuntimeError):
+            with suppress(*_GONE):
                 self._client.close(timeout=1)
             self._client = None
         where = self._cluster if self._address is None else self._address
-        client = distributed.Client(where, timeout=_CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
-        self._client = client
+        self._client = distributed.Client(where, timeout=_CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
         self._update_workers()
 
     def _update_workers(self) -> None:
-        """Update the set of known workers."""
         self._looked = time.monotonic()
         found: dict[str, int] = {}
         if self._client is not None and self._client.status == "running":
-            with suppress(OSError, TimeoutError, RuntimeError):
+            with suppress(*_GONE):
                 found = dict(self._client.nthreads())
         self._threads = found
-        with self._lock:
-            flights = list(self._flights.items())
-        for key, flight in flights:
+        for flight in list(self._flights.values()):
             order = flight.order
-            flight.worker = Folder(order.folder).worker(order.attempt) or flight.worker
+            flight.worker = order.folder.worker(order.attempt) or flight.worker
             gone = found and flight.worker is not None and flight.worker not in found
-            if gone and not Folder(order.folder).begun(order.attempt):
+            if gone and not order.folder.begun(order.attempt):
                 # Dask may never consider the task again, see ``submit``.
-                with suppress(OSError, TimeoutError, RuntimeError):
+                with suppress(*_GONE):
                     flight.future.cancel()
-                self._finish(key, "lost", {"detail": "the worker was lost"})
+                self._finish(Report(*order.key))
 
     def _lend(self) -> None:
         """Distribute the idle workers among the spread attempts, and notify these."""
-        with self._lock:
-            flights = list(self._flights.values())
+        flights = list(self._flights.values())
         spread = [one for one in flights if one.order.spread > 1 and one.worker is not None]
         if not spread:
             return
@@ -254,45 +235,57 @@ class DaskExecutor:
         for k, flight in enumerate(spread):
             share = idle[k :: len(spread)][: flight.order.spread - 1]
             if share != flight.lent:
-                Folder(flight.order.folder).lend(flight.order.attempt, share)
+                flight.order.folder.lend(flight.order.attempt, share)
                 flight.lent = share
 
-    def _lose_all(self, detail: str) -> None:
-        with self._lock:
-            keys = list(self._flights)
-        for key in keys:
-            self._finish(key, "lost", {"detail": detail})
-
     def _done(self, key: tuple[str, int], future: Any) -> None:
+        report = Report(*key)
         if future.status == "finished":
             try:
-                outcome = future.result(timeout=_CONNECT_S)
+                report = Report(*key, future.result(timeout=_CONNECT_S))
             except Exception as error:  # noqa: BLE001 - the outcome's file decides
-                self._finish(key, "lost", {"detail": f"{type(error).__name__}: {error}"})
-            else:
-                self._finish(key, "over", outcome)
-            return
-        detail = "the worker was lost"
-        if future.status == "error":
+                report = Report(*key, why=f"{type(error).__name__}: {error}")
+        elif future.status == "error":
             raised = future.exception(timeout=_CONNECT_S)
             if not isinstance(raised, distributed.KilledWorker):
-                detail = f"{type(raised).__name__}: {raised}"
-                _log.error("%s, attempt %s: %s", *key, detail)
-        self._finish(key, "lost", {"detail": detail})
+                report = Report(*key, why=f"{type(raised).__name__}: {raised}")
+                _log.error("%s, attempt %s: %s", *key, report.why)
+        self._finish(report)
 
-    def _finish(self, key: tuple[str, int], kind: Any, data: dict[str, Any]) -> None:
-        with self._lock:
-            flight = self._flights.pop(key, None)
-        if flight is not None:
-            self._listener(Report(*key, kind, data))
+    def _finish(self, report: Report) -> None:
+        if self._flights.pop((report.job_id, report.attempt), None) is not None:
+            self._listener(report)
 
 
-def _run(folder: str, spec: dict[str, Any], attempt: int, settings: dict[str, Any]) -> dict[str, Any]:
+class _Lent(distributed.Client):
+    """A client of a spread job: it sees only its own worker and those that are lent to the attempt.
+
+    The executor may take them back at any time, through a file in the job's folder.
+    """
+
+    order: Order
+    own: str
+
+    def nthreads(self, workers: Any = None, **options: Any) -> dict[str, int]:
+        ours = {self.own, *self.order.folder.lent(self.order.attempt)}
+        there: dict[str, int] = super().nthreads(workers, **options)  # type: ignore[no-untyped-call]
+        return {address: count for address, count in there.items() if address in ours}
+
+
+def _run(order: Order) -> dict[str, Any]:
     """Run an attempt in the worker process. Called by Dask."""
-    worker: str = distributed.get_worker().address
-    if not spec.get("spread", False):
-        return run_job(folder, spec, attempt, settings, worker=worker)
+    worker = distributed.get_worker()
+    if order.spread == 1:
+        return run_job(order, worker.address)
     # So that rows may be evaluated on this worker's thread while the solve waits for them.
     distributed.secede()  # type: ignore[no-untyped-call]
-    with lent_to(Folder(Path(folder)), attempt) as cluster:
-        return run_job(folder, spec, attempt, settings, worker=worker, cluster=cluster)
+    client = _Lent(  # type: ignore[no-untyped-call]
+        worker.scheduler.address,
+        security=worker.security,
+        set_as_default=False,
+        timeout=_CLUSTER_S,
+        direct_to_workers=True,
+    )
+    client.order, client.own = order, worker.address
+    with client:
+        return run_job(order, worker.address, client)

@@ -15,6 +15,11 @@ _SHORTER = 0.8
 #: Time of a certificate that reads all costs relative to an evaluation of all rows; a proof by bounds takes
 #: much less.
 _PASS = 0.8
+# Members of a published progress that are those of the library.
+_SAME = (
+    *("stage", "phase", "level", "level_rows", "level_assigned", "epsilon", "assigned", "seconds"),
+    *("rows_evaluated", "rows_scanned", "cache_hit", "lower_bound", "upper_bound"),
+)
 
 
 class Pace:
@@ -40,23 +45,10 @@ class Pace:
         with self._lock:
             self._follow(progress)
             lower, upper = progress.lower_bound, progress.upper_bound
-            self._seen = {
-                "stage": progress.stage,
-                "phase": progress.phase,
-                "level": progress.level,
-                "level_rows": progress.level_rows,
-                "level_assigned": progress.level_assigned,
-                "epsilon": progress.epsilon,
-                "assigned": progress.assigned,
+            self._seen = {name: getattr(progress, name) for name in _SAME} | {
                 "rows": progress.n_rows,
                 "columns": progress.n_columns,
-                "rows_evaluated": progress.rows_evaluated,
-                "rows_scanned": progress.rows_scanned,
-                "cache_hit": progress.cache_hit,
-                "lower_bound": lower,
-                "upper_bound": upper,
                 "gap": None if lower is None or upper is None else abs(upper - lower),
-                "seconds": progress.seconds,
                 "eta_s": self._eta(progress),
                 "workers": dict(progress.workers) or None,
             }

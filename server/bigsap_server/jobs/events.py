@@ -11,8 +11,9 @@ import asyncio
 import random
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 
 from bigsap_server.jobs.model import JobEvent, JobRow
 
@@ -23,12 +24,12 @@ _EVENTS = 64
 _FEW, _EACH_S, _LONGEST_S = 8, 0.004, 0.5
 
 
+@dataclass(frozen=True)
 class Changes:
     """Changes of a transaction, collected while it runs and published when it is committed."""
 
-    def __init__(self) -> None:
-        self.jobs: dict[str, JobRow | None] = {}
-        self.events: list[tuple[str, JobEvent]] = []
+    jobs: dict[str, JobRow | None] = field(default_factory=dict)
+    events: list[tuple[str, JobEvent]] = field(default_factory=list)
 
 
 class Recent:
@@ -67,53 +68,19 @@ class Recent:
             return [event for event in known[1] if event.seq > after]
 
 
-class Watch:
-    """One waiter. ``changed`` is set by each change, and permanently when the server stops."""
-
-    def __init__(self, notifier: Notifier, job_id: str) -> None:
-        self._notifier, self._job_id = notifier, job_id
-        self.changed = asyncio.Event()
-
-    async def wait(self, seconds: float) -> bool:
-        """Return whether the job has changed since the last ``wait``; waits at most ``seconds``."""
-        if not self._notifier.stopping:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self.changed.wait()
-            if self.changed.is_set() and self._crowd > _FEW:
-                # If hundreds of waiters answered at the same time, all other requests would have to wait. A
-                # random delay spreads them.
-                await asyncio.sleep(min(_LONGEST_S, self._crowd * _EACH_S) * random.random())
-        found = self.changed.is_set()
-        self.changed.clear()
-        return found
-
-    @property
-    def _crowd(self) -> int:
-        return self._notifier.waiters(self._job_id)
-
-
 class Notifier:
     """Passes the job store's changes, from any thread, to the event loop's waiters."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._watches: dict[str, set[Watch]] = {}
+        self._waiters: dict[str, set[asyncio.Event]] = {}
         self.stopping = False
 
     def wake(self, job_id: str) -> None:
         """Notify waiters of a change. May be called from any thread; returns at once."""
         # The loop may have ended while the store's last changes arrive.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._wake, job_id)
-
-    def _wake(self, job_id: str) -> None:
-        for watch in self._watches.get(job_id, ()):
-            watch.changed.set()
-
-    def waiters(self, job_id: str) -> int:
-        """Return the number of waiters of the job."""
-        return len(self._watches.get(job_id, ()))
+            self._loop.call_soon_threadsafe(self._wake, [job_id])
 
     def close(self) -> None:
         """End all waiting now, because the server is about to stop. May be called from any thread."""
@@ -122,19 +89,39 @@ class Notifier:
 
     def _close(self) -> None:
         self.stopping = True
-        for watches in self._watches.values():
-            for watch in watches:
-                watch.changed.set()
+        self._wake(self._waiters)
+
+    def _wake(self, job_ids: Iterable[str]) -> None:
+        for job_id in job_ids:
+            for changed in self._waiters.get(job_id, ()):
+                changed.set()
 
     @contextmanager
-    def watching(self, job_id: str) -> Iterator[Watch]:
-        """Yield a watch on one job. Read the job after entering, so that no change is missed."""
-        watch = Watch(self, job_id)
-        self._watches.setdefault(job_id, set()).add(watch)
+    def watching(self, job_id: str) -> Iterator[Callable[[float], Awaitable[bool]]]:
+        """Yield a function that waits for a change of the job, at most so many seconds.
+
+        It returns whether the job has changed since its last call. Read the job after entering, so that no
+        change is missed.
+        """
+        changed, waiters = asyncio.Event(), self._waiters.setdefault(job_id, set())
+        waiters.add(changed)
+
+        async def wait(seconds: float) -> bool:
+            if not self.stopping:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await changed.wait()
+                if changed.is_set() and len(waiters) > _FEW:
+                    # If hundreds of waiters answered at the same time, all other requests would have to
+                    # wait. A random delay spreads them.
+                    await asyncio.sleep(min(_LONGEST_S, len(waiters) * _EACH_S) * random.random())
+            found = changed.is_set()
+            changed.clear()
+            return found
+
         try:
-            yield watch
+            yield wait
         finally:
-            others = self._watches[job_id]
-            others.discard(watch)
-            if not others:
-                del self._watches[job_id]
+            waiters.discard(changed)
+            if not waiters:
+                del self._waiters[job_id]

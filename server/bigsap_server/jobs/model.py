@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from bigsap_server.problems import HttpProblem
+
 Row = dict[str, Any]
 
 JobState = Literal[
@@ -50,64 +52,28 @@ STATES: Mapping[JobState, State] = {
 RUNNING, FINISHED = (
     tuple(name for name, state in STATES.items() if state.kind == kind) for kind in ("running", "finished")
 )
+#: States that change without a request.
+ACTIVE = tuple(name for name in STATES if name not in FINISHED)
 #: Statuses of results that another attempt would not change: such jobs cannot be resumed.
 SETTLED = ("optimal", "infeasible", "imprecise")
 
 
-class JobStoreError(Exception):
-    """Base class of the exceptions that a ``JobStore`` raises."""
-
-
-class UnknownJob(JobStoreError):
+class UnknownJob(HttpProblem):
     """The job does not exist, or belongs to another owner."""
 
-
-class WrongState(JobStoreError):
-    """The job's state does not allow the operation; ``state`` is the present one."""
-
-    def __init__(self, message: str, state: str) -> None:
-        super().__init__(message)
-        self.state = state
+    def __init__(self, detail: str) -> None:
+        super().__init__("not-found", detail)
 
 
-class StaleAttempt(JobStoreError):
+class StoreUnavailable(HttpProblem):
+    """The database cannot be read or written: disk full, or an input/output error."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("unavailable", detail, headers={"Retry-After": "5"})
+
+
+class StaleAttempt(Exception):
     """A write on behalf of an attempt that has ended."""
-
-
-class IdempotencyConflict(JobStoreError):
-    """The idempotency key was used with another body; ``job_id`` is the job it made."""
-
-    def __init__(self, job_id: str) -> None:
-        super().__init__(f"the idempotency key was used for {job_id} with another body")
-        self.job_id = job_id
-
-
-class QuotaExceeded(JobStoreError):
-    """The owner has as many active jobs as allowed; ``limit`` says how many."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"{limit} unfinished jobs are allowed; wait for one to end, or cancel one")
-        self.limit = limit
-
-
-class ArrayInUse(JobStoreError):
-    """An active job refers to the array that was to be deleted."""
-
-
-class JobInUse(JobStoreError):
-    """An active job starts from the job that was to be deleted, or a file of it is being read."""
-
-
-class BadPageToken(JobStoreError):
-    """The page token is not one of this list."""
-
-
-class DirectoryBusy(JobStoreError):
-    """Another server process owns the data directory."""
-
-
-class StoreUnavailable(JobStoreError):
-    """The database cannot be written: disk full, or an input/output error."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +83,8 @@ class JobRow:
     spec: the normalised request. progress: the latest, with the keys of ``Progress`` that
     the service publishes. result: the summary; ``result["attempt"]`` names the attempt
     whose arrays belong to it. problem: why it failed or was interrupted, a problem document.
-    cancel: ``graceful`` or ``now`` once requested. retry_at: when an interrupted job will
-    be tried again. failures: attempts lost in a row. spent: seconds of earlier attempts.
-    version grows with every change.
+    cancel: ``graceful`` or ``now`` once requested. failures: attempts lost in a row. spent: seconds
+    of earlier attempts. version grows with every change.
     """
 
     id: str
@@ -136,15 +101,13 @@ class JobRow:
     problem: dict[str, Any] | None
     cancel: str | None
     version: int
-    retry_at: float | None = None
     failures: int = 0
-    heartbeat: float | None = None
     spent: float = 0.0
 
     @property
     def active(self) -> bool:
         """Whether the job may still change without a request."""
-        return is_active(self.state, self.retry_at)
+        return self.state in ACTIVE
 
 
 @dataclass(frozen=True)
@@ -181,8 +144,3 @@ class JobEvent:
 def canonical(spec: Any) -> str:
     """Return JSON text that is the same for equal documents."""
     return json.dumps(spec, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def is_active(state: str, retry_at: float | None) -> bool:
-    """Return whether a job may still change without a request."""
-    return state in ("queued", *RUNNING) or (state == "interrupted" and retry_at is not None)

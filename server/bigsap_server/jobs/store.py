@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import re
 import secrets
 import shutil
 import sqlite3
@@ -25,27 +27,31 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bigsap.system import replace as replace_file
+from bigsap_server.files import FileLock, aside
 from bigsap_server.jobs import control, sql
 from bigsap_server.jobs.events import Changes, Recent
-from bigsap_server.jobs.files import FileLock
 from bigsap_server.jobs.model import (
+    ACTIVE,
     FINISHED,
     RUNNING,
+    SETTLED,
     STATES,
     Answer,
-    ArrayInUse,
-    DirectoryBusy,
     JobEvent,
-    JobInUse,
     JobRow,
     Row,
     StaleAttempt,
     StoreUnavailable,
     UnderWay,
-    WrongState,
+    UnknownJob,
     canonical,
-    is_active,
 )
+from bigsap_server.jobs.references import references
+from bigsap_server.problems import HttpProblem
+
+# Most progress events kept of one job. Older ones are thinned out, so that a convergence plot keeps its
+# shape and a solve of a week does not fill the disk.
+_MOST_EVENTS = 4000
 
 
 class JobStore:
@@ -63,7 +69,7 @@ class JobStore:
         self.data.mkdir(parents=True, exist_ok=True)
         self._lock_file = FileLock(self.data / "lock")
         if not self._lock_file.take():
-            raise DirectoryBusy(f"another server owns {self.data}")
+            raise OSError(f"another server owns {self.data}")
         self.recent = Recent()
         self._callbacks: list[Callable[[str], None]] = []
         self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
@@ -73,8 +79,6 @@ class JobStore:
             self._reader = sql.connect(self.path)
             control.sweep(self.data / "jobs", self.known())
             sql.reserve(self._writer)
-            with suppress(StoreUnavailable), self._write() as (db, changes):
-                sql.fail_forgotten(db, changes)
         except BaseException:
             self._lock_file.release()
             raise
@@ -100,7 +104,7 @@ class JobStore:
     def result_file(self, job: JobRow, name: str) -> Path:
         """Return the ``.npy`` file of one result array; those of ``FURTHER_ARRAYS`` may not exist."""
         if job.result is None:
-            raise WrongState(f"{job.id} has no result", job.state)
+            raise HttpProblem("wrong-state", f"{job.id} has no result", state=job.state)
         return self.folder(job.id) / f"result-{job.result['attempt']}" / f"{name}.npy"
 
     # For clients
@@ -120,10 +124,10 @@ class JobStore:
         """Return a new queued job and True; or False and the one that ``idempotency_key`` made before.
 
         digest: of the body as the client sent it; default: of ``spec``. most_active: raise
-        QuotaExceeded when the owner has this many active jobs. answer: of a new job with a key,
-        stored for ``answer_of``. check: called with the spec of a new job, while nothing can be
-        deleted; an exception prevents the job. Raises IdempotencyConflict when the key was used
-        with another body.
+        HttpProblem ``quota-exceeded`` when the owner has this many active jobs. answer: of a new job
+        with a key, stored for ``answer_of``. check: called with the spec of a new job, while nothing can
+        be deleted; an exception prevents the job. Raises HttpProblem ``idempotency-conflict`` when the
+        key was used with another body.
         """
         text = canonical(spec)
         if digest is None:
@@ -131,47 +135,42 @@ class JobStore:
         with self._write_lock:
             sql.reserve(self._writer)
         with self._write() as (db, changes):
-            if (found := sql.made_by(db, owner, idempotency_key, digest)) is not None:
+            if (found := _made_by(db, owner, idempotency_key, digest)) is not None:
                 return found, False
-            sql.check_active(db, owner, most_active)
+            _check_active(db, owner, most_active)
             check(spec)
-            row = sql.insert(
-                db,
-                id=f"job_{secrets.token_hex(8)}",
-                owner=owner,
-                state="queued",
-                created=time.time(),
-                label=label,
-                spec=text,
-                digest=digest,
-                idempotency_key=idempotency_key,
-                priority=spec.get("priority", 0),
-            )
-            sql.state_event(db, changes, row)
-            job = changes.jobs[row["id"]] = sql.job_of(row)
+            job_id = f"job_{secrets.token_hex(8)}"
+            row = db.execute(
+                "INSERT INTO job (id, owner, state, created, label, spec, digest, idempotency_key, priority)"
+                " VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?) RETURNING *",
+                (job_id, owner, time.time(), label, text, digest, idempotency_key, spec.get("priority", 0)),
+            ).fetchone()
+            job = _changed(db, changes, row)
             if answer is not None and idempotency_key is not None:
-                sql.keep_answer(db, job.id, answer(job))
+                _keep_answer(db, job.id, answer(job))
             return job, True
 
     def keep_answer(self, job_id: str, answer: Answer) -> None:
         """Record the answer to the request that made the job, unless one is recorded."""
         with self._write() as (db, _):
-            sql.keep_answer(db, job_id, answer)
+            _keep_answer(db, job_id, answer)
 
     def answer_of(self, job_id: str) -> Answer | None:
         """Return the recorded answer to the request that made the job, if any."""
+        text = "SELECT answer.* FROM answer JOIN job ON job = number WHERE id = ?"
         with self._read() as db:
-            return sql.answer_of(db, job_id)
+            row = db.execute(text, (job_id,)).fetchone()
+        return None if row is None else Answer(row["status"], json.loads(row["headers"]), row["body"])
 
     def made_by(self, idempotency_key: str, digest: str, owner: str = "") -> JobRow | None:
         """Return the job that ``submit`` would return for the key, if it has made one."""
         with self._read() as db:
-            return sql.made_by(db, owner, idempotency_key, digest)
+            return _made_by(db, owner, idempotency_key, digest)
 
     def get(self, job_id: str, owner: str | None = None) -> JobRow:
         """Return the job. Raises UnknownJob, also when ``owner`` is given and the job is another's."""
         with self._read() as db:
-            return sql.job_of(sql.find(db, job_id, owner))
+            return sql.job_of(_find(db, job_id, owner))
 
     def page(
         self,
@@ -182,30 +181,37 @@ class JobStore:
         size: int = 50,
         token: str | None = None,
     ) -> tuple[list[JobRow], str | None]:
-        """Return up to ``size`` jobs, newest first, and the token of the next page or None."""
+        """Return up to ``size`` jobs, newest first, and the token of the next page or None.
+
+        The token is the number of the last job. Raises HttpProblem for an invalid one.
+        """
+        if token is not None and not re.fullmatch("[0-9]{1,18}", token, re.ASCII):
+            raise HttpProblem("invalid-spec", "this page token is none that a list of jobs gave out")
+        below = None if token is None else int(token)
+        wanted = {"state = ?": state, "label = ?": label, "owner = ?": owner, "number < ?": below}
+        limits = {text: value for text, value in wanted.items() if value is not None}
+        where = " AND ".join(["1", *limits])
+        text = f"SELECT * FROM job WHERE {where} ORDER BY number DESC LIMIT ?"
         with self._read() as db:
-            return sql.page(db, {"state": state, "label": label, "owner": owner}, size, token)
+            rows = db.execute(text, (*limits.values(), size + 1)).fetchall()
+        following = str(rows[size - 1]["number"]) if len(rows) > size else None
+        return [sql.job_of(row) for row in rows[:size]], following
 
     def request_cancel(self, job_id: str, mode: Literal["graceful", "now"]) -> JobRow:
         """Cancel a job without a worker at once, else request it; ``now`` overrides ``graceful``.
 
-        A cancelled job is returned as it is. Raises WrongState for other finished jobs.
+        A cancelled job is returned as it is. Raises HttpProblem ``wrong-state`` for other finished jobs.
         """
-        if mode not in ("graceful", "now"):
-            raise ValueError(f"mode must be 'graceful' or 'now', got {mode!r}")
         with self._write() as (db, changes):
-            row = sql.find(db, job_id)
+            row = _find(db, job_id)
             if row["state"] in ("succeeded", "failed"):
-                raise WrongState(f"{job_id} has {row['state']} already", row["state"])
+                raise HttpProblem("wrong-state", f"{job_id} has {row['state']} already", state=row["state"])
             asked = "now" if row["cancel"] == "now" else mode
             if row["state"] == "cancelled" or (row["state"] == "cancelling" and row["cancel"] == asked):
                 return sql.job_of(row)
-            now = time.time()
-            if row["state"] in RUNNING:
-                state, finished = "cancelling", None
-            else:
-                state, finished = "cancelled", now
-            return self._set(db, changes, row, state=state, finished=finished, cancel=asked, retry_at=None)
+            running = row["state"] in RUNNING
+            state, finished = ("cancelling", None) if running else ("cancelled", time.time())
+            return _set(db, changes, row, state=state, finished=finished, cancel=asked, retry_at=None)
 
     def resume(
         self, job_id: str, most_active: int | None = None, check: Callable[[Row], None] = lambda spec: None
@@ -213,63 +219,64 @@ class JobStore:
         """Queue the job again, to continue from its checkpoint as a new attempt.
 
         For interrupted, cancelled and failed jobs, and for succeeded ones that ended
-        before they were settled (``time_limit``, ``gap_reached``). Raises WrongState, and
-        QuotaExceeded as ``submit``, by the job's owner. check: as of ``submit``.
+        before they were settled (``time_limit``, ``gap_reached``). Raises HttpProblem: ``wrong-state``, and
+        ``quota-exceeded`` as ``submit``, by the job's owner. check: as of ``submit``.
         """
         with self._write() as (db, changes):
-            row = sql.find(db, job_id)
-            sql.check_resumable(row)
-            sql.check_active(db, row["owner"], most_active, row["number"])
+            row = _find(db, job_id)
+            state, status = row["state"], json.loads(row["result"] or "{}").get("status")
+            if state == "succeeded" and status in SETTLED:
+                raise HttpProblem("wrong-state", f"{job_id} is solved: {status}", state=state)
+            if "queued" not in STATES[state].next:
+                raise HttpProblem("wrong-state", f"{job_id} is {state}; nothing to resume", state=state)
+            _check_active(db, row["owner"], most_active, row["number"])
             check(json.loads(row["spec"]))
-            return self._set(
-                db,
-                changes,
-                row,
-                state="queued",
-                finished=None,
-                cancel=None,
-                problem=None,
-                retry_at=None,
-                failures=0,
-                spent=0.0,
-            )
+            anew: Row = {"failures": 0, "spent": 0.0}
+            anew |= dict.fromkeys(("finished", "cancel", "problem", "retry_at"))
+            return _set(db, changes, row, state="queued", **anew)
 
     def delete(self, job_id: str) -> None:
         """Remove record, events and files.
 
-        Raises WrongState while the job is active, JobInUse while an active one starts from it.
+        Raises HttpProblem: ``wrong-state`` while the job is active, ``job-in-use`` while an active one
+        starts from it.
         """
         with self._write() as (db, changes):
-            row = sql.find(db, job_id)
-            if is_active(row["state"], row["retry_at"]):
-                raise WrongState(f"{job_id} is {row['state']}: cancel it first", row["state"])
-            sql.check_unused(db, job_id, JobInUse)
+            row = _find(db, job_id)
+            if row["state"] in ACTIVE:
+                raise HttpProblem(
+                    "wrong-state", f"{job_id} is {row['state']}: cancel it first", state=row["state"]
+                )
+            _check_unused(db, job_id, "job-in-use")
             db.execute("DELETE FROM job WHERE number = ?", (row["number"],))
             changes.jobs[job_id] = None
             # Move the folder before the commit, so that a crash leaves either everything or a folder whose
             # name shows the deletion to ``sweep``.
             with suppress(FileNotFoundError):
                 try:
-                    replace_file(self.folder(job_id), control.aside(self.folder(job_id)))
+                    replace_file(self.folder(job_id), aside(self.folder(job_id)))
                 except PermissionError as error:  # on Windows, while its result is being read
-                    raise JobInUse(f"a file of {job_id} is being read; try again") from error
-        shutil.rmtree(control.aside(self.folder(job_id)), ignore_errors=True)
+                    raise HttpProblem("job-in-use", f"a file of {job_id} is being read; try again") from error
+        shutil.rmtree(aside(self.folder(job_id)), ignore_errors=True)
 
     @contextmanager
     def unused(self, array_id: str) -> Iterator[None]:
         """Block submissions and resumptions while an array is deleted, which must be quick.
 
-        Raises ArrayInUse when an active job uses it.
+        Raises HttpProblem ``array-in-use`` when an active job uses it.
         """
         with self._write_lock:
             with self._read() as db:
-                sql.check_unused(db, array_id, ArrayInUse)
+                _check_unused(db, array_id, "array-in-use")
             yield
 
     def events(self, job_id: str, after: int = 0, limit: int = 500) -> list[JobEvent]:
         """Return up to ``limit`` events with a sequence number above ``after``, in order."""
+        text = "SELECT seq, time, kind, data FROM event WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?"
         with self._read() as db:
-            return sql.events(db, job_id, after, limit)
+            number = _find(db, job_id, columns="number")["number"]
+            rows = db.execute(text, (number, after, limit)).fetchall()
+        return [JobEvent(seq, at, kind, json.loads(data)) for seq, at, kind, data in rows]
 
     def counts(self) -> dict[str, int]:
         """Return the number of jobs in each state, zeros included."""
@@ -281,31 +288,43 @@ class JobStore:
 
     def held(self, most: Callable[[str], int | None]) -> int:
         """Return how many queued jobs wait because their owner has ``most(owner)`` running ones."""
+        text = "SELECT count(*) FROM job WHERE state = 'queued' AND owner IN (SELECT value FROM json_each(?))"
         with self._read() as db:
-            return sql.count_held(db, sql.full(db, most))
+            return int(db.execute(text, (_full(db, most),)).fetchone()[0])
 
     def claim(self, most: Callable[[str], int | None] = lambda owner: None) -> JobRow | None:
-        """Take the job that is next, as ``starting`` with its attempt incremented.
+        """Take the next due job, as ``starting`` with its attempt incremented; None when none is due.
 
-        most: running jobs of an owner at a time; None: no limit.
+        Owners take turns: the one whose last attempt began longest ago is next, with the oldest job of
+        the highest priority among its own. most: running jobs of an owner at a time; None: no limit.
         """
         with self._write() as (db, changes):
-            row = sql.claim(db, time.time(), sql.full(db, most))
-            if row is None:
-                return None
-            sql.state_event(db, changes, row)
-            job = changes.jobs[row["id"]] = sql.job_of(row)
-            return job
+            row = db.execute(
+                "UPDATE job SET state = 'starting', attempt = attempt + 1, attempt_started = :now,"
+                " started = coalesce(started, :now), finished = NULL,"
+                " retry_at = NULL, progress = NULL, problem = NULL, version = version + 1"
+                " WHERE number = (SELECT number FROM job AS due WHERE (state = 'queued'"
+                "  OR (state = 'interrupted' AND retry_at <= :now))"
+                "  AND owner NOT IN (SELECT value FROM json_each(:owners)) ORDER BY"
+                "  (SELECT max(attempt_started) FROM job AS begun WHERE begun.owner = due.owner),"
+                "  owner, priority DESC, number LIMIT 1)"
+                " RETURNING *",
+                {"now": time.time(), "owners": _full(db, most)},
+            ).fetchone()
+            return None if row is None else _changed(db, changes, row)
 
     def running(self) -> list[JobRow]:
         """Return the jobs that a worker has or is being assigned, oldest first."""
         with self._read() as db:
-            return sql.running(db)
+            rows = db.execute(f"SELECT * FROM job WHERE state IN {RUNNING} ORDER BY number").fetchall()
+        return [sql.job_of(row) for row in rows]
 
     def under_way(self) -> list[UnderWay]:
         """Return ids and flags of the jobs that ``running`` returns."""
+        columns = "id, attempt, state, cancel, failures, json_extract(result, '$.attempt')"
         with self._read() as db:
-            return sql.under_way(db)
+            rows = db.execute(f"SELECT {columns} FROM job WHERE state IN {RUNNING}").fetchall()
+        return [UnderWay(*row) for row in rows]
 
     def update(
         self,
@@ -320,17 +339,17 @@ class JobStore:
         failures: int | None = None,
         log: str | None = None,
     ) -> JobRow:
-        """Record a report of attempt ``attempt``; counts as its heartbeat.
+        """Record a report of attempt ``attempt``.
 
         ``running`` does not override ``cancelling``. Raises StaleAttempt when the attempt is
         not the job's present one, or has ended, and UnknownJob.
         """
         now = time.time()
         with self._write() as (db, changes):
-            row = sql.find(db, job_id)
+            row = _find(db, job_id)
             if row["attempt"] != attempt or row["state"] not in RUNNING:
                 raise StaleAttempt(f"attempt {attempt} of {job_id} is over")
-            new: Row = {"heartbeat": now}
+            new: Row = {}
             if state == "running" and row["state"] == "cancelling":
                 state = None
             if state is not None and state != row["state"]:
@@ -346,29 +365,16 @@ class JobStore:
                 new["result"] = canonical(result)
             if progress is not None:
                 new["progress"] = canonical(progress)
-                sql.add_event(db, changes, row, "progress", progress, now)
+                _add_event(db, changes, row, "progress", progress, now)
             if log is not None:
-                sql.add_event(db, changes, row, "log", {"message": log}, now)
-            return self._set(db, changes, row, **new)
+                _add_event(db, changes, row, "log", {"message": log}, now)
+            return _set(db, changes, row, **new)
 
     def known(self) -> set[str]:
-        """Return all job ids."""
         with self._read() as db:
             return {row[0] for row in db.execute("SELECT id FROM job")}
 
     # Internal
-
-    def _set(self, db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, **new: Any) -> JobRow:
-        """Write ``new`` into the row of a running transaction."""
-        names = ", ".join(f"{name} = :{name}" for name in new)
-        after = db.execute(
-            f"UPDATE job SET {names}, version = version + 1 WHERE number = :row_number RETURNING *",
-            {**new, "row_number": row["number"]},
-        ).fetchone()
-        if after["state"] != row["state"]:
-            sql.state_event(db, changes, after, row["state"])
-        job = changes.jobs[after["id"]] = sql.job_of(after)
-        return job
 
     @contextmanager
     def _write(self) -> Iterator[tuple[sqlite3.Connection, Changes]]:
@@ -401,3 +407,106 @@ class JobStore:
                 yield self._reader
             except sqlite3.OperationalError as error:
                 raise StoreUnavailable(f"the job table cannot be read: {error}") from error
+
+
+def _find(db: sqlite3.Connection, job_id: str, owner: str | None = None, columns: str = "*") -> sqlite3.Row:
+    """Return the row of a job. Raises UnknownJob, also when it is another owner's."""
+    text = f"SELECT {columns} FROM job WHERE id = ? AND (? IS NULL OR owner = ?)"
+    row: sqlite3.Row | None = db.execute(text, (job_id, owner, owner)).fetchone()
+    if row is None:
+        raise UnknownJob(f"there is no job {job_id}")
+    return row
+
+
+def _made_by(db: sqlite3.Connection, owner: str, key: str | None, digest: str) -> JobRow | None:
+    """Return the job that an idempotency key made. Raises HttpProblem for another body."""
+    text = "SELECT * FROM job WHERE owner = ? AND idempotency_key = ?"  # a NULL key equals nothing
+    row = db.execute(text, (owner, key)).fetchone()
+    if row is not None and row["digest"] != digest:
+        raise HttpProblem(
+            "idempotency-conflict", f"the idempotency key was used for {row['id']} with another body"
+        )
+    return None if row is None else sql.job_of(row)
+
+
+def _full(db: sqlite3.Connection, most: Callable[[str], int | None]) -> str:
+    """Return, as JSON, the owners with as many running jobs as ``most`` allows each; None: no limit."""
+    rows = db.execute(f"SELECT owner, count(*) FROM job WHERE state IN {RUNNING} GROUP BY owner")
+    return json.dumps([owner for owner, count in rows if count >= (most(owner) or math.inf)])
+
+
+def _check_unused(db: sqlite3.Connection, thing: str, slug: str) -> None:
+    """Raise HttpProblem ``slug`` when an active job refers to ``thing``, the id of an array or a job."""
+    # All states in one statement, so that a job that changes its state is not missed.
+    text = f"SELECT id, spec FROM job WHERE state IN {ACTIVE} AND instr(spec, ?) ORDER BY number"
+    for job_id, spec in db.execute(text, (thing,)):
+        if thing in references(json.loads(spec)):
+            raise HttpProblem(slug, f"{job_id} uses {thing}")
+
+
+def _check_active(db: sqlite3.Connection, owner: str, most: int | None, number: int | None = None) -> None:
+    """Raise HttpProblem when ``owner`` has ``most`` active jobs besides job ``number``."""
+    text = f"SELECT count(*) FROM job WHERE owner = ? AND number IS NOT ? AND state IN {ACTIVE}"
+    if most is not None and db.execute(text, (owner, number)).fetchone()[0] >= most:
+        detail = f"{most} unfinished jobs are allowed; wait for one to end, or cancel one"
+        raise HttpProblem("quota-exceeded", detail, quota="active_jobs", limit=most)
+
+
+def _keep_answer(db: sqlite3.Connection, job_id: str, answer: Answer) -> None:
+    text = "INSERT OR IGNORE INTO answer SELECT number, ?, ?, ? FROM job WHERE id = ?"
+    db.execute(text, (answer.status, json.dumps(answer.headers), answer.body, job_id))
+
+
+def _set(db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, **new: Any) -> JobRow:
+    """Write ``new`` into the row of a job."""
+    names = ", ".join([*(f"{name} = :{name}" for name in new), "version = version + 1"])
+    after = db.execute(
+        f"UPDATE job SET {names} WHERE number = :row_number RETURNING *", {**new, "row_number": row["number"]}
+    ).fetchone()
+    return _changed(db, changes, after, row["state"])
+
+
+def _changed(db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, before: Any = None) -> JobRow:
+    """Note that the job is now as in ``row``. before: its state; HttpProblem where none leads on."""
+    if before != row["state"]:
+        if before is not None and row["state"] not in STATES[before].next:
+            detail = f"{row['id']} is {before}, which does not lead to {row['state']}"
+            raise HttpProblem("wrong-state", detail, state=before)
+        data: Row = {"state": row["state"], "attempt": row["attempt"]}
+        if row["problem"] is not None and row["state"] in ("failed", "interrupted"):
+            data["problem"] = json.loads(row["problem"])
+        _add_event(db, changes, row, "state", data, time.time())
+    job = changes.jobs[row["id"]] = sql.job_of(row)
+    return job
+
+
+def _add_event(
+    db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, kind: str, data: Row, now: float
+) -> None:
+    """Append an event to the job of ``row``; thin out its old progress when there is much."""
+    number = row["number"]
+    seq, count = db.execute(
+        "UPDATE job SET last_event = last_event + 1, events = events + 1 WHERE number = ?"
+        " RETURNING last_event, events",
+        (number,),
+    ).fetchone()
+    db.execute(
+        "INSERT INTO event (job, seq, time, kind, data) VALUES (?, ?, ?, ?, ?)",
+        (number, seq, now, kind, canonical(data)),
+    )
+    changes.events.append((row["id"], JobEvent(seq, now, kind, data)))
+    if count > _MOST_EVENTS:
+        # One per time slot, with half as many slots as events may stay: the remaining ones are spread
+        # evenly over the job's life. All recent events stay.
+        gone = db.execute(
+            "DELETE FROM event WHERE job = :job AND kind <> 'state' AND seq <= :latest"
+            " AND seq NOT IN (SELECT min(seq) FROM event WHERE job = :job AND kind <> 'state'"
+            "  GROUP BY CAST((time - :start) * :slots AS INTEGER))",
+            {
+                "job": number,
+                "latest": seq - _MOST_EVENTS // 8,
+                "start": row["created"],
+                "slots": _MOST_EVENTS / 2 / max(now - row["created"], 1e-3),
+            },
+        ).rowcount
+        db.execute("UPDATE job SET events = events - ? WHERE number = ?", (gone, number))

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bigsap_server.auth import Keys
-from bigsap_server.jobs.control import Command, Folder
-from bigsap_server.jobs.executor import Executor, InlineExecutor, Order, Report
+from bigsap_server.jobs.control import STOPPED, Command, Folder, Order, interrupted
+from bigsap_server.jobs.executor import Executor, InlineExecutor, Report
 from bigsap_server.jobs.model import SETTLED, JobRow, StaleAttempt, StoreUnavailable, UnderWay, UnknownJob
 from bigsap_server.jobs.store import JobStore
-from bigsap_server.problems import HttpProblem, is_disk_full, without_paths
+from bigsap_server.problems import is_disk_full, without_paths
 from bigsap_server.settings import Settings
 
 _log = logging.getLogger("bigsap_server.supervisor")
@@ -37,7 +37,6 @@ _PATIENCE_S = 5.0
 # except after a full disk, which takes a while to change.
 _BACKOFF_S = 2.0
 _DISK_BACKOFF_S = 3.0
-_STOPPED = "the server was stopped"
 
 
 @dataclass
@@ -62,7 +61,10 @@ class _Watch:
 
     @property
     def folder(self) -> Folder:
-        return Folder(self.order.folder)
+        return self.order.folder
+
+    def lose(self, why: str) -> None:
+        self.lost, self.why = time.monotonic(), why
 
 
 def make_executor(settings: Settings) -> Executor:
@@ -100,8 +102,6 @@ class Supervisor:
         self.lost_attempts = 0
 
     def start(self) -> None:
-        """Start the supervisor's thread."""
-        self._executor.subscribe(self._receive)
         self._store.on_change(self._changed)
         self._thread.start()
 
@@ -119,7 +119,6 @@ class Supervisor:
 
     @property
     def alive(self) -> bool:
-        """Whether the supervisor's thread runs."""
         return self._thread.is_alive()
 
     def ready(self) -> bool:
@@ -171,27 +170,30 @@ class Supervisor:
     def tick(self) -> None:
         """Do once what is repeated several times a second."""
         if not self._started:
-            self._start_executor()
+            try:
+                self._executor.start(self._receive)
+                self._started = True
+            except OSError as error:
+                _log.warning("workers cannot be reached: %s", error)
+                self._stopping.wait(1.0)
         if self._started:
             self._executor.poll()
         self._follow()
         if self._started:
             self._claim()
 
-    def _start_executor(self) -> None:
-        try:
-            self._executor.start()
-        except OSError as error:
-            _log.warning("workers cannot be reached: %s", error)
-            self._stopping.wait(1.0)
-        else:
-            self._started = True
-
     def _follow(self) -> None:
         """Handle reports, commands and files of all attempts under way."""
         with suppress(queue.Empty):
             while True:
-                self._apply(self._reports.get_nowait())
+                report = self._reports.get_nowait()
+                reported = self._watches.get(report.job_id)
+                if reported is None or reported.order.attempt != report.attempt:
+                    continue
+                if report.outcome is not None:
+                    reported.outcome = report.outcome
+                else:
+                    reported.lose(without_paths(report.why, self._names))
         jobs = {job.id: job for job in self._store.under_way()}
         for job_id, watch in list(self._watches.items()):
             job = jobs.get(job_id)
@@ -210,10 +212,9 @@ class Supervisor:
             self._safely(self._follow)
             self._wake.wait(0.05)
             self._wake.clear()
-        left = list(self._watches.values())
-        for watch in left:
+        for watch in self._watches.values():
             self._send_command(watch, "fenced")
-            self._mark_lost(watch, _STOPPED)
+            watch.lose(STOPPED)
         # Ends our own worker processes; attempts on other workers stop at the fence.
         self._executor.close()
         until = time.monotonic() + _PATIENCE_S
@@ -242,11 +243,13 @@ class Supervisor:
                 else:
                     why = without_paths(str(error), self._names)
                     slug, detail = "worker-lost", f"no worker could be given the job: {why}"
-                watch.outcome = _interrupted(slug, detail)
+                watch.outcome = interrupted(slug, detail)
 
     def _watch_of(self, job: JobRow) -> _Watch:
         """Return a watch of an attempt that may be under way; ``lost`` until there is a report."""
-        order = Order(job.id, job.attempt, self._store.folder(job.id), job.spec, self._job_settings(job))
+        order = Order(
+            job.id, job.attempt, Folder(self._store.folder(job.id)), job.spec, self._job_settings(job)
+        )
         now = time.monotonic()
         return _Watch(order, begun_here=False, lost=now, why="the server was restarted", lines=None)
 
@@ -271,18 +274,6 @@ class Supervisor:
             "own_process": self._executor.own_process,
         }
 
-    def _apply(self, report: Report) -> None:
-        watch = self._watches.get(report.job_id)
-        if watch is None or watch.order.attempt != report.attempt:
-            return
-        if report.kind == "over":
-            watch.outcome = report.data
-        else:
-            self._mark_lost(watch, without_paths(report.data["detail"], self._names))
-
-    def _mark_lost(self, watch: _Watch, why: str) -> None:
-        watch.lost, watch.why = time.monotonic(), why
-
     def _poll(self, job: UnderWay, watch: _Watch) -> None:
         now, folder, attempt = time.monotonic(), watch.folder, watch.order.attempt
         if job.state == "cancelling":
@@ -297,8 +288,8 @@ class Supervisor:
                 self._send_command(watch, "fenced")
             if folder.locked():
                 return
-            here = watch.begun_here and watch.why != _STOPPED
-            lost = _interrupted("worker-lost" if here else "server-stopped", watch.why)
+            here = watch.begun_here and watch.why != STOPPED
+            lost = interrupted("worker-lost" if here else "server-stopped", watch.why)
             watch.outcome = folder.outcome(attempt) or lost
         if watch.outcome is not None:
             self._finish(job, watch, watch.outcome)
@@ -328,21 +319,18 @@ class Supervisor:
             self._executor.kill(watch.order)
 
     def _send_command(self, watch: _Watch, command: Command) -> None:
-        self._executor.cancel(watch.order, command)
+        watch.folder.command(watch.order.attempt, command)
         watch.command, watch.commanded_at = command, time.monotonic()
 
     # The table
 
     def _finish(self, job: UnderWay, watch: _Watch, outcome: dict[str, Any]) -> None:
         """Record how the attempt ended, and the job's next state."""
-        state, failures = outcome["state"], 0
-        problem, result = outcome.get("problem"), outcome.get("result")
-        retry_at: float | None = None
-        if state == "stale":
-            state, slug = "interrupted", "worker-lost"
-            problem = HttpProblem(slug, "the attempt was stopped by another one").document()
-        else:
-            slug = outcome.get("slug", "worker-lost")
+        if outcome["state"] == "stale":
+            outcome = interrupted("worker-lost", "the attempt was stopped by another one")
+        state, slug, result = outcome["state"], outcome.get("slug"), outcome.get("result")
+        problem: Any = outcome.get("problem")
+        failures, retry_at = 0, None
         if state == "interrupted" and job.state == "cancelling":
             state, problem = "cancelled", None
         if state == "interrupted" and slug == "server-stopped":
@@ -356,7 +344,8 @@ class Supervisor:
                 retry_at = time.time() + pause
             else:
                 # An interrupted job is retried automatically; this one is not.
-                state, problem = "failed", _given_up(problem, failures)
+                times = f", {failures} times in a row" if failures > 1 else ""
+                state, problem = "failed", {**problem, "detail": f"{problem['detail']}{times}"}
         self._update(watch, state=state, result=result, problem=problem, retry_at=retry_at, failures=failures)
         self._watches.pop(job.id, None)
         _log.info("job %s attempt %s: %s", job.id, job.attempt, state, extra={"job": job.id})
@@ -369,14 +358,3 @@ class Supervisor:
         """Write a report; drop it if its attempt has ended."""
         with suppress(StaleAttempt, UnknownJob):
             self._store.update(watch.order.job_id, attempt=watch.order.attempt, **news)
-
-
-def _given_up(problem: dict[str, Any] | None, failures: int) -> dict[str, Any]:
-    """Return the problem of a job whose attempts are used up: that of the last one."""
-    found = problem or HttpProblem("worker-lost", "the worker was lost").document()
-    times = f", {failures} times in a row" if failures > 1 else ""
-    return {**found, "detail": f"{found['detail']}{times}"}
-
-
-def _interrupted(slug: str, detail: str) -> dict[str, Any]:
-    return {"state": "interrupted", "slug": slug, "problem": HttpProblem(slug, detail).document()}

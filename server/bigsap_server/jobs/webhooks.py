@@ -30,13 +30,11 @@ PAUSES = (1.0, 5.0, 30.0, 120.0, 600.0)
 _TIMEOUT_S = 10.0
 
 
-def check_webhook(url: str | None, settings: Settings) -> None:
-    """Raise HttpProblem for an address that the operator has not allowed."""
-    if url is None:
-        return
+def check_webhook(url: str, settings: Settings) -> tuple[str, int]:
+    """Return host and port of an address. Raises HttpProblem for one that the operator has not allowed."""
     if settings.webhook_secret is None:
         raise HttpProblem("forbidden-address", "this service sends no webhooks", pointer="/webhook")
-    check_host(url, settings.webhook_hosts, "/webhook")
+    return check_host(url, settings.webhook_hosts, "/webhook")
 
 
 def signature(secret: str, stamp: str, body: bytes) -> str:
@@ -47,14 +45,13 @@ def signature(secret: str, stamp: str, body: bytes) -> str:
 class Webhooks:
     """Sends messages on a thread of its own. settings: gives the present ones."""
 
-    def __init__(self, settings: Callable[[], Settings], post: Callable[..., int] | None = None) -> None:
-        self._settings, self._post = settings, post or _post
+    def __init__(self, settings: Callable[[], Settings]) -> None:
+        self._settings = settings
         self._due: queue.PriorityQueue[tuple[float, int, int, dict[str, Any]]] = queue.PriorityQueue()
         self._count, self._stopping = 0, threading.Event()
         self._thread = threading.Thread(target=self._run, name="bigsap-webhooks", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -98,14 +95,13 @@ class Webhooks:
         settings, body = self._settings(), json.dumps(message["body"]).encode()
         stamp = str(int(time.time()))
         try:
-            check_webhook(message["url"], settings)  # the list may have changed
-            host, port = check_host(message["url"], settings.webhook_hosts, "/webhook")
+            host, port = check_webhook(message["url"], settings)  # the list may have changed
             headers = {
                 "Content-Type": "application/json",
                 "X-BigSAP-Timestamp": stamp,
                 "X-BigSAP-Signature": signature(settings.webhook_secret or "", stamp, body),
             }
-            return self._post(message["url"], host, port, body, headers)
+            return _post(message["url"], host, port, body, headers)
         except Exception as error:  # noqa: BLE001 - any error of the other side
             _log.info("webhook: %s: %s", type(error).__name__, error)
             return 0

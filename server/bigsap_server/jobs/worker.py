@@ -26,9 +26,9 @@ from bigsap.summary import arrays_of, jsonable, summary_of
 from bigsap.system import replace
 from bigsap_server import logs
 from bigsap_server.costs.objects import put_result
-from bigsap_server.jobs.control import START_ARRAYS, Command, Folder
+from bigsap_server.files import FileLock
+from bigsap_server.jobs.control import START_ARRAYS, STOPPED, Command, Order, interrupted
 from bigsap_server.jobs.eta import Pace
-from bigsap_server.jobs.files import FileLock
 from bigsap_server.jobs.proving import proved
 from bigsap_server.problems import HttpProblem, from_error, is_disk_full, without_paths
 
@@ -43,12 +43,10 @@ _LOCK_S = 30.0
 _NO_USE_AGAIN = (bigsap.CallbackError, bigsap.StoreError)
 # The same for errors that open stores at an address: the store is missing, or is something else.
 _NO_STORE_THERE = (FileNotFoundError, PermissionError, ImportError, TypeError, ValueError)
-_STOPPED = "the server was stopped"
 _PASSING_STATUS = (408, 425, 429)
 
 # Attempts under way in this process. The process must not be killed while another one runs.
 _present: set[str] = set()
-_present_lock = threading.Lock()
 
 
 def dask_setup(worker: Any) -> None:
@@ -65,37 +63,27 @@ def dask_setup(worker: Any) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def run_job(
-    folder: str,
-    spec: dict[str, Any],
-    attempt: int,
-    settings: dict[str, Any],
-    *,
-    worker: str = "",
-    cluster: Any = None,
-) -> dict[str, Any]:
-    """Run attempt ``attempt`` of the job in ``folder`` and return its outcome.
+def run_job(order: Order, worker: str = "", cluster: Any = None) -> dict[str, Any]:
+    """Run an attempt and return its outcome.
 
-    spec: a normalised request. settings: the server's, as JSON, with ``threads`` (of this
-    job), ``time_left`` (seconds or None: the limit of the spec), ``warm_folder`` (of the job
-    to start from, or None) and ``own_process`` (whether ``now`` may kill this process). worker:
-    the address of this process, if it has one. cluster: that of ``bigsap.solve``, for a job that is
-    spread.
+    worker: the address of this process, if it has one. cluster: that of ``bigsap.solve``, for a job
+    that is spread.
 
     The outcome has ``state``: succeeded, failed, cancelled, interrupted, or ``stale`` when this
     attempt must not run (any more); and ``result``, ``problem`` or neither.
     """
+    settings = order.settings
     alone = bool(settings.get("own_process"))
     if alone:
         logs.set_level(settings.get("log_level") or "info")
         _limit_memory(settings.get("worker_memory_bytes"))
     try:
-        with logs.about(alone, job=Path(folder).name, attempt=attempt):
-            return _run_job(Folder(Path(folder)), spec, attempt, settings, worker, cluster)
+        with logs.about(alone, job=order.job_id, attempt=order.attempt):
+            return _run_job(order, worker, cluster)
     except OSError as error:
         if not is_disk_full(error):
             raise
-        return _interrupted("disk-full", "the disk is full")
+        return interrupted("disk-full", "the disk is full")
 
 
 def _limit_memory(most: int | None) -> None:
@@ -115,24 +103,23 @@ def _limit_memory(most: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
-def _run_job(
-    place: Folder, spec: dict[str, Any], attempt: int, settings: dict[str, Any], worker: str, cluster: Any
-) -> dict[str, Any]:
+def _run_job(order: Order, worker: str, cluster: Any) -> dict[str, Any]:
+    place, attempt = order.folder, order.attempt
     if place.commanded(attempt) == "fenced":
         return {"state": "stale"}
     if not place.begin(attempt, worker):
         # The scheduler ran the attempt again by itself, but the server counts lost attempts.
-        return _interrupted("worker-lost", "the worker was lost")
+        return interrupted("worker-lost", "the worker was lost")
     lock = FileLock(place.lock)
     until = time.monotonic() + _LOCK_S
     while not lock.take():
         if place.commanded(attempt) == "fenced":
             return {"state": "stale"}
         if time.monotonic() > until:
-            return _interrupted("worker-lost", "another worker still holds the job")
+            return interrupted("worker-lost", "another worker still holds the job")
         time.sleep(_LOOK_S / 2)
     try:
-        outcome = Attempt(place, spec, attempt, settings, cluster).run()
+        outcome = Attempt(order, cluster).run()
         place.end(attempt, outcome)
         return outcome
     finally:
@@ -142,15 +129,9 @@ def _run_job(
 class Attempt:
     """One attempt under way: the solve on this thread, a watcher on another."""
 
-    def __init__(
-        self,
-        folder: Folder,
-        spec: dict[str, Any],
-        attempt: int,
-        settings: dict[str, Any],
-        cluster: Any = None,
-    ) -> None:
-        self.folder, self.spec, self.attempt, self.settings = folder, spec, attempt, settings
+    def __init__(self, order: Order, cluster: Any = None) -> None:
+        self.folder, self.spec = order.folder, order.spec
+        self.attempt, self.settings = order.attempt, order.settings
         self._cluster = cluster
         self._log: list[str] = []
         self._reporting = threading.Lock()
@@ -164,8 +145,7 @@ class Attempt:
         name = str(self.folder.path)
         look = contextvars.copy_context().run
         watcher = threading.Thread(target=look, args=(self._watch,), name="bigsap-watch", daemon=True)
-        with _present_lock:
-            _present.add(name)
+        _present.add(name)
         watcher.start()
         try:
             result = self._solve()
@@ -176,8 +156,7 @@ class Attempt:
         finally:
             self._over.set()
             watcher.join()
-            with _present_lock:
-                _present.discard(name)
+            _present.discard(name)
 
     # The solve
 
@@ -250,7 +229,7 @@ class Attempt:
             folder = self.folder.keep_start(None if result is None else Path(result))
             v, col4row = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in START_ARRAYS)
         except FileNotFoundError:
-            if self.folder.checkpoint.exists():  # of a version that did not keep the prices
+            if self.folder.checkpoint.exists():  # which has prices of its own
                 self._note("going on without the job that this started from")
                 return None
             raise HttpProblem(
@@ -266,7 +245,7 @@ class Attempt:
             if command == "fenced":
                 return {"state": "stale"}
             if command == "stop":
-                return _interrupted("server-stopped", _STOPPED)
+                return interrupted("server-stopped", STOPPED)
             if command == "now":
                 return {"state": "cancelled"}
         state = "cancelled" if result.status == bigsap.Status.CANCELLED else "succeeded"
@@ -274,15 +253,14 @@ class Attempt:
         summary = summary_of(result, self.attempt)
         if (uri := self.spec.get("results")) is not None:
             name, settings = self.folder.path.name, self.settings
-            summary["stored"] = put_result(result, summary, uri, name, settings, self._is_unwanted)
+            summary["stored"] = put_result(
+                result, summary, uri, name, settings, lambda: self._command not in ("run", "stop")
+            )
             if self._command == "fenced":  # the next attempt writes it
                 return {"state": "stale"}
             if "problem" in summary["stored"]:
                 self._note(f"the result could not be written to {uri}")
         return {"state": state, "result": summary}
-
-    def _is_unwanted(self) -> bool:
-        return self._command not in ("run", "stop")
 
     def _write_arrays(self, result: bigsap.Result) -> None:
         target = self.folder.result(self.attempt)
@@ -304,14 +282,14 @@ class Attempt:
         if is_disk_full(error):
             where = getattr(error, "filename", None)
             what = "a checkpoint" if where == os.fspath(self.folder.checkpoint) else "a file"
-            return _interrupted("disk-full", f"the disk is full: {what} cannot be written")
+            return interrupted("disk-full", f"the disk is full: {what} cannot be written")
         if self._command == "fenced":
             return {"state": "stale"}
         if isinstance(error, bigsap.ClusterError):
-            return _interrupted("worker-lost", without_paths(str(error), self.settings))
+            return interrupted("worker-lost", without_paths(str(error), self.settings))
         if isinstance(error, bigsap.CertificateError) and self._cancel.is_set():
             stopped = self._command == "stop"
-            return _interrupted("server-stopped", _STOPPED) if stopped else {"state": "cancelled"}
+            return interrupted("server-stopped", STOPPED) if stopped else {"state": "cancelled"}
         problem = from_error(error, settings=self.settings)
         cause = error.__cause__ if isinstance(error, HttpProblem) else error
         if problem.slug == "source-failed" and may_pass(cause):
@@ -343,9 +321,7 @@ class Attempt:
         if command == "run":
             return
         self._cancel.set()
-        with _present_lock:
-            alone = len(_present) == 1
-        if command == "now" and self.settings.get("own_process") and alone:
+        if command == "now" and self.settings.get("own_process") and len(_present) == 1:
             psutil.Process().kill()
 
     def _note(self, message: str) -> None:
@@ -369,7 +345,3 @@ def may_pass(cause: BaseException | None) -> bool:
     if isinstance(status, int):
         return not 300 <= status < 500 or status in _PASSING_STATUS
     return not isinstance(cause, _NO_STORE_THERE)
-
-
-def _interrupted(slug: str, detail: str) -> dict[str, Any]:
-    return {"state": "interrupted", "slug": slug, "problem": HttpProblem(slug, detail).document()}

@@ -1,4 +1,4 @@
-"""Blocks of an uploaded array while they are written to the disk."""
+"""Records of uploaded arrays, and blocks of rows while they are written to the disk."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -17,27 +18,58 @@ import numpy as np
 from bigsap_server.problems import HttpProblem, from_error, is_disk_full
 
 
+@dataclass(frozen=True)
+class Meta:
+    """Metadata of an uploaded array.
+
+    dtype: numpy's little-endian name. ranges: received rows, half-open, ascending, disjoint; all of
+    them from the start where a row has no bytes.
+    finite: whether every entry is finite, once sealed; True before. sha256: of the raw
+    little-endian data in C order, once sealed. Times are unix seconds.
+    """
+
+    id: str
+    owner: str
+    dtype: str
+    shape: list[int]
+    created: float
+    ranges: list[list[int]] = field(default_factory=list)
+    finite: bool = True
+    sealed: float | None = None
+    sha256: str | None = None
+    offset: int = 0
+
+    @property
+    def row_bytes(self) -> int:
+        return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.shape[0] * self.row_bytes
+
+    def missing(self) -> list[list[int]]:
+        """Return the rows not received, as ranges."""
+        edges = [0, *(edge for pair in self.ranges for edge in pair), self.shape[0]]
+        pairs = zip(edges[::2], edges[1::2], strict=True)
+        return [[start, stop] for start, stop in pairs if start < stop]
+
+
 class Block:
     """Rows from ``start`` to ``stop`` being written to the disk. Used by one thread at a time.
 
-    file: the array's. offset: where its rows begin. aside: whether the rows exist already: then
+    file: the array's. aside: whether the rows exist already: then
     the block is written to a file of its own, which ``move`` copies over them, so that a block that
     is refused or interrupted changes nothing. Only ``supersede`` may be called by another thread: when
     it returns, nothing more is written.
     """
 
-    def __init__(
-        self, shape: Sequence[int], dtype: str, start: int, stop: int, offset: int, file: Path, *, aside: bool
-    ) -> None:
-        self.start, self.stop, self.aside = start, stop, aside
-        self._width = math.prod(shape[1:])
+    def __init__(self, meta: Meta, file: Path, start: int, stop: int, *, aside: bool) -> None:
+        self.start, self.stop, self.aside, self._meta = start, stop, aside, meta
         self._writing, self._over = threading.Lock(), False
-        self._dtype = np.dtype(dtype)
-        self._row_bytes = self._width * self._dtype.itemsize
-        self._room = (stop - start) * self._row_bytes
+        self._room = (stop - start) * meta.row_bytes
         self._size = 0
         self._rest = b""  # first bytes of an incomplete item
-        self._target, self._begin = file, offset + start * self._row_bytes
+        self._target, self._begin = file, meta.offset + start * meta.row_bytes
         if aside:
             own = tempfile.TemporaryFile(dir=file.parent, buffering=0)  # noqa: SIM115 - see close
             self._file = cast(BinaryIO, own)
@@ -65,22 +97,23 @@ class Block:
 
     def _check(self, chunk: bytes) -> None:
         """Raise for NaN, which no later step can handle."""
-        if self._dtype.kind != "f":
+        dtype = np.dtype(self._meta.dtype)
+        if dtype.kind != "f":
             return
-        data, size = self._rest + chunk, self._dtype.itemsize
+        data, size = self._rest + chunk, dtype.itemsize
         whole = len(data) - len(data) % size
         first = (self._size - len(chunk) - len(self._rest)) // size
         self._rest = data[whole:]
-        values = np.frombuffer(data[:whole], self._dtype)
+        values = np.frombuffer(data[:whole], dtype)
         if np.isnan(values).any():
             item = first + int(np.isnan(values).argmax())
-            width = max(1, self._width)
+            width = max(1, self._meta.row_bytes // size)
             row, column = self.start + item // width, item % width
             raise HttpProblem("invalid-cost", f"entry [{row}, {column}] is NaN", row=row, column=column)
 
     def finish(self) -> int:
         """Return the number of rows on the disk or in the separate file. Raises HttpProblem unless whole."""
-        rows = whole_rows(self._size, self.stop - self.start, self._row_bytes)
+        rows = whole_rows(self._size, self.stop - self.start, self._meta.row_bytes)
         if not self.aside:
             with disk():
                 os.fsync(self._file.fileno())

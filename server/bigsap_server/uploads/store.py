@@ -10,67 +10,27 @@ other writes nothing more. A sealed array never changes.
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import os
 import re
 import secrets
 import shutil
 import threading
 import time
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
 from bigsap.system import replace as replace_file
+from bigsap_server.files import DELETED, aside, read_json, write_json
 from bigsap_server.problems import HttpProblem
-from bigsap_server.uploads.blocks import Block, disk, superseded, whole_rows
+from bigsap_server.uploads.blocks import Block, Meta, disk, superseded, whole_rows
 
 _CHUNK = 1 << 20
 _ID = re.compile(r"arr_[0-9a-f]{16}")
-# Prefix of the folder of an array that is being deleted.
-_GONE = ".deleted-"
-
-
-@dataclass(frozen=True)
-class Meta:
-    """Metadata of an uploaded array.
-
-    dtype: numpy's little-endian name. ranges: received rows, half-open, ascending, disjoint; all of
-    them from the start where a row has no bytes.
-    finite: whether every entry is finite, once sealed; True before. sha256: of the raw
-    little-endian data in C order, once sealed. Times are unix seconds.
-    """
-
-    id: str
-    owner: str
-    dtype: str
-    shape: list[int]
-    created: float
-    ranges: list[list[int]] = field(default_factory=list)
-    finite: bool = True
-    sealed: float | None = None
-    sha256: str | None = None
-    offset: int = 0
-
-    @property
-    def row_bytes(self) -> int:
-        return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.shape[0] * self.row_bytes
-
-    def missing(self) -> list[list[int]]:
-        """Return the rows not received, as ranges."""
-        edges = [0, *(edge for pair in self.ranges for edge in pair), self.shape[0]]
-        pairs = zip(edges[::2], edges[1::2], strict=True)
-        return [[start, stop] for start, stop in pairs if start < stop]
 
 
 class ArrayStore:
@@ -79,19 +39,18 @@ class ArrayStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._guard, self._creating = threading.Lock(), threading.Lock()
+        self._creating = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._known: dict[str, Meta] = {}
         self._open: defaultdict[str, list[Block]] = defaultdict(list)
         for place in sorted(folder.iterdir()):
-            if place.name.startswith(_GONE):
+            if place.name.startswith(DELETED):
                 shutil.rmtree(place, ignore_errors=True)
             elif _ID.fullmatch(place.name):
-                meta = _read_meta(place)
-                if meta is None:  # created, but its first record never reached the disk
+                try:
+                    self._known[place.name] = Meta(**read_json(place / "meta.json"))
+                except (OSError, ValueError, TypeError):  # created, but no record ever reached the disk
                     shutil.rmtree(place, ignore_errors=True)
-                else:
-                    self._known[meta.id] = meta
 
     def create(self, owner: str, dtype: str, shape: list[int], quota: tuple[int, int] | None = None) -> Meta:
         """Create an array without rows. Raises HttpProblem ``disk-full``.
@@ -99,40 +58,28 @@ class ArrayStore:
         quota: most arrays and bytes of the owner, this array included; beyond them raises HttpProblem
         ``quota-exceeded``.
         """
+        meta = Meta(f"arr_{secrets.token_hex(8)}", owner, dtype, shape, time.time())
+        if shape[0] and not meta.row_bytes:
+            meta.ranges.append([0, shape[0]])
+        descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
+        header = {"descr": descr, "fortran_order": False, "shape": tuple(shape)}
         with self._creating:
             if quota is not None:
-                nbytes = math.prod(shape) * np.dtype(dtype).itemsize
-                self._check_quota(self.owned(owner), nbytes, *quota)
-            return self._create(owner, dtype, shape)
-
-    @staticmethod
-    def _check_quota(owned: list[Meta], nbytes: int, most: int, most_bytes: int) -> None:
-        if len(owned) >= most:
-            detail = f"{most} arrays are allowed; delete some"
-            raise HttpProblem("quota-exceeded", detail, quota="arrays", limit=most)
-        if sum(meta.nbytes for meta in owned) + nbytes > most_bytes:
-            detail = f"{most_bytes} bytes of arrays are allowed; delete some"
-            raise HttpProblem("quota-exceeded", detail, quota="stored_bytes", limit=most_bytes)
-
-    def _create(self, owner: str, dtype: str, shape: list[int]) -> Meta:
-        array_id = f"arr_{secrets.token_hex(8)}"
-        place = self.folder / array_id
-        with disk():
-            place.mkdir()
-            header = {
-                "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
-                "fortran_order": False,
-                "shape": tuple(shape),
-            }
-            with (place / "data.npy").open("xb") as file:
-                np.lib.format.write_array_header_2_0(file, header)
-                offset = file.tell()
-                meta = Meta(array_id, owner, dtype, shape, time.time(), offset=offset)
-                if shape[0] and not meta.row_bytes:
-                    meta = replace(meta, ranges=[[0, shape[0]]])
-                file.truncate(offset + meta.nbytes)
-                os.fsync(file.fileno())
-            self._write(meta)
+                (most, most_bytes), owned = quota, self.owned(owner)
+                if len(owned) >= most:
+                    detail = f"{most} arrays are allowed; delete some"
+                    raise HttpProblem("quota-exceeded", detail, quota="arrays", limit=most)
+                if sum(other.nbytes for other in owned) + meta.nbytes > most_bytes:
+                    detail = f"{most_bytes} bytes of arrays are allowed; delete some"
+                    raise HttpProblem("quota-exceeded", detail, quota="stored_bytes", limit=most_bytes)
+            with disk():
+                self.file(meta).parent.mkdir()
+                with self.file(meta).open("xb") as file:
+                    np.lib.format.write_array_header_2_0(file, header)
+                    meta = replace(meta, offset=file.tell())
+                    file.truncate(meta.offset + meta.nbytes)
+                    os.fsync(file.fileno())
+                self._write(meta)
         return meta
 
     def get(self, array_id: str, owner: str | None) -> Meta:
@@ -140,10 +87,7 @@ class ArrayStore:
 
         Rows that an open block is about to replace count as missing.
         """
-        meta = self._known.get(array_id)
-        if meta is None or (owner is not None and meta.owner != owner):
-            raise HttpProblem("not-found", "there is no such array")
-        return self._seen(meta)
+        return self._seen(self._current(array_id, owner))
 
     def _seen(self, meta: Meta) -> Meta:
         ranges = meta.ranges
@@ -164,10 +108,14 @@ class ArrayStore:
         """
         found = self.owned(owner)
         if token is not None:
-            after = _from_token(token)
+            try:
+                created, after_id = token.split("-")
+                after = (-float(created), after_id)
+            except ValueError:
+                raise HttpProblem("invalid-spec", "page_token is not one of this service") from None
             found = [meta for meta in found if (-meta.created, meta.id) > after]
-        more = len(found) > size
-        return found[:size], _token_of(found[size - 1]) if more else None
+        last = found[size - 1] if len(found) > size else None
+        return found[:size], None if last is None else f"{last.created!r}-{last.id}"
 
     def find(self, owner: str, dtype: str, shape: list[int], sha256: str) -> Meta | None:
         """Return a sealed array of the owner with these data, and count it as used now."""
@@ -178,7 +126,6 @@ class ArrayStore:
         return None
 
     def touch(self, array_id: str) -> None:
-        """Count an array as used now."""
         with suppress(OSError):
             os.utime(self.folder / array_id / "meta.json")
 
@@ -193,7 +140,6 @@ class ArrayStore:
         return gone
 
     def file(self, meta: Meta) -> Path:
-        """Return the path of the ``.npy`` file."""
         return self.folder / meta.id / "data.npy"
 
     def open_block(self, meta: Meta, start: int, nbytes: int | None) -> Block:
@@ -204,7 +150,7 @@ class ArrayStore:
         from ``start`` on; with it, a body whose size is not a number of whole rows of the array is refused
         at once.
         """
-        with self._locked(meta.id):
+        with self._lock(meta.id):
             meta = self._current(meta.id)
             if meta.sealed is not None:
                 raise HttpProblem("array-sealed", "a sealed array cannot be changed")
@@ -216,7 +162,7 @@ class ArrayStore:
             # Rows without bytes always exist, and a block of them writes nothing.
             aside = meta.row_bytes > 0 and without(meta.ranges, start, stop) != meta.ranges
             with disk():
-                block = Block(meta.shape, meta.dtype, start, stop, meta.offset, self.file(meta), aside=aside)
+                block = Block(meta, self.file(meta), start, stop, aside=aside)
             others = self._open[meta.id]
             for other in [b for b in others if b.start < stop and start < b.stop]:
                 other.supersede()
@@ -235,7 +181,7 @@ class ArrayStore:
                 rows = block.finish()
         finally:
             try:
-                with self._locked(meta.id):
+                with self._lock(meta.id):
                     current = block in self._open[meta.id]
                     if current:
                         self._open[meta.id].remove(block)
@@ -267,7 +213,7 @@ class ArrayStore:
         Raises HttpProblem ``array-incomplete`` with the missing ranges, ``invalid-spec`` when
         the hash is not the expected one. Reads the whole file.
         """
-        with self._locked(array_id):
+        with self._lock(array_id):
             meta = self._current(array_id)
             if meta.sealed is None:
                 if self._open[array_id]:
@@ -282,18 +228,14 @@ class ArrayStore:
                 self._write(meta)
             return meta
 
-    def delete(
-        self,
-        array_id: str,
-        unused: Callable[[str], AbstractContextManager[None]] = lambda array_id: nullcontext(),
-    ) -> None:
+    def delete(self, array_id: str, unused: Callable[[str], AbstractContextManager[None]]) -> None:
         """Remove the array and its file.
 
         unused: context manager entered while the array is removed; raises when the array is in use.
         """
         place = self.folder / array_id
-        gone = place.with_name(_GONE + array_id)
-        with self._locked(array_id):
+        gone = aside(place)
+        with self._lock(array_id):
             self._current(array_id)
             if self._open[array_id]:
                 raise HttpProblem("array-in-use", "a block is still being received")
@@ -306,8 +248,7 @@ class ArrayStore:
                 del self._known[array_id]
             del self._open[array_id]
         shutil.rmtree(gone, ignore_errors=True)
-        with self._guard:
-            self._locks.pop(array_id, None)
+        self._locks.pop(array_id, None)
 
     def _digest(self, meta: Meta) -> tuple[str, bool]:
         """Return the hash of the data, and whether all of it is finite."""
@@ -320,43 +261,18 @@ class ArrayStore:
                     finite = bool(np.isfinite(np.frombuffer(chunk, dtype)).all())
         return digest.hexdigest(), finite
 
-    def _current(self, array_id: str) -> Meta:
-        if array_id not in self._known:
+    def _current(self, array_id: str, owner: str | None = None) -> Meta:
+        meta = self._known.get(array_id)
+        if meta is None or owner not in (None, meta.owner):
             raise HttpProblem("not-found", "there is no such array")
-        return self._known[array_id]
+        return meta
 
     def _write(self, meta: Meta) -> None:
-        target = self.folder / meta.id / "meta.json"
-        temporary = target.with_name(f".meta.{secrets.token_hex(4)}")
-        try:
-            with temporary.open("x", encoding="utf-8") as file:
-                json.dump(asdict(meta), file)
-                file.flush()
-                os.fsync(file.fileno())
-            replace_file(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_json(self.folder / meta.id / "meta.json", asdict(meta))
         self._known[meta.id] = meta
 
-    @contextmanager
-    def _locked(self, array_id: str) -> Iterator[None]:
-        with self._guard:
-            lock = self._locks.setdefault(array_id, threading.Lock())
-        with lock:
-            yield
-
-
-def _token_of(meta: Meta) -> str:
-    return urlsafe_b64encode(f"{meta.created!r} {meta.id}".encode()).decode().rstrip("=")
-
-
-def _from_token(token: str) -> tuple[float, str]:
-    try:
-        text = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii")
-        created, array_id = text.split(" ")
-        return -float(created), array_id
-    except ValueError:
-        raise HttpProblem("invalid-spec", "page_token is not one of this service") from None
+    def _lock(self, array_id: str) -> threading.Lock:
+        return self._locks.setdefault(array_id, threading.Lock())
 
 
 def merged(ranges: list[list[int]]) -> list[list[int]]:
@@ -376,10 +292,3 @@ def without(ranges: list[list[int]], start: int, stop: int) -> list[list[int]]:
     for first, last in ranges:
         parts += [[first, min(last, start)], [max(first, stop), last]]
     return [[first, last] for first, last in parts if first < last]
-
-
-def _read_meta(place: Path) -> Meta | None:
-    try:
-        return Meta(**json.loads((place / "meta.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None

@@ -1,4 +1,4 @@
-"""Small files for communication between processes: atomically replaced, or locked."""
+"""Files that several processes share: atomically replaced, or locked; folders put aside."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from typing import Any
 import filelock
 
 from bigsap.system import patiently, replace
+
+#: Prefix of the name of a folder that is being deleted.
+DELETED = ".deleted-"
 
 
 class FileLock:
@@ -81,3 +84,15 @@ def read_json(path: Path) -> Any:
         return json.loads(patiently(partial(path.read_text, encoding="utf-8")))
     except FileNotFoundError:
         return None
+
+
+def aside(folder: Path) -> Path:
+    """Return the path to which a folder is moved while it is being deleted."""
+    return folder.with_name(f"{DELETED}{folder.name}")
+
+
+def scratch(data: str | os.PathLike[str]) -> Path:
+    """Return the folder of temporary files in the data folder."""
+    folder = Path(data) / "scratch"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
