@@ -30,7 +30,8 @@ def handed(monkeypatch):
     monkeypatch.setattr(proof_on_workers, "seconds_by_bounds", lambda source: np.inf)
     # By the clock: rows of a machine that is busy may seem dear once, and not the next time.
     # Few compiled costs are kept in any case.
-    monkeypatch.setattr(kept_rows, "_worth_keeping", lambda problem: False)
+    for name in ("_cheap_to_keep", "is_dear"):
+        monkeypatch.setattr(kept_rows, name, lambda problem: False)
 
 
 AWAY = "abs(x[i,0]-y[j,0])**1.5 + abs(x[i,1]-y[j,1])"
