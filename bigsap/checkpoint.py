@@ -27,7 +27,7 @@ from bigsap.errors import CheckpointError
 from bigsap.system import replace
 
 MAGIC = b"BIGSAPCK"
-VERSION = 3
+VERSION = 4
 _DIGEST = 32
 _HEAD = len(MAGIC) + 8
 _CHUNK = 1 << 20

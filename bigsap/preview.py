@@ -31,12 +31,13 @@ from bigsap.sources.metrics import PointSource
 from bigsap.sources.repeated import counts_of
 from bigsap.sources.sparse.sparse_costs import SparseCosts
 from bigsap.strategies.list_sizes import usual_list_size
-from bigsap.strategies.work import Work, has_bounds, on_lists, on_whole_rows
+from bigsap.strategies.work import Work, has_bounds, on_lists, on_trees, on_whole_rows
 from bigsap.types import Array, Ids
 
 # In a checkpoint: bytes of a list entry, including lists that doubled, and vectors.
 _KEPT_BYTES, _KEPT_VECTORS = 14, 6
 _VECTORS = 24  # of 8 bytes, per row and column, certificate included
+_ROOM = 1 << 30  # for rows, where nothing was asked for: an assumption
 _BASE_BYTES = 220 << 20  # interpreter, numpy, numba and the kernels
 _START_S = 0.2  # opening, kernels from their cache
 _LISTED_S = 1e-6  # to search and to prove a listed pair
@@ -124,14 +125,15 @@ def price(
         "cache": 0,
     }
     if not isinstance(costs.source, ArraySource) and (asked is not None or dense):
-        memory["cache"] = min(1 << 30 if asked is None else asked, pairs * 8)
+        memory["cache"] = min(_ROOM if asked is None else asked, pairs * 8)
     disk = {
         # Twice: the next one is complete before it replaces the last.
         "checkpoint": 2 * (_KEPT_VECTORS * 8 * (n + m) + _KEPT_BYTES * entries),
         "result": _result_bytes(n, m),
     }
-    room = 1 << 30 if asked is None and dense else asked
-    kept = 1.0 if room is None else min(1.0, room / (8 * max(1, pairs)))
+    in_place = isinstance(costs.source, ArraySource)
+    room = _ROOM if asked is None else asked
+    kept = 1.0 if in_place else min(1.0, room / (8 * max(1, pairs)))
     work = expected(costs, method, kept)
     proof = 0.0 if costs.by_rows and kept >= 1 else _proof_pairs(costs)
     passes = (work.pairs + proof) / max(1, pairs)
@@ -143,7 +145,7 @@ def price(
         return Price(memory, disk, seconds, seconds)
     seconds = alone = _START_S + (pairs * costs.pair_ns * passes * 1e-9 + searching) / effective
     if workers and costs.by_rows:
-        whole = asked is None or asked >= pairs * 8
+        whole = kept >= 1
         answered = n if whole else n * passes
         rows = {"asked": min(answered, _ASKED * n), "answered": answered}
         seconds = _START_S + searching / effective
@@ -165,6 +167,8 @@ def price_of_proof(costs: Costs, threads: int = 1) -> Price:
 def expected(costs: Costs, method: str = "auto", kept: float = 1.0) -> Work:
     """Return the work of a search. kept: share of the rows that memory holds."""
     n, m = sorted(costs.shape)
+    if method == "hungarian":
+        return on_trees((n, m))
     if method in ("ssp", "auction"):
         return on_whole_rows((n, m), kept)
     whole = costs.by_rows and kept >= 1

@@ -66,8 +66,8 @@ def kept_problem(run: Run) -> Problem:
     # strided rows or of another dtype, scans of whole rows would copy each row.
     whole = lists or (isinstance(source, ArraySource) and not source.mapped)
     whole = whole or getattr(source, "rows_a_call", 1) > 1
-    keep = behind or there or _cheap_to_keep(problem)
-    if whole and rows.n_slots == problem.shape[0] and (keep or is_dear(problem)):
+    fit = whole and rows.n_slots == problem.shape[0]
+    if fit and (behind or there or _cheap_to_keep(problem) or is_dear(problem)):
         # If the solve is stopped during the read, rows that are already here are not read again.
         seen = KeptRows(source, rows, keep=False)
         run.reading = Problem(seen, problem.maximize, problem.transposed)

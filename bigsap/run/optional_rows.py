@@ -13,7 +13,7 @@ from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies import Outcome, work
 from bigsap.strategies.optional_rows import bounded, sparse_gate
 from bigsap.strategies.placement import device_name
-from bigsap.strategies.work import Work, has_bounds
+from bigsap.strategies.work import Work
 
 
 class OptionalRows:
@@ -28,7 +28,7 @@ class OptionalRows:
         source = run.problem.source
         if not isinstance(source, ClippedCosts) or run.is_continued or run.is_way_named:
             return None
-        return work.on_lists(run.problem.shape, bounded=has_bounds(source.given), kept=True)
+        return work.on_lists(run.problem.shape, bounded=bounded(source), kept=True)
 
     def attempt(self, run: Run) -> Outcome | None:
         """Solve, or return None where most pairs cost less than the price.

@@ -71,7 +71,8 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
     except TypeError as error:
         raise DtypeError(f"{name} cannot be seen as a numpy array: {error}") from error
     if array.dtype == np.object_ and not isinstance(values, np.ndarray):
-        return _numbers(array, name, getattr(values, "columns", None))
+        # Of data frames: pyarrow, whose ``columns`` are arrays; pandas, polars.
+        return _numbers(array, name, getattr(values, "column_names", getattr(values, "columns", None)))
     return array, None
 
 
@@ -232,7 +233,7 @@ def _refuse_object(value: Any, where: tuple[Any, ...], name: str, labels: Any) -
         what = f"{kind.__module__}.{what}"
     if not where:
         raise DtypeError(f"{name} is an object of {what}; it must hold real numbers")
-    if labels is not None:  # of a data frame
-        label = labels[int(where[-1])]
+    label = None if labels is None or callable(labels) else labels[int(where[-1])]
+    if isinstance(label, (str, int, tuple)):
         raise DtypeError(f"column {label!r} of {name} holds a {what}; give the columns of real numbers only")
     raise DtypeError(f"{name} holds a {what} at {[int(k) for k in where]}; it must hold real numbers")

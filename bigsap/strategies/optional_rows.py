@@ -143,7 +143,7 @@ class SparseGate:
             some = min(budget, most + 1 - at.entries)  # counts decide when it ends, whatever a slice is
             done = bool(run_private(self.order, pairs, f, S.infinity(price), S.blocked_price(price), some))
             seconds = max(time.perf_counter() - clock, 1e-6)
-            budget = max(1, min(4 * budget, int(budget * _SLICE_SECONDS / seconds)))
+            budget = max(1, min(4 * budget, int(budget * _SLICE_SECONDS / seconds), most))
             if at.entries > most:
                 return done
             progress.assigned = n - int(self.order.size - at.position)

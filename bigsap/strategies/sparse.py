@@ -67,7 +67,7 @@ _HUGE = 2.0**900
 _SCALE = 2.0**-200
 _SLICE_SECONDS = 0.05
 _NEVER = 1 << 62
-_FIRST_ENTRIES = 1 << 18
+_FIRST_ENTRIES, _MOST_ENTRIES = 1 << 18, 1 << 40
 
 
 def sparse_part(source: CostSource) -> Sparse | None:
@@ -249,12 +249,13 @@ class SparseSearch:
 
     def _start(self) -> None:
         course, state = self.course, self.state
-        course.stage = TIGHT
-        if self._warm is not None:
-            self._take_warm(self._warm)
+        if self._warm is not None or not self._auctions:
+            if self._warm is not None:
+                self._take_warm(self._warm)
+            course.stage = TIGHT
             return
-        if not self._auctions:
-            return
+        if self._arithmetic.price.kind == "i" and not self._is_feasible(self._problem.shape[0]):
+            return  # bids of an infeasible problem would leave the range of these prices
         auction.column_minima(self.pairs, state)
         low, high = _extent(self._problem)
         spread = float(high - low) * abs(self._scale)
@@ -323,9 +324,11 @@ class SparseSearch:
         free = int((self.state.row_of_column == S.FREE).sum())
         look = self._long(_LOOK * _LONGER**course.raised)
         if not course.looked and free < _FREE_SHARE * self._problem.shape[1]:
-            course.looked, course.limit = True, self.scans + (_LONG_AUCTION - 1) * look
             # Few rows are left, so few layers decide; an auction would go on raising prices.
-            return course.feasible or self._is_feasible(_EARLY_LAYERS)
+            if not course.feasible and not self._is_feasible(_EARLY_LAYERS):
+                return False
+            course.looked, course.limit = True, self.scans + (_LONG_AUCTION - 1) * look
+            return True
         if not course.feasible and not self._is_feasible(_FIRST_LAYERS * _LONGER**course.raised):
             return False
         course.raised += 1
@@ -338,14 +341,15 @@ class SparseSearch:
         auction.take_tight(self.pairs, self.state)
         self.course.stage, self.course.rounds = REDUCE, 0
         self.course.scanned = self.scans
+        self.course.limit = self.scans + self._long(_ROUND_SCANS)
         self._show(0.0)
 
     def _reduce(self) -> None:
         course = self.course
-        course.limit = self.scans + self._long(_ROUND_SCANS)
         while not self._slice(auction.reduce, self.pairs, self.state, course.limit):
             pass
         course.rounds += 1
+        course.limit = self.scans + self._long(_ROUND_SCANS)
         if course.rounds == _ROUNDS:
             course.stage = SEARCH
             course.limit = self.scans + self._long(course.patience)
@@ -443,7 +447,7 @@ class SparseSearch:
         clock = time.perf_counter()
         done = run(*given, self._budget)
         seconds = max(time.perf_counter() - clock, 1e-6)
-        self._budget = max(1, min(4 * self._budget, int(self._budget * _SLICE_SECONDS / seconds)))
+        self._budget = max(1, min(4 * self._budget, int(self._budget * _SLICE_SECONDS / seconds), _MOST_ENTRIES))
         n, at = self._problem.shape[0], state.at
         waiting = at.n_queue - (0 if course.stage == BID else at.position)
         monitor.progress.assigned = int(n - waiting)
@@ -480,11 +484,13 @@ class SparseSearch:
             found["column_of_row"][rows] = _renumbered(state.column_of_row, columns)
             found["match_cost"][rows] = state.match_cost
             found["queue"], found["late"] = rows[state.queue], rows[state.late]
-        row = state.at.row
+        row, scans = state.at.row, state.at.scans
         if self._order is not None and row >= 0:
             state.at.row = self._order.rows[row]
+        if state.at.underway != 0:
+            state.at.scans = state.at.begun
         facts = numbers(state.at, P.Standing)
-        state.at.row = row
+        state.at.row, state.at.scans = row, scans
         return {
             "sparse_stage": self.course.stage,
             "course": vars(self.course),

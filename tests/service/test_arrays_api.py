@@ -174,6 +174,20 @@ def test_half_an_upload_survives_a_restart(make_app: Callable[..., Any], tmp_pat
     half.close()
 
 
+def test_an_upload_whose_record_cannot_be_read_now_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meta = ArrayStore(tmp_path).create("me", "<f8", [10, 3])
+
+    def refused(path: Path) -> Any:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bigsap_server.uploads.store.read_json", refused)
+        assert ArrayStore(tmp_path).owned(None) == []
+    assert ArrayStore(tmp_path).get(meta.id, "me").shape == [10, 3]
+
+
 def test_an_array_in_use_stays(make_app: Callable[..., Any]) -> None:
     api = make_app()
     array_id = upload(api, np.ones((2, 2)))

@@ -305,7 +305,7 @@ def test_another_version(half, tmp_path):
     cost, data = half
     path = tmp_path / "c"
     path.write_bytes(data[:8] + (77).to_bytes(4, "little") + data[12:])
-    refused(path, cost, "format 77, this BigSAP reads format 3")
+    refused(path, cost, "format 77, this BigSAP reads format 4")
 
 
 def test_foreign_files(half, tmp_path):

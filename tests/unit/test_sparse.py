@@ -12,6 +12,7 @@ import scipy.sparse
 import zarr
 
 import bigsap
+from bigsap import checkpoint
 from bigsap.client.job_request import request_of
 from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
 from bigsap.strategies import sparse as strategy
@@ -481,9 +482,8 @@ def test_short_limits_lead_to_further_auctions_and_the_same_optimum(monkeypatch:
         assert found.gap == 0
 
 
-@pytest.mark.parametrize("kind", ["layers", "near"])
-def test_counts_decide_and_not_the_clock(kind, monkeypatch):
-    """Whatever time a slice takes: epsilon is raised, and a search is given up, at the same scans."""
+def contested(kind: str) -> SparseCosts:
+    """Layers of rows that lead on, or near points: auctions take long, and are given up or raised."""
     rng = np.random.default_rng(12)
     n = 1200
     if kind == "layers":  # each row leads on to the next layer, or back to its own column for much
@@ -498,12 +498,58 @@ def test_counts_decide_and_not_the_clock(kind, monkeypatch):
         rows, columns = np.append(rows, np.argsort(x)), np.append(columns, np.argsort(y))
         costs = np.abs(x[rows] - y[columns])
     keep = np.unique(rows * n + columns, return_index=True)[1]
-    cost = sparse((rows[keep], columns[keep], costs[keep]), (n, n))
-    found = []
-    for first, seconds in ((1, 1e-12), (700, 1e-12), (1 << 30, 1.0)):
+    return sparse((rows[keep], columns[keep], costs[keep]), (n, n))
+
+
+def bits(result: bigsap.Result) -> tuple[Any, ...]:
+    return result.v.tobytes(), result.col4row.tobytes(), result.stats["rows_scanned"]
+
+
+@pytest.mark.parametrize("kind", ["layers", "near"])
+def test_counts_decide_and_not_the_clock(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever time a slice takes: epsilon is raised, and a search is given up, at the same scans."""
+    cost, found = contested(kind), []
+    for first, seconds in ((1, 1e-12), (700, 1e-12), (1 << 40, 1e9)):
         monkeypatch.setattr(strategy, "_FIRST_ENTRIES", first)
         monkeypatch.setattr(strategy, "_SLICE_SECONDS", seconds)
-        result = bigsap.solve(cost)
-        phases = [(phase["epsilon"], phase["rows_scanned"]) for phase in result.stats["phases"]]
-        found.append((result.v.tobytes(), result.col4row.tobytes(), phases))
+        found.append(bits(bigsap.solve(cost)))
     assert found[0] == found[1] == found[2]
+
+
+class Counting:
+    """An event that is set after so many questions."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.asked = most, 0
+
+    def is_set(self) -> bool:
+        self.asked += 1
+        return self.asked > self.most
+
+
+@pytest.mark.parametrize("kind", ["layers", "near"])
+def test_a_solve_stopped_anywhere_continues_with_the_same_bits(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """Before the first auction too, within one, within a round of the reduction, and within a search."""
+    monkeypatch.setattr(strategy, "_FIRST_ENTRIES", 200)
+    monkeypatch.setattr(strategy, "_MOST_ENTRIES", 200)
+    cost, path = contested(kind), tmp_path / "solve.ckpt"
+    counted = Counting(1 << 40)
+    whole = bigsap.solve(cost, cancel=counted)
+    stages = set()
+    for asked in {*range(0, counted.asked, counted.asked // 30), *range(counted.asked - 10, counted.asked)}:
+        stopped = bigsap.solve(cost, checkpoint=path, cancel=Counting(asked))
+        assert stopped.status in ("cancelled", "optimal")  # at the very end
+        stages.add(checkpoint.read(path).snapshot.get("sparse_stage"))
+        assert bits(bigsap.resume(path, cost)) == bits(whole)
+    assert {strategy.BID, strategy.REDUCE, strategy.SEARCH} <= stages
+
+
+def test_an_infeasible_problem_of_large_integers_names_its_rows() -> None:
+    """Prices of rows that share their only column fall by the costs' range with each bid."""
+    rows, columns = np.array([0, 1, 2, 2, 2, 3, 3, 3]), np.array([0, 0, 1, 2, 3, 1, 2, 3])
+    costs = np.array([0, 0, 0, 1 << 51, 1 << 52, 1 << 51, 1 << 52, 1 << 52])
+    result = bigsap.solve(sparse((rows, columns, costs), (4, 4)))
+    assert result.stats["price"] == "int64"
+    assert (result.status, result.violator.tolist()) == ("infeasible", [0, 1])

@@ -29,6 +29,7 @@ class Standing:
     n_touched: int
     n_settled: int  # of the last search, if it failed
     underway: int  # 1: a search is in progress
+    begun: int  # scans before it
     sink: int  # the end of the shortest path so far, the row before it, the cost of this pair
     sink_row: int
     h: float  # of ``row``: the base of its labels

@@ -109,6 +109,8 @@ def search(p: Pairs, s: Matching, f: Labels, blocked: float, most_scans: int, bu
     at = s.at
     last = at.entries + budget
     while at.position < at.n_queue:
+        if at.underway == 0:
+            at.begun = at.scans
         done = _search(s.queue[at.position], p, s, f, blocked, most_scans, last)
         if done != DONE:
             return done

@@ -41,7 +41,7 @@ PAGE = Path(__file__).parents[1] / "page"
 _MOST_ERRORS = 20
 #: Path parameters that name resources. A value that is not a valid name gives 404.
 _IDS = {"job_id": "job", "array_id": "array", "name": "result"}
-#: Problems of the framework's errors.
+#: Slugs for the framework's errors, by status.
 _SLUGS = {
     401: "unauthorized",
     403: "forbidden",

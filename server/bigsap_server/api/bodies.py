@@ -53,8 +53,9 @@ class StrictRoute(APIRoute):
 async def _json_text(request: Request) -> bytes:
     """Return a whole body, decompressed.
 
-    Raises HttpProblem 413 beyond the limit, before and after decompression, and 415 for a content type
-    other than JSON or an unsupported content encoding.
+    Raises HttpProblem 413 beyond the limit, before and after decompression, 415 for a content type other
+    than JSON or an unsupported content encoding, 408 if nothing arrives, and 400 for a body that is cut
+    off or no gzip.
     """
     limit = request.app.state.settings.limits.body_bytes
     coding = ", ".join(request.headers.getlist("content-encoding")).strip().lower()
@@ -103,7 +104,7 @@ def _too_large(limit: int) -> HttpProblem:
 async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
     """Yield the chunks of a body of at most ``limit`` bytes; 413, as early as possible.
 
-    408 when nothing arrives for ``limits.idle_s`` seconds.
+    408 when nothing arrives for ``limits.idle_s`` seconds; 400 if the body is cut off.
     """
     check_length(request, limit)
     size = 0

@@ -202,7 +202,7 @@ def _response(first: Answer, further: Mapping[str, str] | None = None) -> Respon
 
 
 async def _waited(service: Service, job: JobRow, seconds: float, done: Callable[[JobRow], bool]) -> JobRow:
-    """Return the job once ``done`` with it, or at the time limit."""
+    """Return the job once ``done(job)`` is true, or at the time limit."""
     until = time.monotonic() + seconds
     with service.notifier.watching(job.id) as wait:
         while True:

@@ -103,7 +103,7 @@ def infinite(source: Any, n_sampled: int, n_infinite: int) -> dict[str, Any]:
 
 
 def evenly(size: int, most: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return up to ``most`` numbers below ``size``, with the first and the last."""
+    """Return up to ``most`` numbers below ``size``, evenly spaced, with the first and the last."""
     return np.unique(np.linspace(0, size - 1, min(size, most)).astype(np.int64))
 
 

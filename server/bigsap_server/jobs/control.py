@@ -104,7 +104,7 @@ class Folder:
         return [str(address) for address in self._told("workers.json", attempt).get("workers", ())]
 
     def _told(self, name: str, attempt: int) -> dict[str, Any]:
-        """Return what the server has written for the attempt, if it has."""
+        """Return what the server has written for the attempt; empty if nothing."""
         found: dict[str, Any] = read_json(self.path / name) or {}
         return found if found.get("attempt") == attempt else {}
 

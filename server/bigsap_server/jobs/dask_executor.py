@@ -87,7 +87,7 @@ class DaskExecutor:
         self._cluster: Any = None
         self._client: Any = None
         self._listener: Listener = lambda report: None
-        # Dask's threads take flights out of it, by atomic operations.
+        # Dask's threads remove flights; each access is one atomic operation.
         self._flights: dict[tuple[str, int], _Flight] = {}
         self._threads: dict[str, int] = {}
         self._looked = self._tried = float("-inf")
@@ -171,8 +171,9 @@ class DaskExecutor:
             workers=None if worker is None else [worker],
             allow_other_workers=worker is not None,
         )
-        self._flights[order.key] = _Flight(order, future, worker)
-        future.add_done_callback(lambda done: self._done(order.key, done))
+        key = order.key  # not the order: a callback that is never called would keep it
+        self._flights[key] = _Flight(order, future, worker)
+        future.add_done_callback(lambda done: self._done(key, done))
 
     def kill(self, order: Order) -> None:
         flight = self._flights.get(order.key)

@@ -20,7 +20,7 @@ _log = logging.getLogger("bigsap_server.executor")
 
 @dataclass(frozen=True)
 class Report:
-    """The end of an attempt, with its outcome. None: it was lost from sight, and why."""
+    """The end of an attempt. outcome: None if it was lost from sight; why: the reason."""
 
     job_id: str
     attempt: int

@@ -42,7 +42,7 @@ STATES: Mapping[JobState, State] = {
     "interrupted": State(
         "lost its worker; a new attempt starts at `retry_at`",
         "waiting",
-        ("starting", "queued", "cancelled", "failed"),
+        ("starting", "queued", "cancelled"),
     ),
     "succeeded": State("ended by itself, with a result of any status", "finished", ("queued",)),
     "failed": State("has no result: its problem says why", "finished", ("queued",)),
@@ -52,7 +52,7 @@ STATES: Mapping[JobState, State] = {
 RUNNING, FINISHED = (
     tuple(name for name, state in STATES.items() if state.kind == kind) for kind in ("running", "finished")
 )
-#: States that change without a request.
+#: States of jobs that may still change without a request.
 ACTIVE = tuple(name for name in STATES if name not in FINISHED)
 #: Statuses of results that another attempt would not change: such jobs cannot be resumed.
 SETTLED = ("optimal", "infeasible", "imprecise")

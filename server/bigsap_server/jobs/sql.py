@@ -58,7 +58,7 @@ CREATE TABLE IF NOT EXISTS event (
     PRIMARY KEY (job, seq)
 ) WITHOUT ROWID;
 """
-VERSION = 1
+VERSION = 2
 _RESERVE_PAGES = 256
 
 _JSON = ("spec", "progress", "result", "problem")

@@ -356,6 +356,8 @@ class JobStore:
                 new["state"] = state
                 if state in FINISHED:
                     new["finished"] = now
+            if state == "interrupted" and retry_at is None:
+                retry_at = now
             if state in (*FINISHED, "interrupted"):
                 new |= {"retry_at": retry_at, "spent": row["spent"] + now - row["attempt_started"]}
                 new["problem"] = None if problem is None else canonical(problem)
@@ -467,7 +469,10 @@ def _set(db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, **new: Any)
 
 
 def _changed(db: sqlite3.Connection, changes: Changes, row: sqlite3.Row, before: Any = None) -> JobRow:
-    """Note that the job is now as in ``row``. before: its state; HttpProblem where none leads on."""
+    """Record that the job is now as in ``row``. before: its former state.
+
+    Raises HttpProblem if that state does not lead to the new one.
+    """
     if before != row["state"]:
         if before is not None and row["state"] not in STATES[before].next:
             detail = f"{row['id']} is {before}, which does not lead to {row['state']}"

@@ -57,10 +57,9 @@ class Meta:
 class Block:
     """Rows from ``start`` to ``stop`` being written to the disk. Used by one thread at a time.
 
-    file: the array's. aside: whether the rows exist already: then
-    the block is written to a file of its own, which ``move`` copies over them, so that a block that
-    is refused or interrupted changes nothing. Only ``supersede`` may be called by another thread: when
-    it returns, nothing more is written.
+    file: the array's. aside: whether the rows exist already: then the block is written to a file of its
+    own, which ``move`` copies over them, so that a block that is refused or interrupted changes nothing.
+    Only ``supersede`` may be called by another thread: when it returns, nothing more is written.
     """
 
     def __init__(self, meta: Meta, file: Path, start: int, stop: int, *, aside: bool) -> None:

@@ -10,6 +10,7 @@ other writes nothing more. A sealed array never changes.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import secrets
@@ -28,6 +29,8 @@ from bigsap.system import replace as replace_file
 from bigsap_server.files import DELETED, aside, read_json, write_json
 from bigsap_server.problems import HttpProblem
 from bigsap_server.uploads.blocks import Block, Meta, disk, superseded, whole_rows
+
+_log = logging.getLogger("bigsap_server.uploads")
 
 _CHUNK = 1 << 20
 _ID = re.compile(r"arr_[0-9a-f]{16}")
@@ -49,8 +52,10 @@ class ArrayStore:
             elif _ID.fullmatch(place.name):
                 try:
                     self._known[place.name] = Meta(**read_json(place / "meta.json"))
-                except (OSError, ValueError, TypeError):  # created, but no record ever reached the disk
+                except (ValueError, TypeError):  # no whole record ever reached the disk
                     shutil.rmtree(place, ignore_errors=True)
+                except OSError:
+                    _log.exception("the record of upload %s cannot be read", place.name)
 
     def create(self, owner: str, dtype: str, shape: list[int], quota: tuple[int, int] | None = None) -> Meta:
         """Create an array without rows. Raises HttpProblem ``disk-full``.
