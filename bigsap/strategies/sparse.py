@@ -447,7 +447,8 @@ class SparseSearch:
         clock = time.perf_counter()
         done = run(*given, self._budget)
         seconds = max(time.perf_counter() - clock, 1e-6)
-        self._budget = max(1, min(4 * self._budget, int(self._budget * _SLICE_SECONDS / seconds), _MOST_ENTRIES))
+        most = min(4 * self._budget, _MOST_ENTRIES)
+        self._budget = max(1, min(most, int(self._budget * _SLICE_SECONDS / seconds)))
         n, at = self._problem.shape[0], state.at
         waiting = at.n_queue - (0 if course.stage == BID else at.position)
         monitor.progress.assigned = int(n - waiting)

@@ -40,9 +40,7 @@ STATES: Mapping[JobState, State] = {
         "its worker has been asked to stop", "running", ("cancelled", "succeeded", "failed", "interrupted")
     ),
     "interrupted": State(
-        "lost its worker; a new attempt starts at `retry_at`",
-        "waiting",
-        ("starting", "queued", "cancelled"),
+        "lost its worker; a new attempt starts at `retry_at`", "waiting", ("starting", "queued", "cancelled")
     ),
     "succeeded": State("ended by itself, with a result of any status", "finished", ("queued",)),
     "failed": State("has no result: its problem says why", "finished", ("queued",)),
