@@ -17,6 +17,7 @@ from bigsap.strategies import Outcome, whole_rows, work
 from bigsap.strategies.baselines.auction import run_auction
 from bigsap.strategies.list_run import ListSolve
 from bigsap.strategies.lists import first_prices
+from bigsap.strategies.placement import device_name
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm
 from bigsap.strategies.work import Work
@@ -87,8 +88,8 @@ class WholeRows:
 
 
 def _scanned(run: Run) -> Work:
-    n = run.problem.shape[0]
-    kept = 1.0 if run.rows.policy == "in place" else min(1.0, run.rows.n_slots / max(1, n))
+    n, there = run.problem.shape[0], device_name(run.problem.source) != "cpu"
+    kept = 1.0 if there or run.rows.policy == "in place" else min(1.0, run.rows.n_slots / max(1, n))
     return work.on_whole_rows(run.problem.shape, kept)
 
 
