@@ -80,6 +80,21 @@ def test_readme_is_short():
     assert max(map(len, lines)) <= 100
 
 
+def test_modules_and_members_that_documents_name_exist():
+    """Of documents that describe the present: notes are of their day."""
+    folders = (".ci", "bigsap", "server", "benchmarks", "tests", "docs", "docker", "examples")
+    files = [path.as_posix() for folder in folders for path in (ROOT / folder).rglob("*.*")]
+    files += [path.as_posix() for path in ROOT.glob("*.py")]
+    pages = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "RELEASING.md"]
+    missing = []
+    for page in pages:
+        for name, member in re.findall(r"`([\w/.]+\.(?:py|cu|js))\b(?:::(\w+))?", page.read_text()):
+            found = [path for path in files if path.endswith("/" + name)]
+            if not any(member in Path(path).read_text() for path in found):
+                missing.append(f"{page.relative_to(ROOT)}: {name}::{member}")
+    assert not missing
+
+
 # -- JSON, TOML -----------------------------------------------------------------------
 
 
