@@ -516,6 +516,16 @@ def test_counts_decide_and_not_the_clock(kind: str, monkeypatch: pytest.MonkeyPa
     assert found[0] == found[1] == found[2]
 
 
+def test_rounds_of_the_reduction_end_by_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    cost, found = contested("layers"), []
+    monkeypatch.setattr(strategy.SparseSearch, "_long", lambda self, scans_a_row: 50 * scans_a_row)
+    for first in (1, 1 << 40):
+        monkeypatch.setattr(strategy, "_FIRST_ENTRIES", first)
+        monkeypatch.setattr(strategy, "_MOST_ENTRIES", first)
+        found.append(bits(bigsap.solve(cost)))
+    assert found[0] == found[1]
+
+
 class Counting:
     """An event that is set after so many questions."""
 
