@@ -19,8 +19,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Given, plain pytest is run with them: make test PYTEST_ARGS="-q tests/client/test_cli.py -k json"
 PYTEST_ARGS ?=
 # Each file runs in one of a few processes, in their order; all of the page (a browser and the service), and all of
-# the cluster, in the same one (tests/support/beside.py). Many tests wait for a process: one process of tests more
-# than there are cores, five at most.
+# the cluster, in the same one (tests/support/process_groups.py). Many tests wait for a process: one process
+# of tests more than there are cores, five at most.
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(5, 1 + (os.cpu_count() or 1)))')
 SHARED = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=

@@ -14,7 +14,7 @@ from built_site import site
 from clock import clock
 from gate import gate
 
-pytest_plugins = ["beside", "depth", "live_server"]
+pytest_plugins = ["depth", "live_server", "process_groups"]
 
 # Imports and thousands of tests make millions of objects that stay: looking through them for garbage, again
 # and again, took a third of the processor's time.

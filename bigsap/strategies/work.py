@@ -2,7 +2,7 @@
 
 Counts, never seconds: pairs whose costs are computed, and rows, or lists, that searches go through.
 The figures are of costs whose rows compete, as in ``policy`` under *expected work*; costs that a first
-assignment nearly solves take fewer scans. ``Result.stats`` has what was expected beside what was done.
+assignment nearly solves take fewer scans. ``Result.stats`` has both what was expected and what was done.
 """
 
 from __future__ import annotations

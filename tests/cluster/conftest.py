@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from beside import shared
 from cluster_costs import local
+from process_groups import shared
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")

@@ -15,8 +15,8 @@ from bigsap_server.jobs.store import JobStore
 from page_service import Relay, Service
 
 from apps import served, settings_in
-from beside import shared
 from gate import HANG_S
+from process_groups import shared
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the dev extra's playwright")
 

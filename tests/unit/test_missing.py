@@ -493,9 +493,25 @@ def test_closed_files(store, tmp_path):
             use(cost)
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_a_column_that_holds_no_numbers_is_named(library: str) -> None:
-    frames = pytest.importorskip(library)
-    frame = frames.DataFrame({"id": ["p1", "p2"], "x": [0.5, 1.5]})
+class Frame:
+    """What this needs of a data frame. pyarrow's ``columns`` are arrays; its names are ``column_names``."""
+
+    def __init__(self, **names: object) -> None:
+        self.__dict__.update(names)
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+        return np.array([["p1", 0.5], ["p2", 1.5]], object)
+
+
+@pytest.mark.parametrize(
+    "frame", [Frame(columns=["id", "x"]), Frame(column_names=["id", "x"], columns=[np.zeros(2), np.ones(2)])]
+)
+def test_a_column_that_holds_no_numbers_is_named(frame: Frame) -> None:
     with pytest.raises(bigsap.DtypeError, match="column 'id' of x holds a str; give the columns of real"):
         bigsap.points(frame, np.zeros((2, 2)))
+
+
+def test_without_names_of_columns_the_place_is_named() -> None:
+    for frame in (Frame(), Frame(columns=lambda: None), Frame(columns=[np.zeros(2), np.ones(2)])):
+        with pytest.raises(bigsap.DtypeError, match=r"x holds a str at \[0, 0\]"):
+            bigsap.points(frame, np.zeros((2, 2)))

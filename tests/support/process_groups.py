@@ -1,4 +1,4 @@
-"""Which tests share a process where several run: those of a file, and those of a folder with one dear thing.
+"""Which tests share a process where several run: those of a file, and those of a folder that shares one.
 
 What a file's tests share (an image, a solved reference) is then built once. Marks (``xdist_group``)
 do not do it: xdist 3.8 writes the group into names that pytest 9.2 no longer takes from there, and
@@ -35,7 +35,7 @@ def shared(name: str, make: Callable[[], AbstractContextManager[Any]]) -> Any:
     """What this context gives: entered once, left after the last test of the folder.
 
     Fixtures last for a file or for the session: until then a cluster and a browser would be kept
-    beside the tests of all other files.
+    during the tests of all other files.
     """
     if name not in _open:
         _open[name] = _stack.enter_context(make())
