@@ -37,7 +37,7 @@ from bigsap.types import Array, Ids
 # In a checkpoint: bytes of a list entry, including lists that doubled, and vectors.
 _KEPT_BYTES, _KEPT_VECTORS = 14, 6
 _VECTORS = 24  # of 8 bytes, per row and column, certificate included
-_ROOM = 1 << 30  # for rows, where nothing was asked for: an assumption
+_ROOM = 1 << 30  # bytes for rows where no cache was requested: the solving machine is unknown
 _BASE_BYTES = 220 << 20  # interpreter, numpy, numba and the kernels
 _START_S = 0.2  # opening, kernels from their cache
 _LISTED_S = 1e-6  # to search and to prove a listed pair

@@ -66,7 +66,8 @@ _TERMS = 32
 _HUGE = 2.0**900
 _SCALE = 2.0**-200
 _SLICE_SECONDS = 0.05
-_NEVER = 1 << 62
+_NEVER = 1 << 62  # scans of a search without a limit
+#: Entries of the first slice, and the most of any: many quick slices would otherwise leave int64.
 _FIRST_ENTRIES, _MOST_ENTRIES = 1 << 18, 1 << 40
 
 

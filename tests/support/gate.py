@@ -135,3 +135,14 @@ def until(condition: Callable[[], Any], every: float = 0.02) -> Any:
         assert time.monotonic() < end, "it never came"
         time.sleep(every)
     return found
+
+
+class Counting:
+    """An event that is set after so many questions."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.asked = most, 0
+
+    def is_set(self) -> bool:
+        self.asked += 1
+        return self.asked > self.most

@@ -17,6 +17,7 @@ from bigsap.problem import Problem
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.strategies import far_lines
 from bigsap.strategies.far_lines import near_costs
+from gate import Counting
 
 N = 1100
 FAMILIES = {
@@ -237,17 +238,6 @@ def test_the_copy_is_released_before_the_proof(monkeypatch):
     assert ("search", True) in alive
     assert ("certificate", False) in alive
     assert ("certificate", True) not in alive
-
-
-class Counting:
-    """An event that is set after so many questions."""
-
-    def __init__(self, most):
-        self.most, self.asked = most, 0
-
-    def is_set(self):
-        self.asked += 1
-        return self.asked > self.most
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 3])

@@ -19,6 +19,7 @@ from bigsap.strategies import sparse as strategy
 from contracts import SourceContract
 from exact_judge import Truth, judge
 from exact_oracle import brute_force, grid
+from gate import Counting
 
 FORMATS = ("csr", "csc", "coo", "lil", "dok", "bsr", "dia")
 
@@ -524,17 +525,6 @@ def test_rounds_of_the_reduction_end_by_counts(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(strategy, "_MOST_ENTRIES", first)
         found.append(bits(bigsap.solve(cost)))
     assert found[0] == found[1]
-
-
-class Counting:
-    """An event that is set after so many questions."""
-
-    def __init__(self, most: int) -> None:
-        self.most, self.asked = most, 0
-
-    def is_set(self) -> bool:
-        self.asked += 1
-        return self.asked > self.most
 
 
 @pytest.mark.parametrize("kind", ["layers", "near"])
