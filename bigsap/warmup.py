@@ -198,6 +198,10 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
         source = points(rows, columns, metric)
         yield f"matrix products, {metric}", partial(solve, source, method="compressed", cache=8 * _BLOCKS)
         yield f"proof by matrix products, {metric}", partial(_prove, source)
+    for metric in ("sqeuclidean", "euclidean"):
+        single = points(rows.astype(np.float32), columns.astype(np.float32), metric)
+        lists = partial(solve, single, method="compressed", cache=8 * _BLOCKS)
+        yield f"matrix products, float32 points, {metric}", lists
     wrapped = forbid_above(masked(scaled(points(rows, columns), 0.5), none), 1e9)
     yield "rules around matrix products", partial(solve, wrapped, method="compressed")
     low = lowrank(rows, columns)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.sources.base import CostSource, Fillable, Selectable, Separable, limit_of
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.kept_bounds import Forbidding, Scaled
@@ -34,7 +35,7 @@ _UNIT = 2.0**-53
 #: Smallest scale of multiplied costs: products with smaller ones may lose bits.
 _LEAST = 1e-200
 #: With more coordinates, boxes of points are useless as bounds.
-MOST_COORDINATES = 16
+MOST_COORDINATES = policy.BOX_COORDINATES
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def _plain_vectors(source: CostSource) -> Vectors | None:
         return Vectors(x, y, np.zeros(x.shape[1]), np.ones(x.shape[1]), *terms, False, False, 1.0, 0)
     if isinstance(source, PointSource):
         name, x, y, weights, _ = source.prepared()
-        middle = (x.sum(axis=0) + y.sum(axis=1)) / (n + m)
+        middle = (x.sum(axis=0, dtype=np.float64) + y.sum(axis=1, dtype=np.float64)) / (n + m)
         none, scale = (np.zeros(n), np.zeros(m)), 0.5 if name == "cosine" else 1.0
         return Vectors(x, y, middle, weights, *none, True, name == "euclidean", scale, 0)
     return None

@@ -255,7 +255,8 @@ class Selectable(Protocol, metaclass=Ability):
 class Separation:
     """``cost[i, j] = f(sum over k of scale[k] * phi(x[i, k], y[k, j]))``.
 
-    x: float64 (n_rows, d), y: float64 (d, n_columns), scale: (d,), positive.
+    x: float64 (n_rows, d), y: float64 (d, n_columns), both float32 only if d is beyond
+    ``policy.BOX_COORDINATES``. scale: (d,), positive.
     kind: ``"square"`` phi = (x - y)**2, ``"absolute"`` phi = |x - y|, ``"product"``
     phi = x * y, all with f the identity; ``"root"``: the square root of ``square``;
     ``"largest"``: the largest ``absolute`` instead of the sum. ``"chord"``: points of a sphere around 0,

@@ -118,6 +118,7 @@ def pointer_to(item: Any) -> Any:
 #: Convert an address to a pointer, for ``numba.carray(pointer_f8(address), shape)``.
 pointer_f8 = pointer_to(types.float64)
 pointer_i8 = pointer_to(types.int64)
+pointer_f4 = pointer_to(types.float32)
 pointer_i4 = pointer_to(types.int32)
 pointer_u1 = pointer_to(types.uint8)
 pointer_u2 = pointer_to(types.uint16)

@@ -396,7 +396,9 @@ def _largest(terms: Separation | None) -> float:
     """Return a bound of the absolute costs of points, from the box around all of them."""
     if terms is None or not terms.x.size or not terms.y.size:
         return math.inf
-    reach = np.abs(terms.x).max(axis=0) + np.abs(terms.y).max(axis=1)
+    reach = np.zeros(terms.scale.size)
+    for a, axis in ((terms.x, 0), (terms.y, 1)):
+        reach += np.maximum(a.max(axis=axis), -a.min(axis=axis))
     with np.errstate(over="ignore"):
         parts = terms.scale * (reach if terms.kind in ("absolute", "largest") else reach**2)
         total = float(np.sqrt(parts.sum()) if terms.kind in ("root", "chord") else parts.sum())

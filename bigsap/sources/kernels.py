@@ -12,11 +12,13 @@ import math
 from functools import cache
 from typing import Any
 
+import numpy as np
 from numba.np import numpy_support
 
 from bigsap.compile.decorator import kernel
 from bigsap.sources.compiled import (
     compile_fill,
+    pointer_f4,
     pointer_f8,
     pointer_i4,
     pointer_i8,
@@ -52,25 +54,25 @@ def _points(context: int, row: int) -> Any:
 def _squares(x: Array, y: Array, weights: Array, first: int, part: Array) -> None:
     """Compute part[t] = sum over k of weights[k] * (x[k] - y[k, first + t])**2.
 
-    The direct formula: the expansion into dot products would cancel.
+    x, y: also float32, widened. The direct formula: the expansion into dot products would cancel.
     """
     n, d = part.size, x.size
     if d == 1:
-        x0, y0, w0 = x[0], y[0, first : first + n], weights[0]
+        x0, y0, w0 = np.float64(x[0]), y[0, first : first + n], weights[0]
         for t in range(n):
             a = x0 - y0[t]
             part[t] = w0 * (a * a)
     elif d == 2:
-        x0, y0, w0 = x[0], y[0, first : first + n], weights[0]
-        x1, y1, w1 = x[1], y[1, first : first + n], weights[1]
+        x0, y0, w0 = np.float64(x[0]), y[0, first : first + n], weights[0]
+        x1, y1, w1 = np.float64(x[1]), y[1, first : first + n], weights[1]
         for t in range(n):
             a = x0 - y0[t]
             b = x1 - y1[t]
             part[t] = w0 * (a * a) + w1 * (b * b)
     elif d == 3:
-        x0, y0, w0 = x[0], y[0, first : first + n], weights[0]
-        x1, y1, w1 = x[1], y[1, first : first + n], weights[1]
-        x2, y2, w2 = x[2], y[2, first : first + n], weights[2]
+        x0, y0, w0 = np.float64(x[0]), y[0, first : first + n], weights[0]
+        x1, y1, w1 = np.float64(x[1]), y[1, first : first + n], weights[1]
+        x2, y2, w2 = np.float64(x[2]), y[2, first : first + n], weights[2]
         for t in range(n):
             a = x0 - y0[t]
             b = x1 - y1[t]
@@ -79,7 +81,7 @@ def _squares(x: Array, y: Array, weights: Array, first: int, part: Array) -> Non
     else:
         part[:] = 0.0
         for k in range(d):
-            xk, yk, wk = x[k], y[k, first : first + n], weights[k]
+            xk, yk, wk = np.float64(x[k]), y[k, first : first + n], weights[k]
             for t in range(n):
                 a = xk - yk[t]
                 part[t] += wk * (a * a)
@@ -103,6 +105,44 @@ def euclidean(context: int, row: int, start: int, stop: int, out: int) -> None:
         _squares(x, y, weights, start + left, part)
         for t in range(part.size):
             part[t] = math.sqrt(part[t])
+
+
+@kernel(nrt=True)
+def _single_squares(context: int, row: int, start: int, stop: int, out: int) -> Any:
+    """Compute the sums of ``_squares`` of float32 points of many dimensions; return them.
+
+    Context words: addresses of x (n, d), y (m, d), weights; d, m; address of y by dimension (d, m), or 0
+    for none, which takes several times as long.
+    """
+    words = carray(pointer_i8(context), 6)
+    d, m = words[3], words[4]
+    x, weights = carray(pointer_f4(words[0] + 4 * d * row), d), carray(pointer_f8(words[2]), d)
+    costs = carray(pointer_f8(out), stop - start)
+    if words[5] == 0:
+        points, n = carray(pointer_f4(words[1]), (m, d))[start:stop], stop - start
+        for t in range(0, n, 4):
+            # Beyond the end, the last point again.
+            a, b, c = min(t + 1, n - 1), min(t + 2, n - 1), min(t + 3, n - 1)
+            sums = _four_squares(x, points[t], points[a], points[b], points[c], weights)
+            costs[t], costs[a], costs[b], costs[c] = sums
+        return costs
+    y = carray(pointer_f4(words[5]), (d, m))
+    for left in range(0, stop - start, _TILE):
+        part = costs[left : min(left + _TILE, stop - start)]
+        _squares(x, y, weights, start + left, part)
+    return costs
+
+
+def sqeuclidean_single(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """Compute ``sqeuclidean`` of float32 points."""
+    _single_squares(context, row, start, stop, out)
+
+
+def euclidean_single(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """Compute ``euclidean`` of float32 points."""
+    costs = _single_squares(context, row, start, stop, out)
+    for t in range(stop - start):
+        costs[t] = math.sqrt(costs[t])
 
 
 def cosine(context: int, row: int, start: int, stop: int, out: int) -> None:
@@ -225,58 +265,87 @@ def table(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 
 @kernel(nrt=True)
-def _chosen_squares(context: int, row: int, ids_at: int, n: int, out: int) -> Any:
-    """Compute the sums of ``_squares`` for chosen columns, term by term in the same order.
+def _four_squares(x: Array, y0: Array, y1: Array, y2: Array, y3: Array, weights: Array) -> Any:
+    """Return the sums of ``_squares`` for four points, term by term in the same order.
 
-    Context words: addresses of x (n, d), y (m, d), weights; d. Four columns at a time: each sum is a
-    chain of additions that wait for each other.
+    Four at a time, since each sum is a chain of additions that wait for each other.
     """
-    words = carray(pointer_i8(context), 4)
-    d = words[3]
-    x, weights = carray(pointer_f8(words[0] + 8 * d * row), d), carray(pointer_f8(words[2]), d)
-    ids, sums = carray(pointer_i4(ids_at), n), carray(pointer_f8(out), n)
-    full = n // 4 * 4
-    for t in range(0, full, 4):
-        y0 = carray(pointer_f8(words[1] + 8 * d * ids[t]), d)
-        y1 = carray(pointer_f8(words[1] + 8 * d * ids[t + 1]), d)
-        y2 = carray(pointer_f8(words[1] + 8 * d * ids[t + 2]), d)
-        y3 = carray(pointer_f8(words[1] + 8 * d * ids[t + 3]), d)
-        s0 = s1 = s2 = s3 = 0.0
-        for k in range(d):
-            xk, wk = x[k], weights[k]
-            a0, a1, a2, a3 = xk - y0[k], xk - y1[k], xk - y2[k], xk - y3[k]
-            s0 += wk * (a0 * a0)
-            s1 += wk * (a1 * a1)
-            s2 += wk * (a2 * a2)
-            s3 += wk * (a3 * a3)
-        sums[t], sums[t + 1], sums[t + 2], sums[t + 3] = s0, s1, s2, s3
-    for t in range(full, n):
-        y0 = carray(pointer_f8(words[1] + 8 * d * ids[t]), d)
-        s0 = 0.0
-        for k in range(d):
-            a0 = x[k] - y0[k]
-            s0 += weights[k] * (a0 * a0)
-        sums[t] = s0
+    s0 = s1 = s2 = s3 = 0.0
+    for k in range(x.size):
+        xk, wk = np.float64(x[k]), weights[k]
+        a0, a1, a2, a3 = xk - y0[k], xk - y1[k], xk - y2[k], xk - y3[k]
+        s0 += wk * (a0 * a0)
+        s1 += wk * (a1 * a1)
+        s2 += wk * (a2 * a2)
+        s3 += wk * (a3 * a3)
+    return s0, s1, s2, s3
+
+
+@kernel(nrt=True)
+def _chosen_squares(x: Array, points: Array, weights: Array, ids: Array, sums: Array) -> None:
+    """Compute the sums of ``_squares`` for chosen points (m, d)."""
+    n = ids.size
+    for t in range(0, n, 4):
+        # Beyond the end, the last point again.
+        a, b, c = min(t + 1, n - 1), min(t + 2, n - 1), min(t + 3, n - 1)
+        y0, y1, y2, y3 = points[ids[t]], points[ids[a]], points[ids[b]], points[ids[c]]
+        sums[t], sums[a], sums[b], sums[c] = _four_squares(x, y0, y1, y2, y3, weights)
+
+
+@kernel(nrt=True)
+def _chosen_wide(context: int, row: int, ids: int, n: int, out: int) -> Any:
+    """Compute sums for chosen float64 points; return them.
+
+    Context words: addresses of x (n, d), y (m, d), weights; d, m.
+    """
+    words = carray(pointer_i8(context), 5)
+    d, m = words[3], words[4]
+    x, points = carray(pointer_f8(words[0] + 8 * d * row), d), carray(pointer_f8(words[1]), (m, d))
+    sums = carray(pointer_f8(out), n)
+    _chosen_squares(x, points, carray(pointer_f8(words[2]), d), carray(pointer_i4(ids), n), sums)
+    return sums
+
+
+@kernel(nrt=True)
+def _chosen_single(context: int, row: int, ids: int, n: int, out: int) -> Any:
+    """Compute sums for chosen float32 points; return them. See ``_chosen_wide``."""
+    words = carray(pointer_i8(context), 5)
+    d, m = words[3], words[4]
+    x, points = carray(pointer_f4(words[0] + 4 * d * row), d), carray(pointer_f4(words[1]), (m, d))
+    sums = carray(pointer_f8(out), n)
+    _chosen_squares(x, points, carray(pointer_f8(words[2]), d), carray(pointer_i4(ids), n), sums)
     return sums
 
 
 def chosen_sqeuclidean(context: int, row: int, ids: int, n: int, out: int) -> None:
     """Compute ``sqeuclidean`` for chosen columns."""
-    _chosen_squares(context, row, ids, n, out)
+    _chosen_wide(context, row, ids, n, out)
 
 
 def chosen_euclidean(context: int, row: int, ids: int, n: int, out: int) -> None:
     """Compute ``euclidean`` for chosen columns."""
-    sums = _chosen_squares(context, row, ids, n, out)
+    sums = _chosen_wide(context, row, ids, n, out)
     for t in range(n):
         sums[t] = math.sqrt(sums[t])
 
 
 def chosen_cosine(context: int, row: int, ids: int, n: int, out: int) -> None:
     """Compute ``cosine`` for chosen columns."""
-    sums = _chosen_squares(context, row, ids, n, out)
+    sums = _chosen_wide(context, row, ids, n, out)
     for t in range(n):
         sums[t] *= 0.5
+
+
+def chosen_sqeuclidean_single(context: int, row: int, ids: int, n: int, out: int) -> None:
+    """Compute ``sqeuclidean_single`` for chosen columns."""
+    _chosen_single(context, row, ids, n, out)
+
+
+def chosen_euclidean_single(context: int, row: int, ids: int, n: int, out: int) -> None:
+    """Compute ``euclidean_single`` for chosen columns."""
+    sums = _chosen_single(context, row, ids, n, out)
+    for t in range(n):
+        sums[t] = math.sqrt(sums[t])
 
 
 def chosen_lowrank(context: int, row: int, ids_at: int, n: int, out: int) -> None:

@@ -37,7 +37,8 @@ def points(
 ) -> PointSource | NearPoints:
     """Return costs ``cost[i, j]`` = distance from ``x[i]`` to ``y[j]``, never stored.
 
-    x, y: (n, d) and (m, d), real numbers (1-D means d = 1); copied, computed in float64.
+    x, y: (n, d) and (m, d), real numbers (1-D means d = 1); copied, computed in float64. float32 and
+        float16 points of more than 16 dimensions are kept as float32, under "sqeuclidean" and "euclidean".
     metric: with ``w`` (d,), weights >= 0, all 1 if not given:
 
     ============= ====================================================================
@@ -62,7 +63,7 @@ def points(
         pair. ``solve`` reads few of the forbidden pairs where bounds of boxes of points tell. The
         result then is ``forbid_above(points(x, y, ...), limit)``, for either sense of a problem.
 
-    Memory O((n + m) d); a row costs O(m d).
+    Memory O((n + m) d), twice that much for y up to 256 MiB; a row costs O(m d).
     Raises ShapeError, DtypeError, OptionError; InvalidCostError for NaN and infinite
     coordinates, zero vectors under cosine, or distances beyond float64.
     """
@@ -77,7 +78,7 @@ def points(
 class PointSource(Shown):
     """Distances between two point sets. See ``points``.
 
-    x: float64 (n, d), y: float64 (m, d), both read-only; metric, p, w, radius: as given.
+    x: (n, d), y: (m, d), float64 or both float32 (``points``), read-only; metric, p, w, radius: as given.
     """
 
     dtype: np.dtype[Any] = np.dtype(np.float64)
@@ -86,11 +87,9 @@ class PointSource(Shown):
         if not isinstance(metric, str) or metric not in METRICS:
             raise OptionError(f"metric={metric!r} is unknown; choose one of {', '.join(METRICS)}")
         self.metric = metric
-        self.x = coordinates(x, "x")
-        # Stored by dimension, so that the loop over columns reads consecutive memory.
-        self._y_by_dimension = np.ascontiguousarray(coordinates(y, "y").T)
-        self._y_by_dimension.flags.writeable = False
-        self.y = self._y_by_dimension.T
+        x, y = whole_array(x, "x"), whole_array(y, "y")
+        kept = _kept_dtype(metric, x, y, w)
+        self.x, self.y = coordinates(x, "x", kept), coordinates(y, "y", kept)
         n, d = self.x.shape
         if self.y.shape[1] != d:
             raise ShapeError(f"x has {d} coordinates a point, y has {self.y.shape[1]}; they must agree")
@@ -98,6 +97,13 @@ class PointSource(Shown):
         self.p = _exponent(p, metric)
         self.radius = _radius(radius, metric)
         self.w = _dimension_weights(w, d, metric)
+        self.single = kept == np.float32
+        self._y_by_dimension = self.y.T
+        if not self.single:
+            # Stored by dimension, so that the loop over columns reads consecutive memory.
+            self._y_by_dimension = np.ascontiguousarray(self.y.T)
+            self._y_by_dimension.flags.writeable = False
+            self.y = self._y_by_dimension.T
         self._prepare()
         self._check_reach()
         self._fill: Fill | None = None
@@ -112,7 +118,10 @@ class PointSource(Shown):
         return partial(PointSource, p=self.p, w=self.w, radius=self.radius), (self.x, self.y, self.metric)
 
     def _prepare(self) -> None:
-        """Set the arrays that the kernel reads: name, x (n, d), y (d, m), weights (d,)."""
+        """Set the arrays that the kernel reads: name, x (n, d), y (d, m), weights (d,).
+
+        float32 points are contiguous by point, others by dimension.
+        """
         self._kernel, self._x, self._y = self.metric, self.x, self._y_by_dimension
         self._weights = np.ones(self.x.shape[1]) if self.w is None else self.w
         self._parameter = self.p if self.p is not None else (self.radius or 0.0)
@@ -148,7 +157,9 @@ class PointSource(Shown):
         x, y = self._x, self._y
         power = {"cityblock": 1.0, "chebyshev": 1.0, "minkowski": self._parameter}
         with np.errstate(over="ignore", under="ignore"):
-            reach = np.maximum(x.max(axis=0) - y.min(axis=1), y.max(axis=1) - x.min(axis=0))
+            least = [a.min(axis=k).astype(np.float64) for k, a in enumerate((x, y))]
+            most = [a.max(axis=k).astype(np.float64) for k, a in enumerate((x, y))]
+            reach = np.maximum(most[0] - least[1], most[1] - least[0])
             largest = (self._weights * reach ** power.get(self._kernel, 2.0)).sum()
         # A factor of 2, because the kernel sums in another order.
         if not largest <= np.finfo(np.float64).max / 2:
@@ -158,7 +169,10 @@ class PointSource(Shown):
             )
 
     def prepared(self) -> tuple[str, Array, Array, Array, float]:
-        """Return the kernel's input: metric, x (n, d), y (d, m), weights (d,), parameter."""
+        """Return the kernel's input: metric, x (n, d), y (d, m), weights (d,), parameter.
+
+        x and y are float64, or both float32: arithmetic with them must widen them first.
+        """
         return self._kernel, self._x, self._y, self._weights, float(self._parameter)
 
     def fill(self) -> Fill:
@@ -167,8 +181,15 @@ class PointSource(Shown):
             from bigsap.sources.compiled import make_fill
             from bigsap.sources.kernels import filler
 
-            kernel = filler(self._kernel)
-            words = (self._x, self._y, self._weights, *self._y.shape, self._parameter)
+            words: tuple[Any, ...]
+            if self.single:
+                kernel = filler(f"{self._kernel}_single")
+                copied = self._y.nbytes <= policy.PRODUCT_COPY_BYTES
+                by_dimension = np.ascontiguousarray(self._y) if copied else 0
+                words = (self._x, self.y, self._weights, *self._y.shape, by_dimension)
+            else:
+                kernel = filler(self._kernel)
+                words = (self._x, self._y, self._weights, *self._y.shape, self._parameter)
             self._fill = make_fill(kernel.address, words, (kernel,), in_parts=True, many=self._many())
         return self._fill
 
@@ -197,7 +218,10 @@ class PointSource(Shown):
         return PointSource(self.x[rows], self.y[columns], self.metric, p=self.p, w=self.w, radius=self.radius)
 
     def separable(self) -> Separation | None:
-        """Return the points, for metrics that a box of points bounds coordinate by coordinate."""
+        """Return the points, for metrics that a box of points bounds coordinate by coordinate.
+
+        float32 only with more coordinates than boxes have.
+        """
         kinds = {"sqeuclidean": "square", "cityblock": "absolute", "euclidean": "root"}
         kinds["chebyshev"] = "largest"
         if self.metric == "haversine":
@@ -235,8 +259,8 @@ class PointSource(Shown):
 
         kind, scale = kinds[self._kernel]
         y = np.ascontiguousarray(self._y.T)
-        kernel = filler(f"chosen_{self._kernel}")
-        made = make_fill(kernel.address, (self._x, y, self._weights, y.shape[1]), (kernel,))
+        kernel = filler(f"chosen_{self._kernel}" + ("_single" if self.single else ""))
+        made = make_fill(kernel.address, (self._x, y, self._weights, y.shape[1], y.shape[0]), (kernel,))
         chosen = Chosen(made.address, made.context, made.keep)
         none = np.zeros(self.shape[0]), np.zeros(self.shape[1])
         self._product = Product(kind, self._x, y, self._weights, scale, *none, chosen)
@@ -250,7 +274,8 @@ class PointSource(Shown):
     def fingerprint(self) -> str:
         """Return a digest of all coordinates, and the metric with its parameters."""
         facts = (self.shape, self.x.shape[1], self.metric, self.p, self.radius)
-        arrays = (self.x, self._y_by_dimension, *(() if self.w is None else (self.w,)))
+        columns = self.y if self.single else self._y_by_dimension
+        arrays = (self.x, columns, *(() if self.w is None else (self.w,)))
         return digest(repr(facts), arrays)
 
 
@@ -260,9 +285,17 @@ def in_space(latitude: Array, longitude: Array) -> Array:
     return np.array((across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude)))
 
 
-def coordinates(values: Any, name: str) -> Array:
-    """Return points as a read-only float64 (n, d) copy; every coordinate is finite."""
-    array = real_array(values, name)
+def _kept_dtype(metric: str, x: Array, y: Array, w: Any) -> np.dtype[Any]:
+    """Return the type in which points are kept: float32 if they are no wider and boxes do not bound them."""
+    narrow = all(a.dtype.kind == "f" and a.dtype.itemsize <= 4 for a in (x, y))
+    many = all(a.ndim == 2 and a.shape[1] > policy.BOX_COORDINATES for a in (x, y))
+    used = metric in ("sqeuclidean", "euclidean") and (w is None or bool(np.all(real_array(w, "w") > 0)))
+    return np.dtype(np.float32 if narrow and many and used else np.float64)
+
+
+def coordinates(values: Any, name: str, dtype: Any = np.float64) -> Array:
+    """Return points as a read-only (n, d) copy of this type; every coordinate is finite."""
+    array = real_array(values, name, dtype)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2:
@@ -274,12 +307,12 @@ def coordinates(values: Any, name: str) -> Array:
     return array
 
 
-def real_array(values: Any, name: str) -> Array:
-    """Return a C-contiguous float64 copy of real numbers, or raise ShapeError, DtypeError."""
+def real_array(values: Any, name: str, dtype: Any = np.float64) -> Array:
+    """Return a C-contiguous copy of real numbers, or raise ShapeError, DtypeError."""
     array = whole_array(values, name)
     if array.dtype.kind not in "biuf" and array.size:
         raise DtypeError(f"{name} has dtype {array.dtype}; needs real numbers")
-    return np.array(array, dtype=np.float64, order="C", copy=True, subok=False)
+    return np.array(array, dtype=dtype, order="C", copy=True, subok=False)
 
 
 def whole_array(values: Any, name: str) -> Array:

@@ -18,6 +18,7 @@ from numba import extending, types
 from bigsap.compile.decorator import kernel
 from bigsap.compile.vector_code import broadcast, number_at, store_at, vector_at
 from bigsap.sources.compiled import address_of
+from bigsap.sources.convert import read_only
 from bigsap.types import Array
 
 intrinsic: Any = extending.intrinsic
@@ -26,6 +27,8 @@ intrinsic: Any = extending.intrinsic
 ROWS, COLUMNS = 4, 16
 #: Columns whose coordinates are copied side by side: a line of memory holds few of one dimension's.
 _COPIED = 64
+#: Coordinates of float32 points that are widened at a time.
+_WIDENED = 1 << 18
 #: Kinds of sums: of squared differences, of such times weights, of products.
 SQUARES, WEIGHTED, PRODUCTS = range(3)
 #: What is made of a sum: nothing, its root, half of it, or it plus terms of row and column.
@@ -144,8 +147,8 @@ def _fill_rows(
 ) -> None:
     """Write ``out[k, :] = cost[rows[k], start:stop]``. O(rows (stop - start) d).
 
-    x: (n, d), y: (d, m), weights: (d,). terms: float64 (n,), (m,), of rows and columns. kinds: of sums, of
-    what is made of them.
+    x: float64 (n, d), y: (d, m), weights: (d,). terms: float64 (n,), (m,), of rows and columns. kinds: of
+    sums, of what is made of them.
     """
     d, n, of_sums, of_costs = y.shape[0], rows.size, kinds[0], kinds[1]
     row_terms, column_terms = terms
@@ -179,10 +182,24 @@ def _fill_rows(
 def filler_of_rows(
     x: Array, y: Array, weights: Array, terms: tuple[Array, Array] | None, kinds: tuple[int, int]
 ) -> Callable[[Array, int, int, Array], None]:
-    """Return ``Fill.many`` of vectors x (n, d) and y (d, m), see ``_fill_rows``. terms: None for zeros."""
+    """Return ``Fill.many`` of vectors x (n, d) and y (d, m), see ``_fill_rows``. terms: None for zeros.
+
+    x, y: float64; or both float32, without terms, which are widened a part at a time.
+    """
     of_sides = (np.zeros(x.shape[0]), np.zeros(y.shape[1])) if terms is None else terms
 
     def many(rows: Array, start: int, stop: int, out: Array) -> None:
         _fill_rows(rows, start, stop, out, x, y, weights, of_sides, kinds)
 
-    return many
+    def widened(rows: Array, start: int, stop: int, out: Array) -> None:
+        step = max(_COPIED, _WIDENED // y.shape[0])
+        for above in range(0, rows.size, step):
+            some = read_only(x[rows[above : above + step]].astype(np.float64))
+            ids = np.arange(some.shape[0])
+            for left in range(start, stop, step):
+                there = read_only(np.ascontiguousarray(y[:, left : min(left + step, stop)], np.float64))
+                part = np.empty((ids.size, there.shape[1]))
+                _fill_rows(ids, 0, there.shape[1], part, some, there, weights, of_sides, kinds)
+                out[above : above + ids.size, left - start : left - start + there.shape[1]] = part
+
+    return many if x.dtype == np.float64 else widened

@@ -28,6 +28,9 @@ from bigsap.strategies.start.samples import Counts, some_costs
 from bigsap.strategies.start.strata import Strata
 from bigsap.types import Array
 
+#: Coordinates that are looked at together.
+_TOGETHER = 16
+
 
 @dataclass(frozen=True)
 class Outlying:
@@ -49,18 +52,28 @@ def outlying(problem: Problem, strata: Strata) -> Outlying | None:
         return Outlying(strata.far_rows, strata.far_columns)
     if terms is None or n != m or problem.integer or terms.kind == "product" or not terms.x.size:
         return None
-    x, y = terms.x, terms.y.T
-    ends = np.quantile(np.concatenate([x, y]), (0.05, 0.95), axis=0)
+    sides = terms.x, terms.y.T
+    # Some coordinates at a time: of hundreds, copies of all would take more memory than the points.
+    parts = [slice(k, k + _TOGETHER) for k in range(0, terms.scale.size, _TOGETHER)]
+    ends = np.concatenate([_usual_ends([side[:, part] for side in sides]) for part in parts], axis=1)
     middle, extent = ends.mean(axis=0), float((ends[1] - ends[0]).max())
     if not extent > 0:
         return None
-    rows, columns = (
-        np.flatnonzero((np.abs(points - middle) > policy.FAR_POINT * extent).any(axis=1)) for points in (x, y)
-    )
+    far = [np.zeros(n, bool), np.zeros(m, bool)]
+    for part in parts:
+        for side, found in zip(sides, far, strict=True):
+            found |= (np.abs(side[:, part] - middle[part]) > policy.FAR_POINT * extent).any(axis=1)
+    rows, columns = map(np.flatnonzero, far)
     most = min(policy.MOST_FAR_POINTS, n // policy.FEW_OUTLIERS)
     if not rows.size + columns.size or max(rows.size, columns.size) > most:
         return None
     return Outlying(rows, columns)
+
+
+def _usual_ends(sides: list[Array]) -> Array:
+    """Return (2, d) coordinates between which nine tenths of the points (n, d) of both sides lie."""
+    ends: Array = np.quantile(np.concatenate(sides, dtype=np.float64), (0.05, 0.95), axis=0)
+    return ends
 
 
 def without(order: Array, left_out: Array, size: int) -> Array:

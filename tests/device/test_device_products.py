@@ -46,17 +46,22 @@ def points(kind: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     return x, y, {"w": g.random(D)} if kind == "weighted" else {}
 
 
-@pytest.fixture(params=[0.0, -1e-10], ids=["exact", "disturbed"])
+@pytest.fixture(params=[(False, False), (True, False), (False, True), (True, True)], ids=str)
 def disturbed(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inner products of other rounding, within their bound: half of it in the worst direction."""
+    """Inner products of other rounding, within their bound: half of it in the worst direction.
+
+    The second parameter: of float16.
+    """
     real = products.Products.of
+    if request.param[1]:
+        monkeypatch.setattr(policy, "DEVICE_HALF_COORDINATES", 1)
 
     def of(self: Any, places: Any) -> Any:
-        if not request.param:
+        if not request.param[0]:
             return real(self, places)
         sums = self.row_norms[places][:, None] + self.column_norms[None, :]
         error = np.where(np.arange(sums.size).reshape(sums.shape) % 2, 0.4, -0.4) * self.gamma * sums
-        return (real(self, places) + 0.5 * error).view(type(self.row_norms))
+        return (real(self, places) + 0.5 * error).astype(self.item).view(type(self.row_norms))
 
     monkeypatch.setattr(products.Products, "of", of)
 
@@ -202,7 +207,7 @@ def test_lists_too_long_for_the_device_are_the_hosts(
         assert np.delete(reduced[row], columns).min() >= engine.lists.theta[row] - 1e-9
 
 
-@pytest.mark.parametrize(("coordinates", "expected"), [(D, 0.25), (D + 1, 0.5)])
+@pytest.mark.parametrize(("coordinates", "expected"), [(D, 0.1), (D + 1, 0.5)])
 def test_stale_lists_of_many_coordinates_are_made_anew_more_often(
     cupy: Any, monkeypatch: pytest.MonkeyPatch, coordinates: int, expected: float
 ) -> None:
@@ -357,7 +362,7 @@ def test_a_proof_by_products_is_that_of_all_pairs(
 
     def disturbed(some: Any, all_columns: Any) -> Any:
         inner = real(some, all_columns)
-        sums = (some * some).sum(axis=1)[:, None] + (all_columns * all_columns).sum(axis=0)[None, :]
+        sums = (some * some).sum(axis=1)[:, None] + (all_columns * all_columns).sum(axis=1)[None, :]
         gamma = (8 * D + 128) * 2.0**-53
         launched.append(1)
         signs = np.where(np.arange(sums.size).reshape(sums.shape) % 2, 0.2, -0.2)
@@ -393,7 +398,7 @@ def test_columns_nearer_to_each_other_than_the_error_are_all_computed(
     def disturbed(some: Any, all_columns: Any) -> Any:
         inner = real(some, all_columns)
         signs = np.where(np.arange(inner.size).reshape(inner.shape) % 3, 1e-13, -1e-13)
-        sums = (some * some).sum(axis=1)[:, None] + (all_columns * all_columns).sum(axis=0)[None, :]
+        sums = (some * some).sum(axis=1)[:, None] + (all_columns * all_columns).sum(axis=1)[None, :]
         return (inner + 0.05 * signs * sums).view(type(inner))
 
     monkeypatch.setattr(product_proof, "products", disturbed)
@@ -487,11 +492,93 @@ def test_products_are_released_before_the_proof(cupy: Any, monkeypatch: pytest.M
     alive: list[bool] = []
     about = product_proof._about_their_mean
 
-    def look(form: Any) -> Any:
+    def look(*given: Any) -> Any:
         alive.extend(one() is not None for one in made)
-        return about(form)
+        return about(*given)
 
     monkeypatch.setattr(products.Products, "__init__", noticed)
     monkeypatch.setattr(product_proof, "_about_their_mean", look)
     bigsap.solve(bigsap.points(x, y), device="cuda", method="compressed")
     assert alive == [False]
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
+def test_float32_points_are_those_of_float64_there(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, metric: str
+) -> None:
+    """Rows, lists, proof: to the bit. The points lie there as float32."""
+    monkeypatch.setattr(policy, "PRODUCT_PROOF_TERMS", 0)
+    monkeypatch.setattr(policy, "DEVICE_HALF_COORDINATES", 1)
+    g = np.random.default_rng(9)
+    x, y = (g.normal(size=(k, 19)).astype(np.float32) for k in (N, M))
+    found: list[list[np.ndarray]] = []
+    for kind in (np.float32, np.float64):
+        source = place(bigsap.points(x.astype(kind), y.astype(kind), metric), 0, None)
+        assert [side.dtype for side in source.points()] == [kind] * 2
+        costs = np.empty((N, M))
+        source.read(np.arange(N), slice(0, M), costs)
+        proof, _ = source.bounded_minima(None, np.zeros(M), None, False, lambda _: None)
+        with Team(1) as team:
+            engine = DeviceListEngine(Problem(source), team, Monitor(), np.dtype("f8"), K, 0)
+            engine.evaluate(np.arange(N))
+        listed_there = [side for row in range(N) for side in listed(engine, row)]
+        found.append([costs, proof[0], engine.lists.theta, *listed_there])
+    for one, other in zip(*found, strict=True):
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", ["usual", "near", "equal", "subnormal", "outlier", "rounded"])
+@pytest.mark.parametrize("factor", [1.0, 2.0**-25, 2.0**25])
+def test_bounds_by_float16_hold(cupy: Any, kind: str, factor: float) -> None:
+    """The squared distance lies within the bound's error; coordinates are the worst for rounding."""
+    g, d = np.random.default_rng(10), 200
+    x, y = g.normal(size=(2, 60, d))
+    if kind == "near":
+        y = x + 1e-9 * y
+        x[0] = y[0] = 1e3
+    elif kind == "equal":
+        x[:] = y[:] = 1.0
+    elif kind == "subnormal":  # all but one coordinate below what float16 holds
+        x, y = 1e-9 * x, 1e-9 * y
+        x[:, 0], y[:, 0] = g.normal(size=(2, 60))
+    elif kind == "outlier":
+        x[0] *= 1e4
+    elif kind == "rounded":  # halfway between neighbours of float16, all errors of one sign
+        x, y = (1.0 + 2.0**-11 + g.integers(0, 900, (60, d)) * 2.0**-10 for _ in range(2))
+    source = place(bigsap.points(factor * x, factor * y), 0, None)
+    made = products.Products(source.code().product, source.points(), half=True)
+    assert made.fits()
+    inner = np.asarray(made.of(cupy.arange(60)), np.float64)
+    sums = np.asarray(made.row_norms)[:, None] + np.asarray(made.column_norms)
+    exact = ((factor * x[:, None] - factor * y) ** 2).sum(axis=2)
+    error = np.abs(sums - 2.0 * inner - exact)
+    assert (error <= made.gamma * sums + made.least).all()
+
+
+def test_products_return_to_float64_where_float16_excludes_little(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two groups so far apart that bounds by float16 leave all pairs within one open."""
+    monkeypatch.setattr(policy, "DEVICE_HALF_COORDINATES", 1)
+    monkeypatch.setattr(device_lists, "_FEW_COSTS", 2 * K)
+    g = np.random.default_rng(9)
+    x, y = (g.normal(size=(k, D)) + 1e5 * (np.arange(k) % 2)[:, None] for k in (N, M))
+    one, other = engines(x, y, False)
+    assert one._products.half
+    for engine in (one, other):
+        engine.evaluate(np.arange(N))
+    same_lists(one, other)
+    assert not one._products.half
+    one.evaluate(np.arange(N))
+    same_lists(one, other)
+
+
+def test_products_of_float16_are_kept_where_they_exclude_enough(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy, "DEVICE_HALF_COORDINATES", 1)
+    monkeypatch.setattr(device_lists, "_FEW_COSTS", 4 * K)
+    one, _ = engines(*points("usual")[:2], False)
+    one.evaluate(np.arange(N))
+    assert one._products.half
+    assert 0 < one._by_half[1] < 4 * K * N

@@ -207,10 +207,11 @@ def row_floors(problem: Problem) -> Array | None:
     terms = source.separable() if isinstance(source, Separable) else None
     if terms is not None and not (problem.maximize and terms.kind == "chord"):
         floors = np.empty(n)
-        low, high = terms.y.min(axis=1), terms.y.max(axis=1)
+        low, high = (end.astype(np.float64) for end in (terms.y.min(axis=1), terms.y.max(axis=1)))
         for first in range(0, n, _AT_ONCE):  # temporaries of a block stay in a cache
             rows = slice(first, first + _AT_ONCE)
-            floors[rows] = _row_floors(replace(terms, x=terms.x[rows]), low, high, problem.maximize)
+            some = replace(terms, x=terms.x[rows].astype(np.float64))
+            floors[rows] = _row_floors(some, low, high, problem.maximize)
         return floors
     ends = range_of(source)
     floor = -math.inf

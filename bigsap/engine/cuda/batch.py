@@ -11,7 +11,7 @@ SIDE = 256
 
 
 class Entries(NamedTuple):
-    """Lists of some rows: ids and costs (rows, k); their sizes, thresholds, and columns opened (rows,)."""
+    """Lists of some rows: ids and costs (rows, k); sizes, thresholds, numbers of computed costs (rows,)."""
 
     ids: Any
     costs: Any

@@ -18,12 +18,12 @@ from bigsap.engine.core.precision import refuse_large
 from bigsap.engine.core.team import Team
 from bigsap.engine.cuda import kernel_texts
 from bigsap.engine.cuda.batch import SIDE, Batch, Entries
-from bigsap.engine.cuda.few_rows import FewRows
+from bigsap.engine.cuda.few_rows import TOGETHER, FewRows
 from bigsap.engine.cuda.products import largest_price, products_of
 from bigsap.engine.cuda.row_cache import DeviceRows
 from bigsap.engine.cuda.wait import Wait
 from bigsap.engine.lists.bounded_evaluation import run_evaluations
-from bigsap.engine.lists.list_engine import TOGETHER, ListEngine
+from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.products import useful_products
 from bigsap.engine.lists.store import Wave
 from bigsap.problem import Problem
@@ -51,6 +51,10 @@ _GATHER = 64
 #: Dynamic shared memory of bigsap_select, of which it uses less: with 33 KB of its own 89 KB, which devices
 #: since the V100 (but not T4) have.
 _SELECT_BYTES = 56 << 10
+#: Costs that a row may always take: many times its list.
+_FEW_COSTS = 4096
+#: Guesses a hit where they take no time: without limit.
+_FREE = 1 << 30
 #: Longest list that bigsap_select can sort.
 MOST_ENTRIES = 1000
 #: Rows per strip of the transform.
@@ -92,15 +96,20 @@ class DeviceListEngine(ListEngine):
             super().drop_bounds()
         self.span = span(problem.shape[1])
         self._wait = Wait(self.device)
+        #: Rows that were evaluated by products of float16, and the costs that were computed for them.
+        self._by_half = np.zeros(2, np.int64)
         with on(self.device):
-            form = source.code().product if isinstance(source, OnDevice) and self.price.kind == "f" else None
-            self._products = products_of(form)
+            self._products = None
+            if isinstance(source, ComputedOnDevice) and self.price.kind == "f":
+                self._products = products_of(source)
         if isinstance(source, ComputedOnDevice) and self.from_fill and self._products is None:
             self.products = useful_products(source.host, self.terms, seed, team)
         if not self.blocks.offset.size and (self.from_fill or problem.shape[1] > _SHORT):
             self.immediate = self.by_products
         self.gather = 0 if self.immediate else _GATHER
         self.waves_are_cheap = self._products is not None
+        if self.waves_are_cheap:
+            self.together, self.guesses = TOGETHER, _FREE
         self._judged = isinstance(source, OnDevice) and source.code().trusted
         self._relative = not self.from_fill
         self._looked = np.zeros(problem.shape[0], bool)
@@ -117,6 +126,7 @@ class DeviceListEngine(ListEngine):
             "PRICE_IS_INT": int(self.price.kind == "i"),
             "SIGN": self.problem.sign,
             "PHI": 0 if self._products is None else self._products.phi,
+            "HALF": int(self._products is not None and self._products.half),
         }
         return compiled(self.device, code, kernel_texts.ROWS, tuple(sorted(settings.items())))
 
@@ -142,6 +152,18 @@ class DeviceListEngine(ListEngine):
                 with on(self.device):
                     self._evaluate_there(some, int(k), self.v)
         wave.done = (rows.size, 0)
+
+    def _judge_half(self) -> None:
+        """Multiply in float64 from now on, where bounds by float16 exclude too little."""
+        n_rows, n_computed = self._by_half.tolist()
+        if n_computed <= policy.DEVICE_HALF_LEFT * n_rows * self.terms.n_columns + _FEW_COSTS * n_rows:
+            return
+        source = self.problem.source
+        assert isinstance(source, ComputedOnDevice)
+        self._by_half[:] = 0
+        with on(self.device):
+            self._products = self._few = None  # their memory is used again
+            self._products = products_of(source, half=False)
 
     @property
     def by_products(self) -> bool:
@@ -190,14 +212,14 @@ class DeviceListEngine(ListEngine):
         assert products is not None
         groups, chunks = self._groups()
         if self._few is None:
-            self._few = FewRows(self.terms.n_columns, groups, chunks, MOST_ENTRIES, self.price)
+            self._few = FewRows(self.terms.n_columns, groups, chunks, MOST_ENTRIES, self.price, products.item)
         with_free = bool((self.open_price != shown).any())
         kernels = self._kernels(source.code(), with_free)
         reference = self.lists.reference[rows]
         slack = products.slack(rows, reference, largest_price(self.v))
         offered = self.open_price if with_free else None
         batch = self._few.send(rows, reference, slack, shown, offered, k)
-        products.few(kernels.get("bigsap_few_products"), batch.ids[0], rows.size, batch.inner)
+        products.few(batch.ids[0, : rows.size], batch.inner[: rows.size])
         self._launch(kernels, source.words(), batch, rows.size, k)
         self._store(rows, self._few.fetch(batch, rows.size, k))
 
@@ -305,6 +327,7 @@ class DeviceListEngine(ListEngine):
         if raised is not None:
             raise raised
         self._store(batch.rows, batch.found)
+        self._judge_half()
         self._tick()
 
     def _launch(self, kernels: Kernels, words: Any, batch: Batch, count: int, k: int) -> None:
@@ -313,13 +336,14 @@ class DeviceListEngine(ListEngine):
         n_groups, n_chunks = self._groups()
         there, names = batch.ids
         groups, prices = np.int32(n_groups), (batch.reference, batch.v, batch.offered)
-        bounds: tuple[Any, ...] = (np.intp(0), np.intp(0), np.float64(0.0))
+        bounds: tuple[Any, ...] = (np.intp(0), np.intp(0), np.float64(0.0), np.float64(0.0))
         given: tuple[Any, ...]
         if products is None:
             given = (words, m, there, n_rows, *prices, groups, batch.lows, batch.free_low, batch.free_at)
             kernels.get("bigsap_tiles")((n_chunks, -(-count // ROWS)), (SIDE,), given)
         else:
-            bounds = (products.row_norms, products.column_norms, np.float64(products.gamma))
+            norms, errors = (products.row_norms, products.column_norms), (products.gamma, products.least)
+            bounds = (*norms, *map(np.float64, errors))
             given = (batch.inner, m, there, n_rows, *bounds, *prices, groups, batch.lows, batch.free_low)
             kernels.get("bigsap_product_tiles")((n_chunks, count), (SIDE,), given)
         found = Entries.in_bytes(batch.found, count, k, self.price)
@@ -381,8 +405,11 @@ class DeviceListEngine(ListEngine):
 
     def _store(self, rows: Array, entries: Entries) -> None:
         lists, counts = self.lists, self.lists.counts
+        n_computed = int(entries.opened.sum())
         counts.evaluations += rows.size
-        counts.pairs += rows.size * self.terms.n_columns + int(entries.opened.sum())
+        counts.pairs += rows.size * self.terms.n_columns + n_computed
+        if self._products is not None and self._products.half:
+            self._by_half += rows.size, n_computed
         starts, (ids, costs) = lists.start[rows], entries[:2]
         k = ids.shape[1]
         if rows.size and (np.diff(starts) == k).all():

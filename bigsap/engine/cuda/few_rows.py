@@ -7,24 +7,35 @@ what it fetches.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bigsap.engine.cuda.batch import Batch, Entries
-from bigsap.engine.lists.list_engine import TOGETHER
 from bigsap.sources.cuda.device_memory import empty, pinned
 from bigsap.types import Array
+
+#: Most rows of an evaluation. A product reads all columns once, whether for one row or for so many.
+TOGETHER = 64
 
 
 class FewRows:
     """Arrays of evaluations of up to ``TOGETHER`` rows, on the current device.
 
-    Memory there: 16 inner products a column, two prices a column, and the group minima.
+    Memory there: ``TOGETHER`` inner products a column, two prices a column, and the group minima.
 
-    n_columns, n_groups, n_chunks: of a row. most: the longest list. price: dtype of prices.
+    n_columns, n_groups, n_chunks: of a row. most: the longest list. price, inner: dtypes of prices and of
+    inner products.
     """
 
     def __init__(
-        self, n_columns: int, n_groups: int, n_chunks: int, most: int, price: np.dtype[np.float64]
+        self,
+        n_columns: int,
+        n_groups: int,
+        n_chunks: int,
+        most: int,
+        price: np.dtype[np.float64],
+        inner: np.dtype[Any],
     ) -> None:
         self._m, self._price = n_columns, price
         words = 3 * TOGETHER + 2 * n_columns
@@ -33,7 +44,7 @@ class FewRows:
         self._lows = empty((TOGETHER, n_groups), np.float32, "group minima")
         self._free_low = empty((TOGETHER, n_chunks), price, "group minima")
         self._free_at = empty((TOGETHER, n_chunks), np.int32, "group minima")
-        self._inner = empty((TOGETHER, n_columns), price, "inner products")
+        self._inner = empty((TOGETHER, n_columns), inner, "inner products")
         self._found = empty((Entries.n_bytes(TOGETHER, most),), np.uint8, "lists")
         self._fetched = pinned(Entries.n_bytes(TOGETHER, most))
 

@@ -87,11 +87,17 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_tiles(
 }
 
 // A number that is at most the signed cost. a, b: squared norms. PHI: 0 squared distance,
-// 1 distance, 2 half of the squared distance.
-__device__ __forceinline__ PRICE bound_of_cost(double a, double b, double product, double gamma) {
+// 1 distance, 2 half of the squared distance. gamma, lost: of the error, see products.py.
+#if HALF
+typedef float INNER;
+#else
+typedef double INNER;
+#endif
+__device__ __forceinline__ PRICE bound_of_cost(
+    double a, double b, double product, double gamma, double lost
+) {
     const double sum = a + b, squared = sum - 2.0 * product;
-    // The constant covers products that underflow.
-    const double error = gamma * sum + 1e-290;
+    const double error = gamma * sum + lost;
     double bound = SIGN > 0 ? squared - error : squared + error;
     bound = bound > 0.0 ? bound : 0.0;
 #if PHI == 1
@@ -155,7 +161,8 @@ __device__ __forceinline__ void keep_best(Candidates& c, int wanted, u64& cap) {
     __syncthreads();
 }
 
-// The lists of a batch: of row p at p * k of ids and costs, at most k entries; size, theta, columns opened.
+// The lists of a batch: of row p at p * k of ids and costs, at most k entries; size, theta, how many costs
+// were computed for it.
 // lows is read only. slack: null, or how far each row's bounds may lie below its costs
 // (bigsap_product_tiles); free_low are bounds then, free_column is not used, and products, norms
 // and gamma are those of that kernel. names: the rows' own ids, on which ties rest, wherever their
@@ -164,8 +171,8 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
     const i64* cost_words, int n_columns, const int* rows, const int* names, int n_rows,
     const PRICE* reference,
     const PRICE* v, const PRICE* open_price, int n_groups, const float* lows, const PRICE* slack,
-    const double* products, const double* row_norms, const double* column_norms, double gamma,
-    int n_chunks, const PRICE* free_low, const int* free_column, int k, u32 seed, int* ids, PRICE* list_costs,
+    const INNER* products, const double* row_norms, const double* column_norms, double gamma,
+    double lost, int n_chunks, const PRICE* free_low, const int* free_column, int k, u32 seed, int* ids, PRICE* list_costs,
     int* sizes, PRICE* thetas, u64* n_opened
 ) {
     extern __shared__ u32 group_bits[];  // n_groups, then a list of opened groups
@@ -180,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
     const Row row = open_row(costs, i);
     const PRICE base = reference[p];
     const double norm = slack ? row_norms[i] : 0.0;
-    const double* inner = products + (slack ? (i64)p * n_columns : 0);
+    const INNER* inner = products + (slack ? (i64)p * n_columns : 0);
     const int wanted = k + 1;
     for (int g = threadIdx.x; g < n_groups; g += SIDE)
         group_bits[g] = bits_of(lows[(i64)p * n_groups + g]);
@@ -274,7 +281,7 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
             __syncthreads();
         }
         const int total = n_list * SPAN;
-        opened += total;
+        if (!slack) opened += total;
         for (int from = 0; from < total; from += HALF) {
             #pragma unroll
             for (int q = 0; q < HALF / SIDE; q++) {
@@ -284,7 +291,7 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
                 int j = (g / SIDE) * (SIDE * SPAN) + (e % SPAN) * SIDE + g % SIDE;
                 if (j >= n_columns) continue;
                 if (slack) {
-                    const PRICE bound = bound_of_cost(norm, column_norms[j], inner[j], gamma) - base;
+                    const PRICE bound = bound_of_cost(norm, column_norms[j], inner[j], gamma, lost) - base;
                     if (bits_of(rounded_down(bound - v[j])) <= limit) waiting[atomicAdd(&n_waiting, 1)] = j;
                 } else {
                     add_candidate(found, signed_cost(cost_at(costs, row, j)) - base - v[j], j, salt, cap);
@@ -298,6 +305,7 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
             if (full) keep_best(found, wanted, cap);
             if (n <= HALF && from + HALF < total) continue;
             // A cost takes many times longer than its bound: those that remain are computed by whole warps.
+            opened += n;
             for (int first = 0; first < n; first += SIDE) {
                 const int e = first + threadIdx.x;
                 if (e < n) {
@@ -336,7 +344,7 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_select(
             for (int s = 0; s < SPAN; s++) {
                 const int j = chunk * SIDE * SPAN + s * SIDE + threadIdx.x;
                 if (j >= n_columns) break;
-                const PRICE bound = bound_of_cost(norm, column_norms[j], inner[j], gamma) - base;
+                const PRICE bound = bound_of_cost(norm, column_norms[j], inner[j], gamma, lost) - base;
                 if (bound - open_price[j] > reach) continue;
                 const PRICE f = signed_cost(cost_at(costs, row, j)) - base - open_price[j];
                 if (f < mine) mine = f, at = j;

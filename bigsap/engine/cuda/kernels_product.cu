@@ -7,14 +7,14 @@
 // Like bigsap_tiles, from inner products (n_rows, n_columns), one row a block; all results are
 // lower bounds.
 extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_tiles(
-    const double* products, int n_columns, const int* rows, int n_rows, const double* row_norms,
-    const double* column_norms, double gamma, const PRICE* reference, const PRICE* v,
+    const INNER* products, int n_columns, const int* rows, int n_rows, const double* row_norms,
+    const double* column_norms, double gamma, double lost, const PRICE* reference, const PRICE* v,
     const PRICE* open_price, int n_groups, float* lows, PRICE* free_low
 ) {
     const int chunk = blockIdx.x, p = blockIdx.y;
     const double a = row_norms[rows[p]];
     const PRICE base = reference[p];
-    const double* mine = products + (i64)p * n_columns;
+    const INNER* mine = products + (i64)p * n_columns;
     PRICE low = INFINITE;
 #if WITH_FREE
     PRICE best = INFINITE;
@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_tiles(
     for (int s = 0; s < SPAN; s++) {
         const int j = start + s * SIDE;
         if (j >= n_columns) break;
-        const PRICE x = bound_of_cost(a, column_norms[j], mine[j], gamma) - base;
+        const PRICE x = bound_of_cost(a, column_norms[j], mine[j], gamma, lost) - base;
         const PRICE g = x - v[j];
         low = g < low ? g : low;
 #if WITH_FREE
@@ -44,28 +44,4 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_tiles(
     }
     if (threadIdx.x == 0) free_low[(i64)p * gridDim.x + chunk] = least[0];
 #endif
-}
-
-// Inner products of few rows with all columns: of row ids[p] at p * n_columns. columns (d, n_columns).
-// A block takes QUARTER columns; each quarter of its threads sums every fourth coordinate, so that
-// enough loads are under way.
-#define QUARTER (SIDE / 4)
-extern "C" __global__ void __launch_bounds__(SIDE) bigsap_few_products(
-    const double* rows, const double* columns, int d, int n_columns, const int* ids, double* out
-) {
-    __shared__ double sums[SIDE];
-    const int part = threadIdx.x / QUARTER;
-    const int j = blockIdx.x * QUARTER + threadIdx.x % QUARTER;
-    const double* x = rows + (i64)ids[blockIdx.y] * d;
-    double total = 0.0;
-    if (j < n_columns) {
-        #pragma unroll 16
-        for (int k = part; k < d; k += 4) total += __ldg(x + k) * __ldg(columns + (i64)k * n_columns + j);
-    }
-    sums[threadIdx.x] = total;
-    __syncthreads();
-    if (part == 0 && j < n_columns) {
-        for (int q = 1; q < 4; q++) total += sums[threadIdx.x + q * QUARTER];
-        out[(i64)blockIdx.y * n_columns + j] = total;
-    }
 }

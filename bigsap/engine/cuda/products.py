@@ -7,6 +7,9 @@ and products err by at most ``d u / (1 - d u)`` times the sums of the terms' siz
 and Stability of Numerical Algorithms, 2nd ed., section 3.1), at most ``(a + b)`` in all; moving the
 points, weighing them and the costs' own code add a few units. All of it is below
 ``(8 d + 64) u (a + b)``, which is ``gamma (a + b)``.
+
+Of many coordinates the products are of points rounded to float16, which tensor cores multiply ten times
+as fast: docs/product_bounds.md, *Half precision*.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from bigsap import policy
-from bigsap.engine.cuda.batch import SIDE
 from bigsap.sources.cuda.code import ProductForm
 from bigsap.sources.cuda.device_kernels import load_cupy
-from bigsap.sources.cuda.device_memory import copy_of, empty
+from bigsap.sources.cuda.device_memory import empty
+from bigsap.sources.cuda.placed import ComputedOnDevice
 from bigsap.types import Array
 
 #: Bytes of inner products of one batch.
@@ -30,68 +33,103 @@ _ROWS = 60_000
 #: for each multiprocessor of an H100 or H200.
 _TILE = 128
 _UNIT = 2.0**-53
-#: Coordinates that are squared at a time.
-_SQUARED = 1 << 25
+#: Coordinates that are moved at a time.
+_MOVED = 1 << 25
 #: Largest squared norm: sums of a few stay finite.
 _LARGEST = 1e300
+#: What products that underflow may lose.
+_LOST = 1e-290
+#: float16: the largest coordinate is brought below 2**_EXPONENT; smaller ones than _SUBNORMAL lose bits.
+_EXPONENT, _SUBNORMAL = 15, 2.0**-14
+#: Largest coordinates between which products of float16 stay within float32.
+_HALF_LEAST, _HALF_LARGEST = 2.0**-40, 2.0**40
+#: CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT, CUBLAS_OP_N and CUBLAS_OP_T of cuBLAS.
+_FLOAT16, _FLOAT32, _IN_FLOAT32, _ANY, _PLAIN, _TURNED = 2, 0, 68, -1, 0, 1
 
 
 class Products:
     """Inner products of the rows' points with all columns' points, in device memory.
 
     Memory: a copy of both sets, and one batch of products.
+
+    gamma, least: bound the error of a squared distance, ``gamma (a + b) + least``. item: dtype of the
+    products. half: whether they are of points in float16.
     """
 
-    def __init__(self, form: ProductForm) -> None:
-        """Copy the points, moved and weighed, to the current device."""
+    def __init__(self, form: ProductForm, points: tuple[Any, Any], *, half: bool = False) -> None:
+        """Copy the points, rows (n, d) and columns (m, d), moved and weighed."""
         cupy = load_cupy()
-        self.phi, d = form.phi, form.weights.size
-        self.gamma = (8 * d + 64) * _UNIT
-        rows, columns = copy_of(form.rows, "the points"), copy_of(form.columns, "the points")
-        middle = 0.5 * (rows.mean(axis=0) + columns.mean(axis=1))
-        scale = cupy.asarray(np.sqrt(form.weights))
-        # In place: they are copies of the host's.
-        rows -= middle
-        rows *= scale
-        columns -= middle[:, None]
-        columns *= scale[:, None]
-        self._rows, self._columns = rows, columns
+        rows, columns = points
+        self.phi, self.half, d = form.phi, half, form.weights.size
+        self.item = np.dtype(np.float32 if half else np.float64)
+        middle = 0.5 * (rows.mean(axis=0, dtype=np.float64) + columns.mean(axis=0, dtype=np.float64))
+        self._middle, self._scale = middle, cupy.asarray(np.sqrt(form.weights))
+        self._m, self._d = columns.shape
         self.row_norms = empty((rows.shape[0],), np.float64, "the points")
-        self.column_norms = empty((columns.shape[1],), np.float64, "the points")
-        step = max(1, _SQUARED // d)
-        for start in range(0, rows.shape[0], step):
-            part = self._rows[start : start + step]
-            self.row_norms[start : start + step] = (part * part).sum(axis=1)
-        for start in range(0, columns.shape[1], step):
-            part = self._columns[:, start : start + step]
-            self.column_norms[start : start + step] = (part * part).sum(axis=0)
+        self.column_norms = empty((self._m,), np.float64, "the points")
+        sides = (rows, self.row_norms), (columns, self.column_norms)
+        largest = cupy.zeros(1, np.float64)
+        for side, norms in sides:
+            for some in self._parts(side):
+                part = self._moved(side[some])
+                norms[some] = (part * part).sum(axis=1)
+                largest = cupy.maximum(largest, cupy.abs(part).max())
+        self._largest = float(largest[0])
         self._row_norms = self.row_norms.get()
         self._most = float(self.column_norms.get().max(initial=0.0))
+        self.gamma, self.least, self._factor = (8 * d + 64) * _UNIT, _LOST, 1.0
+        if not self.fits():
+            return
+        if half:
+            self._factor = float(2.0 ** (_EXPONENT - np.frexp(self._largest)[1]))
+            error, lost = half_error(d)
+            self.gamma, self.least = self.gamma + error, _LOST + lost / self._factor**2
+        kind = np.float16 if half else np.float64
+        self._rows = empty(rows.shape, kind, "the points")
+        self._columns = empty(columns.shape, kind, "the points")
+        for side, copy in ((rows, self._rows), (columns, self._columns)):
+            for some in self._parts(side):
+                copy[some] = self._moved(side[some]) * self._factor
+
+    def _parts(self, points: Any) -> list[slice]:
+        step = max(1, _MOVED // self._d)
+        return [slice(start, start + step) for start in range(0, points.shape[0], step)]
+
+    def _moved(self, points: Any) -> Any:
+        """Return points (k, d) about the common mean, weighed."""
+        return (points - self._middle) * self._scale
 
     def fits(self) -> bool:
         """Return whether no bound overflows."""
-        return bool(max(self._row_norms.max(initial=0.0), self._most) < _LARGEST)
+        within = self._largest == 0 or _HALF_LEAST < self._largest < _HALF_LARGEST
+        return bool(
+            max(self._row_norms.max(initial=0.0), self._most) < _LARGEST and (within or not self.half)
+        )
 
     def useful(self, sign: int) -> bool:
         """Return whether rows that a search asks for take less time there than on the host."""
-        d, m = self._columns.shape
-        enough = m >= policy.PRODUCT_COLUMNS and d >= policy.PRODUCT_COORDINATES
+        enough = self._m >= policy.PRODUCT_COLUMNS and self._d >= policy.PRODUCT_COORDINATES
         return enough and not (self.phi == 1 and sign < 0)
 
     def rows_at_once(self) -> int:
         """Return the most rows of a batch."""
-        most = max(1, min(_ROWS, _BYTES // (8 * self._columns.shape[1])))
+        most = max(1, min(_ROWS, _BYTES // (self.item.itemsize * self._m)))
         return most if most < _TILE else most - most % _TILE
 
     def of(self, places: Any) -> Any:
         """Return the inner products of rows with all columns, (rows, m), on the device."""
-        return self._rows[places] @ self._columns
+        out = empty((places.size, self._m), self.item, "inner products")
+        self.few(places, out)
+        return out
 
-    def few(self, kernel: Any, places: Any, count: int, out: Any) -> None:
-        """Write the inner products of few rows with all columns to ``out``. kernel: bigsap_few_products."""
-        d, m = self._columns.shape
-        given = (self._rows, self._columns, np.int32(d), np.int32(m), places, out)
-        kernel((-(-m // (SIDE // 4)), count), (SIDE,), given)
+    def few(self, places: Any, out: Any) -> None:
+        """Write the inner products of rows with all columns to ``out`` (rows, m)."""
+        cupy = load_cupy()
+        rows = cupy.take(self._rows, places, axis=0)
+        if self.half:
+            _half_products(rows, self._columns, self._factor**-2, out)
+        else:
+            cupy.dot(rows, self._columns.T, out=out)
 
     def slack(self, rows: Array, reference: Array, largest: float) -> Array:
         """Return how far a bound of a row's least reduced cost may lie below it; (rows,).
@@ -99,7 +137,7 @@ class Products:
         largest: size of a finite price.
         """
         sums = self._row_norms[rows] + self._most
-        error = self.gamma * sums + 1e-290
+        error = self.gamma * sums + self.least
         if self.phi == 1:
             width, highest = np.sqrt(2.0 * error), np.sqrt(2.0 * sums)
         else:
@@ -114,10 +152,43 @@ def largest_price(v: Array) -> float:
     return largest if np.isfinite(largest) else float(np.abs(v[np.isfinite(v)]).max(initial=0.0))
 
 
-def products_of(form: ProductForm | None) -> Products | None:
-    """Return the products of a source on the current device; None where bounds may overflow."""
+def products_of(source: ComputedOnDevice, *, half: bool = True) -> Products | None:
+    """Return the products of a source on the current device; None where bounds may overflow.
+
+    half: whether they may be of points in float16.
+    """
+    form = source.code().product
     if form is None:
         return None
-    with np.errstate(over="ignore", invalid="ignore"):
-        products = Products(form)
+    # A root is steep where points nearly coincide: there the bound of its error would be large.
+    if half and form.phi != 1 and form.weights.size >= policy.DEVICE_HALF_COORDINATES:
+        products = Products(form, source.points(), half=True)
+        if products.fits():
+            return products
+    products = Products(form, source.points())
     return products if products.fits() else None
+
+
+def half_error(d: int) -> tuple[float, float]:
+    """Return bounds of the error of a squared distance by products of d coordinates in float16.
+
+    The first is relative to the sum of the squared norms, the second is absolute, for coordinates times the
+    factor. See docs/product_bounds.md, *Half precision*.
+    """
+    lost = _SUBNORMAL * d**0.5
+    usual = 2.0**10  # a size is at most half of this, and of its square over this
+    return 2.0**-10 + 2.0**-21 + (d + 64) * 2.0**-22 + lost / usual, 2 * (lost * usual + d * _SUBNORMAL**2)
+
+
+def _half_products(rows: Any, columns: Any, factor: float, out: Any) -> None:
+    """Write factor times the inner products of float16 rows (k, d) and columns (m, d) to float32 ``out``."""
+    cuda = load_cupy().cuda
+    (k, d), m = rows.shape, columns.shape[0]
+    scalars = np.array([factor, 0.0], np.float32)
+    one, none = scalars.ctypes.data, scalars.ctypes.data + scalars.itemsize
+    # cuBLAS stores matrices by columns: to it, these are the transposes.
+    cuda.cublas.gemmEx(
+        *(cuda.device.get_cublas_handle(), _TURNED, _PLAIN, m, k, d, one),
+        *(columns.data.ptr, _FLOAT16, d, rows.data.ptr, _FLOAT16, d),
+        *(none, out.data.ptr, _FLOAT32, m, _IN_FLOAT32, _ANY),
+    )

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.compile.decorator import kernel
 from bigsap.engine.core.team import Team
 from bigsap.sources.base import Separable, Separation
@@ -26,7 +27,7 @@ from bigsap.types import Array
 BLOCK = 128
 GROUP = 16
 #: With more coordinates, boxes are hardly useful as bounds (see ``policy.FEW_COORDINATES``).
-MOST_COORDINATES = 16
+MOST_COORDINATES = policy.BOX_COORDINATES
 
 #: A point is an outlier if it is this many times farther from 0 than most; and if its margin is
 #: this many times that of most blocks, the others get margins of their own.

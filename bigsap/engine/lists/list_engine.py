@@ -45,8 +45,6 @@ MOST_REQUESTS = 32
 _FIT_SHARE = 16
 _FIT_LEAST = 512
 _NEVER = int(np.iinfo(np.int64).max)
-#: Rows that are evaluated together by a matrix product within a search: one alone takes as long as several.
-TOGETHER = 16
 #: Scans for which a waiting search continues, to request rows it may need next.
 _GATHER = 32
 
@@ -84,6 +82,11 @@ class ListEngine(ListStore):
     #: which that is due.
     refresh_scans = 0.0
     _refresh_at = _NEVER
+    #: Rows that are evaluated together by a matrix product within a search: one alone takes as long as
+    #: several. And how many that are not asked for are allowed for each that a search then came to: of
+    #: points in 768 dimensions hardly one is of use, and two evaluations of three were useless; in 50 nearly
+    #: all are.
+    together, guesses = 16, 3
     #: Whether a row costs far less time in a wave than alone, when a search asks for it.
     waves_are_cheap = False
     #: The prices that workers have, if these evaluate rows.
@@ -412,7 +415,8 @@ class ListEngine(ListStore):
             self._refresh_at,
             self._most_entries,
             self._most_pairs,
-            TOGETHER if self.by_products else 0,
+            self.together if self.by_products else 0,
+            self.guesses,
         )
         evaluator = self.evaluator(self.slots, self.scratch)
         return self.roots, pairs, self.frontier, self.lists, evaluator, rules

@@ -100,7 +100,8 @@ class Form:
             for side, count in ((0, n), (1, m))
         ]
         self.fits = all(x == 0 or _LEAST_SIZE < x < _LARGEST_SIZE for x in largest)
-        self._sizes = [float(np.abs(v).max(initial=0.0)) * d**0.5 for v in (product.x, product.y)]
+        ends = [(float(v.max(initial=0.0)), -float(v.min(initial=0.0))) for v in (product.x, product.y)]
+        self._sizes = [max(end) * d**0.5 for end in ends]
         self.fits = self.fits and max(self._sizes) < _LARGEST_SIZE and self.error < np.inf
         self._factors = _power(largest[0]), _power(largest[1])
         if product.kind != "product":

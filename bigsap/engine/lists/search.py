@@ -45,9 +45,8 @@ _NEXT = 3
 _MOST_AHEAD = 256
 #: How far the queue is searched for rows to be evaluated together, as a multiple of their number.
 _FRONT = 4
-#: Guesses allowed for each that came true, and at first. Of points in 768 dimensions hardly one comes true,
-#: and two evaluations of three were useless; in 50 nearly all do.
-_GUESSES, _FIRST_GUESSES = 3, 256
+#: Guesses allowed at first, before any has come true.
+_FIRST_GUESSES = 256
 #: Entries that equal the fixed time of a scan.
 _A_SCAN = 64
 # Results of ``_next_item``, besides reasons to return: a row to scan, or nothing nearer than
@@ -65,7 +64,8 @@ class Rules(NamedTuple):
     none. unit: the rounding of P. refit, refresh: total evaluations, and scans, at which to return
     REFIT between two searches. most_entries, most_pairs: entries of lists and columns processed, and pairs
     evaluated, at which to return YIELD, within a search too. together: rows that Python evaluates
-    within a search, that of the event and others that may be next; 0: the kernel evaluates.
+    within a search, that of the event and others that may be next; 0: the kernel evaluates. guesses: how
+    many of the others are allowed for each that came true.
     """
 
     epsilon: float
@@ -79,6 +79,7 @@ class Rules(NamedTuple):
     most_entries: int
     most_pairs: int
     together: int
+    guesses: int
 
 
 @kernel(forceinline=True)
@@ -218,7 +219,7 @@ def _ask(row: int, p: Pairs, f: Frontier, lists: Lists, terms: Terms, rules: Rul
     """Ask Python to evaluate a row at its event, and rows whose events may be next."""
     s, at = f.search, f.at
     f.requests[0] = row
-    allowed = _FIRST_GUESSES + _GUESSES * (at.met + s.met) - (at.guessed + s.guessed)
+    allowed = _FIRST_GUESSES + rules.guesses * (at.met + s.met) - (at.guessed + s.guessed)
     n, most = 1, min(rules.together, 1 + allowed)
     # The front of the heap holds the lowest keys, nearly in order.
     for place in range(min(s.n_heap, _FRONT * rules.together)):

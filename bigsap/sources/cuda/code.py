@@ -107,13 +107,11 @@ __device__ __forceinline__ COST_T cost_at(const Costs& costs, const Row& row, in
 class ProductForm:
     """Costs that are a function of squared distances.
 
-    phi: 0 the squared distance, 1 the distance, 2 half of the squared distance. rows (n, d),
-    columns (d, m), weights (d,): the points on the host.
+    phi: 0 the squared distance, 1 the distance, 2 half of the squared distance. weights: (d,). The code's
+    first words are the points, rows (n, d) and columns (m, d): by point, since single pairs are computed.
     """
 
     phi: int
-    rows: Array
-    columns: Array
     weights: Array
 
     @property
@@ -174,8 +172,8 @@ def source_code(source: Any) -> DeviceCode | PairCode | None:
     return None
 
 
-def _row_of(d: int, base: str) -> str:
-    """Return the text of a Row that holds d coordinates, in registers if they are few."""
+def _row_of(d: int, base: str, item: str = "double") -> str:
+    """Return the text of a Row that holds d coordinates of a C type, in registers if they are few."""
     if d <= _IN_REGISTERS:
         load = "".join(f"    r.x[{k}] = __ldg(p + {k});\n" for k in range(d))
         return (
@@ -185,15 +183,15 @@ def _row_of(d: int, base: str) -> str:
             f"{load}    EXTRA_LOAD\n    return r;\n}}\n"
         )
     return (
-        "struct Row { const double* x; EXTRA_FIELD };\n"
+        f"struct Row {{ const {item}* x; EXTRA_FIELD }};\n"
         "__device__ __forceinline__ Row open_row(const Costs& costs, int i) {\n"
         f"    Row r;\n    r.x = costs.{base} + (i64)i * {d};\n    EXTRA_LOAD\n    return r;\n}}\n"
     )
 
 
 _POINT_TERMS = {
-    "sqeuclidean": ("double a = row.x[k] - Y(k); total += W(a * a);", "total"),
-    "euclidean": ("double a = row.x[k] - Y(k); total += W(a * a);", "__dsqrt_rn(total)"),
+    "sqeuclidean": ("double a = (double)row.x[k] - Y(k); total += W(a * a);", "total"),
+    "euclidean": ("double a = (double)row.x[k] - Y(k); total += W(a * a);", "__dsqrt_rn(total)"),
     "cosine": ("double a = row.x[k] - Y(k); total += W(a * a);", "total * 0.5"),
     "cityblock": ("total += W(fabs(row.x[k] - Y(k)));", "total"),
     "chebyshev": ("double a = W(fabs(row.x[k] - Y(k))); total = a > total ? a : total;", "total"),
@@ -223,16 +221,20 @@ _HAVERSINE = """
 def _points(source: PointSource) -> DeviceCode:
     kernel, x, y, weights, parameter = source.prepared()
     d, m = y.shape
-    unit = bool((weights == 1).all())
+    unit, item = bool((weights == 1).all()), C_TYPES[x.dtype.name]
+    # Larger weights would also enlarge what underflows in the costs' own squares.
+    multiplied = kernel in _PHI and d > _IN_REGISTERS and float(weights.sum()) < _MOST_WEIGHT
+    place = f"(i64)j * {d} + (k)" if multiplied else "(i64)(k) * costs.m + j"
     text = (
-        "#define COST_T double\n#define Y(k) __ldg(costs.y + (i64)(k) * costs.m + j)\n"
+        f"#define COST_T double\n#define POINT {item}\n"
+        f"#define Y(k) ((double)__ldg(costs.y + {place}))\n"
         f"#define W(a) ({'a' if unit else '__ldg(costs.w + k) * (a)'})\n"
-        "struct Costs { const double *x, *y, *w; i64 m; double parameter; };\n"
+        "struct Costs { const POINT *x, *y; const double* w; i64 m; double parameter; };\n"
         "__device__ __forceinline__ Costs load_costs(const i64* w) {\n"
-        "    return {(const double*)w[0], (const double*)w[1], (const double*)w[2], w[3],\n"
+        "    return {(const POINT*)w[0], (const POINT*)w[1], (const double*)w[2], w[3],\n"
         "            __longlong_as_double(w[4])};\n}\n"
     )
-    text += _row_of(d, "x").replace("EXTRA_FIELD ", "").replace("    EXTRA_LOAD\n", "")
+    text += _row_of(d, "x", item).replace("EXTRA_FIELD ", "").replace("    EXTRA_LOAD\n", "")
     text += "__device__ __forceinline__ double cost_at(const Costs& costs, const Row& row, int j) {"
     if kernel == "haversine":
         text += _HAVERSINE + "}\n"
@@ -245,12 +247,11 @@ def _points(source: PointSource) -> DeviceCode:
             f"\n    double total = 0.0;\n    #pragma unroll {unroll}\n"
             f"    for (int k = 0; k < {d}; k++) {{ {term} }}\n    return {result};\n}}\n"
         )
-    words = (x, y, weights, m, float(parameter))
+    words = (x, y.T if multiplied else y, weights, m, float(parameter))
     exact = kernel not in ("minkowski", "haversine")
     product = None
-    # Larger weights would also enlarge what underflows in the costs' own squares.
-    if kernel in _PHI and d > _IN_REGISTERS and float(weights.sum()) < _MOST_WEIGHT:
-        product = ProductForm(_PHI[kernel], x, y, weights)
+    if multiplied:
+        product = ProductForm(_PHI[kernel], weights)
         text += _SUMMED.format(result=_POINT_TERMS[kernel][1])
     return DeviceCode(text + _COMPUTED, words, np.dtype(np.float64), True, exact=exact, product=product)
 

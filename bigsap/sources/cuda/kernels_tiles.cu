@@ -1,40 +1,44 @@
 // Rows of costs of many coordinates.
 
 #define TILE_ROWS 16
-#define TILE_DEPTH 32
+#define TILE_DEPTH 8
+#define TILE_WIDTH 512
 
 // As bigsap_gather (kernels_pairs.cu), for costs that are sums over d coordinates. A block makes
-// TILE_ROWS rows of 512 columns, so that a coordinate is loaded once for many pairs. A sum adds its
+// TILE_ROWS rows of TILE_WIDTH columns, so that a coordinate is loaded once for many pairs. A sum adds its
 // terms in the same order as cost_at, so the bits are the same.
 extern "C" __global__ void __launch_bounds__(256) bigsap_gather_tiles(
     const i64* cost_words, const int* rows, int n_rows, int d, int first, int width, COST_T* out
 ) {
     __shared__ double x[TILE_DEPTH][TILE_ROWS];
+    __shared__ POINT y[TILE_WIDTH][TILE_DEPTH + 1];  // neighbours in different banks
     const Costs costs = load_costs(cost_words);
-    const int p = blockIdx.x * TILE_ROWS;
-    const int j = blockIdx.y * 512 + threadIdx.x;
-    // Threads beyond the end repeat the last column, and threads of rows the last row.
-    const double* left = costs.y + first + (j < width ? j : width - 1);
-    const double* right = costs.y + first + (j + 256 < width ? j + 256 : width - 1);
+    const int p = blockIdx.x * TILE_ROWS, left = blockIdx.y * TILE_WIDTH, t = threadIdx.x;
+    const int j = left + t;
     double total[TILE_ROWS][2];
     #pragma unroll
     for (int r = 0; r < TILE_ROWS; r++) total[r][0] = total[r][1] = 0.0;
     for (int from = 0; from < d; from += TILE_DEPTH) {
         const int depth = d - from < TILE_DEPTH ? d - from : TILE_DEPTH;
         __syncthreads();
-        for (int e = threadIdx.x; e < TILE_ROWS * TILE_DEPTH; e += 256) {
+        for (int e = t; e < TILE_ROWS * TILE_DEPTH; e += 256) {
             const int r = e / TILE_DEPTH, k = e % TILE_DEPTH;
             const int q = p + r < n_rows ? p + r : n_rows - 1;
             if (k < depth) x[k][r] = __ldg(costs.x + (i64)rows[q] * d + from + k);
         }
+        for (int e = t; e < TILE_WIDTH * TILE_DEPTH; e += 256) {
+            // Columns beyond the end repeat the last one, as rows do.
+            const int c = left + e / TILE_DEPTH, k = e % TILE_DEPTH;
+            const int q = first + (c < width ? c : width - 1);
+            if (k < depth) y[e / TILE_DEPTH][k] = __ldg(costs.y + (i64)q * d + from + k);
+        }
         __syncthreads();
         for (int k = 0; k < depth; k++) {
-            const double y = __ldg(left + (i64)(from + k) * costs.m);
-            const double z = __ldg(right + (i64)(from + k) * costs.m);
+            const double a = y[t][k], b = y[t + 256][k];
             #pragma unroll
             for (int r = 0; r < TILE_ROWS; r++) {
-                total[r][0] = with_term(costs, total[r][0], x[k][r], y, from + k);
-                total[r][1] = with_term(costs, total[r][1], x[k][r], z, from + k);
+                total[r][0] = with_term(costs, total[r][0], x[k][r], a, from + k);
+                total[r][1] = with_term(costs, total[r][1], x[k][r], b, from + k);
             }
         }
     }

@@ -123,11 +123,17 @@ class _Device:
                     elif isinstance(word, (int, np.integer)):
                         words[k] = word
                     else:
-                        there = copy_of(word, "the points")
+                        there = _placed(word)
                         self._kept.append(there)
                         words[k] = there.data.ptr
                 self._words = cupy.asarray(words)
         return self._words
+
+    def points(self) -> tuple[Any, Any]:
+        """Return the points of a code with a product form, rows (n, d) and columns (m, d), in place."""
+        self.words()
+        rows, columns, *_ = self._kept
+        return rows, columns
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
@@ -157,7 +163,7 @@ class _Device:
         costs = empty((count, width), self.dtype, "rows of costs")
         some = (np.int32(columns.start), np.int32(width), costs)
         if code.product is not None and count >= _TILE[0] // 2:
-            d = np.int32(code.product.rows.shape[1])
+            d = np.int32(code.product.weights.size)
             grid = (-(-count // _TILE[0]), -(-width // _TILE[1]))
             kernel = compiled(self.device, code, TILES, ()).get("bigsap_gather_tiles")
             kernel(grid, (256,), (self.words(), there, np.int32(count), d, *some))
@@ -211,6 +217,18 @@ class _Device:
         if isinstance(self.host, Fingerprinted):
             return self.host.fingerprint()
         return fingerprint_of(self)
+
+
+def _placed(word: Any) -> Any:
+    """Return an array in the device's memory, in C order; in place if it is there already."""
+    if not isinstance(word, np.ndarray) or word.flags.c_contiguous:
+        return copy_of(word, "the points")
+    # Turned there, a part at a time.
+    there, turned = empty(word.shape, word.dtype, "the points"), word.T
+    step = max(1, PANEL_BYTES // max(1, turned[:1].nbytes))
+    for start in range(0, turned.shape[0], step):
+        there[:, start : start + step] = copy_of(turned[start : start + step], "the points").T
+    return there
 
 
 class MatrixOnDevice(_Device):
@@ -329,7 +347,7 @@ def many_coordinates_there(source: CostSource) -> bool:
     if not isinstance(source, ComputedOnDevice):
         return False
     product = source.code().product
-    return product is not None and product.rows.shape[1] >= policy.DEVICE_KEPT_COORDINATES
+    return product is not None and product.weights.size >= policy.DEVICE_KEPT_COORDINATES
 
 
 def bring_all(source: CostSource, out: Array, n_threads: int, done: Callable[[int], None]) -> None:

@@ -59,14 +59,15 @@ def minima_by_products(
 
     None where a bound may overflow, or bounds exclude too little. Raises DeviceMemoryError. Arguments as of
     ``device_proof._minima``; the source's code has a product form, and its device is the current one.
-    O(n m d). Device memory: copies of the points, and 1 GiB.
+    O(n m d). Device memory: a float64 copy of the columns' points, and 1.5 GiB.
     """
     cupy, code = load_cupy(), source.code()
     n, m = source.shape
     form: ProductForm = code.product
     settings = (("PHI", form.phi), ("PRICE_IS_INT", 0), ("SIGN", -1 if maximize else 1))
-    x, y = _about_their_mean(form)
-    a, b = _squared_norms(x), _squared_norms(y.T)
+    given = source.points()
+    move, y = _about_their_mean(form, *given)
+    a, b = _squared_norms(given[0], move), _squared_norms(y)
     if not float(a.max()) < _LARGEST or not float(b.max()) < _LARGEST:
         return None
     d = form.weights.size
@@ -82,10 +83,10 @@ def minima_by_products(
     since = 0
     for first in range(0, n, step):
         count = min(step, n - first)
-        inner = products(x[first : first + count], y)
-        given = (source.words(), inner, np.int32(m), np.int32(first), a, b, gamma)
-        kernel((count,), (_SIDE,), (*given, own_prices, matching, *found, computed))
-        del inner, given  # free its memory for the next batch
+        inner = products(move(given[0][first : first + count]), y)
+        words = (source.words(), inner, np.int32(m), np.int32(first), a, b, gamma)
+        kernel((count,), (_SIDE,), (*words, own_prices, matching, *found, computed))
+        del inner, words  # free its memory for the next batch
         since += count * m * d
         meanwhile()
         if first == 0 and int(computed[:count].sum()) > policy.PRODUCT_PROOF_LEFT * count * m:
@@ -101,32 +102,28 @@ def minima_by_products(
 
 
 def products(x: Any, y: Any) -> Any:
-    """Return the inner products of points x (k, d) and y (d, m), (k, m)."""
-    return x @ y
+    """Return the inner products of points x (k, d) and y (m, d), (k, m)."""
+    return x @ y.T
 
 
-def _squared_norms(points: Any) -> Any:
-    """Return the squared norms of points (k, d), some at a time."""
+def _squared_norms(points: Any, move: Callable[[Any], Any] = lambda points: points) -> Any:
+    """Return the squared norms of points (k, d) once they are moved, some at a time."""
     k, d = points.shape
     norms = empty((k,), np.float64, "the points")
     step = max(1, _SQUARED // d)
     for start in range(0, k, step):
-        part = points[start : start + step]
+        part = move(points[start : start + step])
         norms[start : start + step] = (part * part).sum(axis=1)
     return norms
 
 
-def _about_their_mean(form: ProductForm) -> tuple[Any, Any]:
-    """Return copies of both sets of points, (n, d) and (d, m), moved and weighed, on the current device."""
-    cupy = load_cupy()
-    x = empty(form.rows.shape, np.float64, "the points")
-    y = empty(form.columns.shape, np.float64, "the points")
-    x.set(form.rows)
-    y.set(form.columns)
-    middle = 0.5 * (x.mean(axis=0) + y.mean(axis=1))
-    scale = cupy.asarray(np.sqrt(form.weights))
-    x -= middle
-    x *= scale
-    y -= middle[:, None]
-    y *= scale[:, None]
-    return x, y
+def _about_their_mean(form: ProductForm, x: Any, y: Any) -> tuple[Callable[[Any], Any], Any]:
+    """Return a function that moves and weighs points (k, d), and those of all columns, moved."""
+    middle = 0.5 * (x.mean(axis=0, dtype=np.float64) + y.mean(axis=0, dtype=np.float64))
+    scale = load_cupy().asarray(np.sqrt(form.weights))
+    columns = empty(y.shape, np.float64, "the points")
+    step = max(1, _SQUARED // y.shape[1])
+    for start in range(0, y.shape[0], step):
+        some = slice(start, start + step)
+        columns[some] = (y[some] - middle) * scale
+    return lambda points: (points - middle) * scale, columns

@@ -90,7 +90,8 @@ def _widest(x: Array, y: Array, scale: Array) -> Array:
     if d <= policy.ORDERED_COORDINATES:
         return np.arange(d)
     with np.errstate(over="ignore", invalid="ignore"):
-        extent = scale * np.maximum(*(points.max(axis=0) - points.min(axis=0) for points in (x, y)))
+        ends = [points.max(axis=0).astype(np.float64) - points.min(axis=0) for points in (x, y)]
+        extent = scale * np.maximum(*ends)
     return np.sort(np.argsort(-extent, kind="stable")[: policy.ORDERED_COORDINATES])
 
 

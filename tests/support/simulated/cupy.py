@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import re
 import shutil
 import subprocess
@@ -165,6 +166,23 @@ def flatnonzero(values: ndarray) -> ndarray:
     return _made(np.flatnonzero(values))
 
 
+def abs(values: ndarray) -> ndarray:
+    return np.abs(values).view(ndarray)
+
+
+def maximum(a: Any, b: Any) -> ndarray:
+    return np.maximum(a, b).view(ndarray)
+
+
+def take(values: ndarray, places: ndarray, axis: int) -> ndarray:
+    _stream().synchronize()  # the places may be on their way from pinned memory
+    return _made(np.take(values, places, axis))
+
+
+def dot(a: ndarray, b: ndarray, out: ndarray) -> None:
+    np.dot(np.asarray(a), np.asarray(b), out=np.asarray(out))
+
+
 def isfinite(values: Any) -> Any:
     return np.isfinite(values)
 
@@ -260,7 +278,24 @@ def _is_pinned(values: Any) -> bool:
     return any(first <= at < last for first, last in _pinned_at)
 
 
+def _gemm_ex(*given: Any) -> None:
+    """Multiply as cuBLAS does float16 into float32: matrices are stored by columns, the first is turned."""
+    _, turned, plain, m, n, k, one, a, half, lda, b, other, ldb, none, c, single, ldc, arithmetic, _ = given
+    assert (turned, plain, half, other, single, arithmetic) == (1, 0, 2, 2, 0, 68)
+    assert (lda, ldb, ldc) == (k, k, m)
+
+    def at(address: int, kind: Any, shape: Any) -> np.ndarray:
+        size = math.prod(shape) * np.dtype(kind).itemsize
+        return np.frombuffer((ctypes.c_char * size).from_address(address), kind).reshape(shape)
+
+    assert at(none, "f4", (1,))[0] == 0
+    columns, rows = at(a, "f2", (m, k)).astype("f4"), at(b, "f2", (n, k)).astype("f4")
+    at(c, "f4", (n, m))[...] = at(one, "f4", (1,)) * (rows @ columns.T)
+
+
 cuda = SimpleNamespace(
+    cublas=SimpleNamespace(gemmEx=_gemm_ex),
+    device=SimpleNamespace(get_cublas_handle=lambda: 1),
     Device=Device,
     Event=Event,
     Stream=Stream,

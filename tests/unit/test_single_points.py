@@ -1,0 +1,186 @@
+"""float32 points of many dimensions are kept as they are; costs and answers are those of float64 copies."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap import policy
+from bigsap.engine.core.incumbent import row_floors
+from bigsap.problem import Problem
+from bigsap.progress import Monitor
+from bigsap.proof.minima import Looked, by_bounds
+from bigsap.proof.row_minima import Prices
+from bigsap.strategies.outlying import outlying
+from bigsap.strategies.start.samples import Counts
+from bigsap.strategies.start.strata import strata_of
+
+D = policy.BOX_COORDINATES + 5
+
+
+def sides(n: int, m: int, d: int = D, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    g = np.random.default_rng(seed)
+    return tuple((1e3 * g.normal(size=(k, d)) + 1e4).astype(np.float32) for k in (n, m))
+
+
+def both(x: np.ndarray, y: np.ndarray, *given: Any, **options: Any) -> tuple[Any, Any]:
+    """The source of float32 points, and that of their float64 copies."""
+    return tuple(bigsap.points(x.astype(k), y.astype(k), *given, **options) for k in (np.float32, np.float64))
+
+
+def costs_of(source: Any, rows: np.ndarray, columns: slice) -> np.ndarray:
+    out = np.empty((rows.size, columns.stop - columns.start))
+    source.read(rows, columns, out)
+    return out
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("copied", [True, False])
+@pytest.mark.parametrize("m", [1, 3, 301])
+def test_costs_have_the_bits_of_float64(
+    monkeypatch: pytest.MonkeyPatch, metric: str, weighted: bool, copied: bool, m: int
+) -> None:
+    if not copied:
+        monkeypatch.setattr(policy, "PRODUCT_COPY_BYTES", 0)
+    x, y = sides(37, m)
+    g = np.random.default_rng(1)
+    single, double = both(x, y, metric, w=0.1 + g.random(D) if weighted else None)
+    assert single.x.dtype == single.y.dtype == np.float32
+    every = np.arange(37)
+    for rows, columns in (
+        (every, slice(0, m)),
+        (every[5:6], slice(m // 3, m)),
+        (g.permutation(37)[:9], slice(0, 1)),
+    ):
+        assert np.array_equal(costs_of(single, rows, columns), costs_of(double, rows, columns))
+    parts = [k.transposed().select(np.arange(m), np.array([4, 1])) for k in (single, double)]
+    assert parts[0].x.dtype == np.float32
+    assert np.array_equal(*(costs_of(k, np.arange(m), slice(0, 2)) for k in parts))
+
+
+def test_many_coordinates_are_widened_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bigsap.sources import sums_of_rows
+
+    monkeypatch.setattr(sums_of_rows, "_WIDENED", 1)
+    single, double = both(*sides(150, 200))
+    rows = np.random.default_rng(2).permutation(150)
+    assert np.array_equal(*(costs_of(k, rows, slice(3, 190)) for k in (single, double)))
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_nothing_is_copied_to_float64(kind: Any) -> None:
+    x, y = np.random.default_rng(3).normal(size=(2, 50, D)).astype(kind)
+    source = bigsap.points(x, y)
+    assert source.x.dtype == source.y.dtype == np.float32
+    assert source.y.flags.c_contiguous
+    product = source.product()
+    for one, other in ((product.x, source.x), (product.y, source.y), (source.separable().x, source.x)):
+        assert one.dtype == np.float32
+        assert np.shares_memory(one, other)
+
+
+def test_what_stays_float64() -> None:
+    """Few dimensions, other metrics, mixed and wider points, and dimensions without weight."""
+    x, y = sides(9, 9)
+    for metric in ("cosine", "cityblock", "chebyshev", "minkowski"):
+        assert bigsap.points(x, y, metric).x.dtype == np.float64
+    for a, b, w in (
+        (x[:, : policy.BOX_COORDINATES], y[:, : policy.BOX_COORDINATES], None),
+        (x.astype(np.float64), y, None),
+        (x, y.astype(np.int8), None),
+        (x, y, np.arange(D)),
+    ):
+        assert bigsap.points(a, b, w=w).x.dtype == np.float64
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"method": "compressed"},
+        {"method": "compressed", "cache": "64KiB"},
+        {"method": "ssp", "memory_limit": "32MiB"},
+        {"maximize": True},
+        {"unassigned_cost": 4e4},
+    ],
+    ids=str,
+)
+def test_solves_are_those_of_float64(metric: str, options: dict[str, Any]) -> None:
+    x, y = sides(280, 300)
+    single, double = (bigsap.solve(k, **options) for k in both(x, y, metric))
+    assert (single.status, single.fun, single.bound) == (double.status, double.fun, double.bound)
+    assert np.array_equal(single.col4row, double.col4row)
+    assert np.array_equal(single.v, double.v)
+    for count in ("method", "rows_scanned", "rows_evaluated", "pairs_evaluated"):
+        assert single.stats.get(count) == double.stats.get(count)
+    single.verify(bigsap.points(x, y, metric))
+
+
+def test_levels_and_outliers_are_those_of_float64() -> None:
+    x, y = sides(400, 400)
+    x[7, 3] = 1e9
+    found = []
+    for source in both(x, y):
+        problem = Problem(source)
+        strata = strata_of(problem, Monitor(), 0, Counts())
+        far = outlying(problem, strata)
+        assert far is not None
+        assert far.rows.tolist() == [7]
+        found.append((strata.rows, strata.columns, row_floors(problem)))
+    for one, other in zip(*found, strict=True):
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_bounds_of_rows_hold(maximize: bool) -> None:
+    """Points so near that differences in float32 would round away the distance."""
+    g = np.random.default_rng(4)
+    y = (1.0 + 1e-6 * g.normal(size=(20, D))).astype(np.float32)
+    x = np.repeat(y[:1] + np.float32(1e-6), 5, axis=0)
+    source = bigsap.points(x, y)
+    sign = -1.0 if maximize else 1.0
+    least = (sign * costs_of(source, np.arange(5), slice(0, 20))).min(axis=1)
+    floors = row_floors(Problem(source, maximize))
+    assert (floors <= least).all()
+
+
+@pytest.mark.parametrize(
+    ("metric", "maximize"), [("sqeuclidean", False), ("sqeuclidean", True), ("euclidean", False)]
+)
+def test_proofs_by_products_are_those_of_float64(metric: str, maximize: bool) -> None:
+    x, y = sides(300, 300)
+    prices = Prices(np.random.default_rng(5).random(300))
+    found = []
+    for source in both(x, y, metric):
+        made = by_bounds(source, None, prices, maximize, at_any_size=True)
+        assert made is not None
+        assert not isinstance(made, Looked)
+        found.append(made)
+    (one, looked), (other, as_well) = found
+    assert looked == as_well
+    assert np.array_equal(one.high, other.high)
+
+
+def test_a_pickled_source_and_its_fingerprint_stay() -> None:
+    source = bigsap.points(*sides(30, 40))
+    copy = pickle.loads(pickle.dumps(source))
+    assert copy.x.dtype == np.float32
+    assert copy.fingerprint() == source.fingerprint()
+    x, y = sides(30, 40)
+    y[39, D - 1] += 1
+    assert bigsap.points(x, y).fingerprint() != source.fingerprint()
+
+
+def test_bad_coordinates_are_named() -> None:
+    x, y = sides(5, 5)
+    y[3, 20] = np.nan
+    with pytest.raises(bigsap.InvalidCostError, match=r"y\[3, 20\]"):
+        bigsap.points(x, y)
+    huge = np.full((4, D), 3e38, np.float32)
+    assert bigsap.solve(bigsap.points(huge, -huge)).status == "optimal"  # squares are within float64
