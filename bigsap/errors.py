@@ -119,7 +119,14 @@ class SourceError(InputError):
 
 
 class CallbackError(SourceError):
-    """The user's cost function raised; the original is ``__cause__``."""
+    """The user's cost function raised; the original is ``__cause__``.
+
+    ``row`` is the row, the first one of a block, or None.
+    """
+
+    def __init__(self, message: str, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 class StoreError(SourceError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -381,6 +382,14 @@ def test_an_error_names_row_and_worker(client, cache):
     with pytest.raises(bigsap.errors.CallbackError, match=r"row 37.*on worker tcp://") as caught:
         bigsap.solve(called("failing"), cluster=client, cache=cache, method="compressed")
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(("name", "kind", "row"), [("failing", "row", 37), ("failing_pair", "value", 20)])
+def test_an_error_carries_its_row(name, kind, row):
+    """Not the first of its block: a block that begins earlier may fail in a later row."""
+    with pytest.raises(bigsap.errors.CallbackError) as caught:
+        called(name, 100, kind=kind).read(np.array([3, row, 90]), slice(0, 100), np.empty((3, 100)))
+    assert pickle.loads(pickle.dumps(caught.value)).row == row
 
 
 def test_an_error_names_the_column(client):

@@ -413,7 +413,7 @@ def test_ctrl_c_stops(kind, tmp_path):
     with subprocess.Popen(
         [sys.executable, str(script), kind, str(gate.folder)],
         cwd=SUPPORT,
-        env={**os.environ, "PYTHONPATH": str(SUPPORT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *sys.path])},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

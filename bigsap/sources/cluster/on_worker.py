@@ -178,7 +178,7 @@ def perform(
         body = task(built, shared, args[0].astype(np.int64), *args[1:])
     except BigsapError as error:
         first = getattr(error, "row", None)
-        first = int(args[0][0]) if first is None else int(first)
+        first = int(args[0].min()) if first is None else int(first)
         return Failure(error, _pickled(error.__cause__), traceback.format_exc(), first, address())
     return _answer(clock, built.rows.asked - before, address(), body)
 

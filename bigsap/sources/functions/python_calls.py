@@ -79,7 +79,7 @@ class PythonCalls:
         except Exception as error:
             called = ", ".join(str(k) for k in ids)
             raise CallbackError(
-                f"{name_of(self.function)}({called}) raised {describe(error)} for row {ids[0]}"
+                f"{name_of(self.function)}({called}) raised {describe(error)} for row {ids[0]}", ids[0]
             ) from error
 
     def _call_rows(self, rows: Ids, start: int, stop: int, out: Array) -> None:
@@ -137,7 +137,8 @@ class PythonCalls:
             raise
         except Exception as error:
             which = f"row {rows[0]}" if len(rows) == 1 else f"rows {rows.tolist()[:10]}"
-            raise CallbackError(f"{name_of(self.function)} raised {describe(error)} for {which}") from error
+            message = f"{name_of(self.function)} raised {describe(error)} for {which}"
+            raise CallbackError(message, int(min(rows))) from error
         if returned is not None and self.dtype.kind == "f" and np.isnan(out).all():
             raise ShapeError(
                 f"{name_of(self.function)} returned a {type(returned).__name__} for row"
@@ -188,7 +189,7 @@ class PythonCalls:
         except Exception as error:
             i, j = self._pair(row, start + len(values))
             raise CallbackError(
-                f"{name_of(f)}({i}, {j}) raised {describe(error)} for row {i}, column {j}"
+                f"{name_of(f)}({i}, {j}) raised {describe(error)} for row {i}, column {j}", row
             ) from error
         if self.dtype == np.float64 and set(map(type, values)) <= _PLAIN_NUMBERS:
             with contextlib.suppress(OverflowError):
