@@ -63,7 +63,7 @@ def points(
         pair. ``solve`` reads few of the forbidden pairs where bounds of boxes of points tell. The
         result then is ``forbid_above(points(x, y, ...), limit)``, for either sense of a problem.
 
-    Memory O((n + m) d), twice that much for y up to 256 MiB; a row costs O(m d).
+    Memory O((n + m) d), y twice where rows are read on the host; a row costs O(m d).
     Raises ShapeError, DtypeError, OptionError; InvalidCostError for NaN and infinite
     coordinates, zero vectors under cosine, or distances beyond float64.
     """

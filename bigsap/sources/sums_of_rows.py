@@ -199,7 +199,8 @@ def filler_of_rows(
             for left in range(start, stop, step):
                 there = read_only(np.ascontiguousarray(y[:, left : min(left + step, stop)], np.float64))
                 part = np.empty((ids.size, there.shape[1]))
-                _fill_rows(ids, 0, there.shape[1], part, some, there, weights, of_sides, kinds)
+                none = np.zeros(ids.size), np.zeros(there.shape[1])
+                _fill_rows(ids, 0, there.shape[1], part, some, there, weights, none, kinds)
                 out[above : above + ids.size, left - start : left - start + there.shape[1]] = part
 
     return many if x.dtype == np.float64 else widened

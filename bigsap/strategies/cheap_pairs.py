@@ -139,7 +139,7 @@ def point_pairs(
         if chosen is None:
             return None
         ordered = chosen
-        y = np.ascontiguousarray(terms.y[:, columns], np.float64)
+        y = np.ascontiguousarray(terms.y[:, columns])
         blocks = blocks_of(replace(terms, y=y))
         if blocks.offset.size:
             fit(blocks, y, np.zeros(m), setting.team)

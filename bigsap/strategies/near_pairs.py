@@ -65,7 +65,7 @@ def _bounds(source: CostSource, limit: float) -> tuple[Separation | None, float]
     above = math.nextafter(limit, math.inf)
     terms = source.separable() if isinstance(source, Separable) else None
     if terms is not None and terms.kind != "chord":
-        return terms, above
+        return (terms if terms.y.shape[0] <= policy.BOX_COORDINATES else None), above
     plain = without_forbidden(source)
     if not isinstance(plain, PointSource) or 0 in plain.shape:
         return None, above

@@ -582,3 +582,43 @@ def test_products_of_float16_are_kept_where_they_exclude_enough(
     one.evaluate(np.arange(N))
     assert one._products.half
     assert 0 < one._by_half[1] < 4 * K * N
+
+
+def test_products_stay_where_float64_finds_no_room(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds by float16 are slow there, but valid; they are not judged again."""
+    monkeypatch.setattr(policy, "DEVICE_HALF_COORDINATES", 1)
+    monkeypatch.setattr(device_lists, "_FEW_COSTS", 2 * K)
+    g = np.random.default_rng(9)
+    x, y = (g.normal(size=(k, D)) + 1e5 * (np.arange(k) % 2)[:, None] for k in (N, M))
+    one, other = engines(x, y, False)
+    real, refused = products.empty, []
+
+    def full(shape: Any, dtype: Any, what: str) -> Any:
+        if what == "the points" and dtype == np.float64 and len(shape) == 2:
+            refused.append(shape)
+            raise bigsap.DeviceMemoryError("the device has no room", 8)
+        return real(shape, dtype, what)
+
+    monkeypatch.setattr(products, "empty", full)
+    for engine in (one, other, one):
+        engine.evaluate(np.arange(N))
+    same_lists(one, other)
+    assert one._products.half
+    assert len(refused) == 1
+
+
+def test_points_that_found_no_room_are_placed_anew(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y, _ = points("usual")
+    source = place(bigsap.points(x, y), 0, None)
+    real = placed._placed
+
+    def full(word: Any) -> Any:
+        if word.shape[0] != N:
+            raise bigsap.DeviceMemoryError("the device has no room", 8)
+        return real(word)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(placed, "_placed", full)
+        with pytest.raises(bigsap.DeviceMemoryError):
+            source.points()
+    assert [side.shape for side in source.points()] == [(N, D), (M, D)]

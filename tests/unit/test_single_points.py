@@ -72,6 +72,11 @@ def test_many_coordinates_are_widened_in_parts(monkeypatch: pytest.MonkeyPatch) 
     assert np.array_equal(*(costs_of(k, rows, slice(3, 190)) for k in (single, double)))
 
 
+def test_a_row_may_be_asked_for_more_often_than_there_are_rows() -> None:
+    single, double = both(*sides(1, 3))
+    assert np.array_equal(*(costs_of(k, np.zeros(500, np.intp), slice(0, 3)) for k in (single, double)))
+
+
 @pytest.mark.parametrize("kind", [np.float16, np.float32])
 def test_nothing_is_copied_to_float64(kind: Any) -> None:
     x, y = np.random.default_rng(3).normal(size=(2, 50, D)).astype(kind)

@@ -38,8 +38,8 @@ class Batch(NamedTuple):
 
     ids: int32 (2, rows), where the rows' costs are, and the rows. reference: P (rows,). slack: P (rows,), or
     a null pointer without products. v, offered: P (m,), prices, and those of free columns.
-    lows: float32 (rows, groups). free_low, free_at: P and int32 (rows, chunks). inner: float64 (rows, m)
-    inner products, or a null pointer. found: the bytes of ``Entries``.
+    lows: float32 (rows, groups). free_low, free_at: P and int32 (rows, chunks). inner: (rows, m)
+    inner products, float32 or float64, or a null pointer. found: the bytes of ``Entries``.
     """
 
     ids: Any

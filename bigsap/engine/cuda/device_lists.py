@@ -26,6 +26,7 @@ from bigsap.engine.lists.bounded_evaluation import run_evaluations
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.products import useful_products
 from bigsap.engine.lists.store import Wave
+from bigsap.errors import DeviceMemoryError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.cuda.code import DeviceCode
@@ -53,7 +54,7 @@ _GATHER = 64
 _SELECT_BYTES = 56 << 10
 #: Costs that a row may always take: many times its list.
 _FEW_COSTS = 4096
-#: Guesses a hit where they take no time: without limit.
+#: Guesses a hit where they take no time: without limit once one of the first was of use.
 _FREE = 1 << 30
 #: Longest list that bigsap_select can sort.
 MOST_ENTRIES = 1000
@@ -96,8 +97,9 @@ class DeviceListEngine(ListEngine):
             super().drop_bounds()
         self.span = span(problem.shape[1])
         self._wait = Wait(self.device)
-        #: Rows that were evaluated by products of float16, and the costs that were computed for them.
-        self._by_half = np.zeros(2, np.int64)
+        #: Rows of this wave that were evaluated by products of float16, and the costs computed for them; and
+        #: whether these decide what multiplies.
+        self._by_half, self._judges_half = np.zeros(2, np.int64), True
         with on(self.device):
             self._products = None
             if isinstance(source, ComputedOnDevice) and self.price.kind == "f":
@@ -126,7 +128,7 @@ class DeviceListEngine(ListEngine):
             "PRICE_IS_INT": int(self.price.kind == "i"),
             "SIGN": self.problem.sign,
             "PHI": 0 if self._products is None else self._products.phi,
-            "HALF": int(self._products is not None and self._products.half),
+            "HALF_INNER": int(self._products is not None and self._products.half),
         }
         return compiled(self.device, code, kernel_texts.ROWS, tuple(sorted(settings.items())))
 
@@ -160,10 +162,13 @@ class DeviceListEngine(ListEngine):
             return
         source = self.problem.source
         assert isinstance(source, ComputedOnDevice)
-        self._by_half[:] = 0
+        self._judges_half = False
         with on(self.device):
             self._products = self._few = None  # their memory is used again
-            self._products = products_of(source, half=False)
+            try:
+                self._products = products_of(source, half=False)
+            except DeviceMemoryError:  # bounds by float16 are slow there, and as valid
+                self._products = products_of(source)
 
     @property
     def by_products(self) -> bool:
@@ -239,15 +244,14 @@ class DeviceListEngine(ListEngine):
         offered = cupy.asarray(self.open_price) if with_free else v
         groups, _ = self._groups()
         most = max(ROWS, min(_PAIRS // m, _BYTES // (4 * groups)))
-        if self._products is not None:
-            most = min(most, self._products.rows_at_once())
+        self._by_half[:] = 0
         largest = largest_price(self.v) if self._products is not None else 0.0
 
         def begin(code: DeviceCode, words: Any, ids: Array, places: Array) -> _Begun:
             return self._begin(code, words, ids, places, k, v, offered, with_free, largest)
 
         if isinstance(source, OnDevice):
-            parts = (rows[start : start + most] for start in range(0, rows.size, most))
+            parts = self._parts(rows, most)
             self._in_turn(begin(source.code(), source.words(), part, part) for part in parts)
             return
         assert self.cache is not None
@@ -258,6 +262,14 @@ class DeviceListEngine(ListEngine):
             lambda code: self._kernels(code, with_free),
             lambda *given: self._finish(begin(*given)),
         )
+
+    def _parts(self, rows: Array, most: int) -> Iterator[Array]:
+        """Yield the rows of each batch, at most so many, as the products are when it begins."""
+        start = 0
+        while start < rows.size:
+            step = most if self._products is None else min(most, self._products.rows_at_once())
+            yield rows[start : start + step]
+            start += step
 
     def _in_turn(self, batches: Iterator[_Begun]) -> None:
         """Store the lists of each batch while the device works on the next."""
@@ -327,7 +339,8 @@ class DeviceListEngine(ListEngine):
         if raised is not None:
             raise raised
         self._store(batch.rows, batch.found)
-        self._judge_half()
+        if self._judges_half and self._products is not None and self._products.half:
+            self._judge_half()
         self._tick()
 
     def _launch(self, kernels: Kernels, words: Any, batch: Batch, count: int, k: int) -> None:
@@ -408,8 +421,7 @@ class DeviceListEngine(ListEngine):
         n_computed = int(entries.opened.sum())
         counts.evaluations += rows.size
         counts.pairs += rows.size * self.terms.n_columns + n_computed
-        if self._products is not None and self._products.half:
-            self._by_half += rows.size, n_computed
+        self._by_half += rows.size, n_computed
         starts, (ids, costs) = lists.start[rows], entries[:2]
         k = ids.shape[1]
         if rows.size and (np.diff(starts) == k).all():

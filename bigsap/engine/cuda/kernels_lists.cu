@@ -86,13 +86,14 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_tiles(
 #endif
 }
 
-// A number that is at most the signed cost. a, b: squared norms. PHI: 0 squared distance,
-// 1 distance, 2 half of the squared distance. gamma, lost: of the error, see products.py.
-#if HALF
+#if HALF_INNER
 typedef float INNER;
 #else
 typedef double INNER;
 #endif
+
+// A number that is at most the signed cost. a, b: squared norms. PHI: 0 squared distance,
+// 1 distance, 2 half of the squared distance. gamma, lost: of the error, see products.py.
 __device__ __forceinline__ PRICE bound_of_cost(
     double a, double b, double product, double gamma, double lost
 ) {

@@ -21,7 +21,7 @@ import numpy as np
 from bigsap import policy
 from bigsap.sources.cuda.code import ProductForm
 from bigsap.sources.cuda.device_kernels import load_cupy
-from bigsap.sources.cuda.device_memory import empty
+from bigsap.sources.cuda.device_memory import empty, naming_bytes
 from bigsap.sources.cuda.placed import ComputedOnDevice
 from bigsap.types import Array
 
@@ -41,6 +41,8 @@ _LARGEST = 1e300
 _LOST = 1e-290
 #: float16: the largest coordinate is brought below 2**_EXPONENT; smaller ones than _SUBNORMAL lose bits.
 _EXPONENT, _SUBNORMAL = 15, 2.0**-14
+#: Coordinates of float16 are a multiple of this, else cuBLAS takes slower kernels.
+_ALIGNED = 8
 #: Largest coordinates between which products of float16 stay within float32.
 _HALF_LEAST, _HALF_LARGEST = 2.0**-40, 2.0**40
 #: CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT, CUBLAS_OP_N and CUBLAS_OP_T of cuBLAS.
@@ -84,16 +86,20 @@ class Products:
             self._factor = float(2.0 ** (_EXPONENT - np.frexp(self._largest)[1]))
             error, lost = half_error(d)
             self.gamma, self.least = self.gamma + error, _LOST + lost / self._factor**2
-        kind = np.float16 if half else np.float64
-        self._rows = empty(rows.shape, kind, "the points")
-        self._columns = empty(columns.shape, kind, "the points")
-        for side, copy in ((rows, self._rows), (columns, self._columns)):
-            for some in self._parts(side):
-                copy[some] = self._moved(side[some]) * self._factor
+        self._rows, self._columns = (self._copied(side) for side in points)
 
     def _parts(self, points: Any) -> list[slice]:
         step = max(1, _MOVED // self._d)
         return [slice(start, start + step) for start in range(0, points.shape[0], step)]
+
+    def _copied(self, points: Any) -> Any:
+        """Return points (k, d), moved, in the type that is multiplied."""
+        kind, width = (np.float16, -(-self._d // _ALIGNED) * _ALIGNED) if self.half else (np.float64, self._d)
+        copy = empty((points.shape[0], width), kind, "the points")
+        copy[:, self._d :] = 0
+        for some in self._parts(points):
+            copy[some, : self._d] = self._moved(points[some]) * self._factor
+        return copy
 
     def _moved(self, points: Any) -> Any:
         """Return points (k, d) about the common mean, weighed."""
@@ -155,8 +161,13 @@ def largest_price(v: Array) -> float:
 def products_of(source: ComputedOnDevice, *, half: bool = True) -> Products | None:
     """Return the products of a source on the current device; None where bounds may overflow.
 
-    half: whether they may be of points in float16.
+    half: whether they may be of points in float16. Raises DeviceMemoryError.
     """
+    with naming_bytes():
+        return _products_of(source, half)
+
+
+def _products_of(source: ComputedOnDevice, half: bool) -> Products | None:
     form = source.code().product
     if form is None:
         return None
@@ -177,7 +188,7 @@ def half_error(d: int) -> tuple[float, float]:
     """
     lost = _SUBNORMAL * d**0.5
     usual = 2.0**10  # a size is at most half of this, and of its square over this
-    return 2.0**-10 + 2.0**-21 + (d + 64) * 2.0**-22 + lost / usual, 2 * (lost * usual + d * _SUBNORMAL**2)
+    return 2.0**-10 + 2.0**-22 + (d + 64) * 2.0**-22 + lost / usual, 2 * (lost * usual + d * _SUBNORMAL**2)
 
 
 def _half_products(rows: Any, columns: Any, factor: float, out: Any) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.lowrank import LowRankSource
 from bigsap.sources.metrics import PointSource
@@ -107,12 +108,14 @@ __device__ __forceinline__ COST_T cost_at(const Costs& costs, const Row& row, in
 class ProductForm:
     """Costs that are a function of squared distances.
 
-    phi: 0 the squared distance, 1 the distance, 2 half of the squared distance. weights: (d,). The code's
-    first words are the points, rows (n, d) and columns (m, d): by point, since single pairs are computed.
+    phi: 0 the squared distance, 1 the distance, 2 half of the squared distance. weights: (d,). by_point: the
+    code's first words are the points, rows (n, d) and columns (m, d); otherwise columns (d, m). Single pairs
+    of many coordinates are read by point, whole rows by dimension.
     """
 
     phi: int
     weights: Array
+    by_point: bool
 
     @property
     def root(self) -> bool:
@@ -224,10 +227,12 @@ def _points(source: PointSource) -> DeviceCode:
     unit, item = bool((weights == 1).all()), C_TYPES[x.dtype.name]
     # Larger weights would also enlarge what underflows in the costs' own squares.
     multiplied = kernel in _PHI and d > _IN_REGISTERS and float(weights.sum()) < _MOST_WEIGHT
-    place = f"(i64)j * {d} + (k)" if multiplied else "(i64)(k) * costs.m + j"
+    by_point = multiplied and d >= policy.DEVICE_HALF_COORDINATES
+    place = f"(i64)(j) * {d} + (k)" if by_point else "(i64)(k) * costs.m + (j)"
     text = (
         f"#define COST_T double\n#define POINT {item}\n"
-        f"#define Y(k) ((double)__ldg(costs.y + {place}))\n"
+        f"#define Y_AT(j, k) ((double)__ldg(costs.y + {place}))\n#define Y(k) Y_AT(j, k)\n"
+        f"#define BY_POINT {int(by_point)}\n"
         f"#define W(a) ({'a' if unit else '__ldg(costs.w + k) * (a)'})\n"
         "struct Costs { const POINT *x, *y; const double* w; i64 m; double parameter; };\n"
         "__device__ __forceinline__ Costs load_costs(const i64* w) {\n"
@@ -247,11 +252,11 @@ def _points(source: PointSource) -> DeviceCode:
             f"\n    double total = 0.0;\n    #pragma unroll {unroll}\n"
             f"    for (int k = 0; k < {d}; k++) {{ {term} }}\n    return {result};\n}}\n"
         )
-    words = (x, y.T if multiplied else y, weights, m, float(parameter))
+    words = (x, y.T if by_point else y, weights, m, float(parameter))
     exact = kernel not in ("minkowski", "haversine")
     product = None
     if multiplied:
-        product = ProductForm(_PHI[kernel], weights)
+        product = ProductForm(_PHI[kernel], weights, by_point)
         text += _SUMMED.format(result=_POINT_TERMS[kernel][1])
     return DeviceCode(text + _COMPUTED, words, np.dtype(np.float64), True, exact=exact, product=product)
 

@@ -27,10 +27,12 @@ extern "C" __global__ void __launch_bounds__(256) bigsap_gather_tiles(
             if (k < depth) x[k][r] = __ldg(costs.x + (i64)rows[q] * d + from + k);
         }
         for (int e = t; e < TILE_WIDTH * TILE_DEPTH; e += 256) {
+            // Neighbouring threads read neighbours in memory.
+            const int column = BY_POINT ? e / TILE_DEPTH : e % TILE_WIDTH;
+            const int k = BY_POINT ? e % TILE_DEPTH : e / TILE_WIDTH;
             // Columns beyond the end repeat the last one, as rows do.
-            const int c = left + e / TILE_DEPTH, k = e % TILE_DEPTH;
-            const int q = first + (c < width ? c : width - 1);
-            if (k < depth) y[e / TILE_DEPTH][k] = __ldg(costs.y + (i64)q * d + from + k);
+            const int c = left + column, q = first + (c < width ? c : width - 1);
+            if (k < depth) y[column][k] = Y_AT(q, from + k);
         }
         __syncthreads();
         for (int k = 0; k < depth; k++) {

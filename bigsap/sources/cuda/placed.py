@@ -115,7 +115,7 @@ class _Device:
         """Return the code's words in device memory; arrays among them are copied there once."""
         if self._words is None:
             cupy = load_cupy()
-            words = np.zeros(max(1, len(self.code().words)), np.int64)
+            words, kept = np.zeros(max(1, len(self.code().words)), np.int64), []
             with on(self.device):
                 for k, word in enumerate(self.code().words):
                     if isinstance(word, float):
@@ -124,16 +124,19 @@ class _Device:
                         words[k] = word
                     else:
                         there = _placed(word)
-                        self._kept.append(there)
+                        kept.append(there)
                         words[k] = there.data.ptr
-                self._words = cupy.asarray(words)
+                # Together, so that a copy that found no room leaves nothing behind.
+                self._kept, self._words = kept, cupy.asarray(words)
         return self._words
 
     def points(self) -> tuple[Any, Any]:
         """Return the points of a code with a product form, rows (n, d) and columns (m, d), in place."""
         self.words()
         rows, columns, *_ = self._kept
-        return rows, columns
+        product = self.code().product
+        assert product is not None
+        return rows, columns if product.by_point else columns.T
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
