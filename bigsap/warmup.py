@@ -198,7 +198,7 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
         source = points(rows, columns, metric)
         yield f"matrix products, {metric}", partial(solve, source, method="compressed", cache=8 * _BLOCKS)
         yield f"proof by matrix products, {metric}", partial(_prove, source)
-    for metric in ("sqeuclidean", "euclidean"):
+    for metric in ("sqeuclidean", "euclidean", "cosine"):
         single = points(rows.astype(np.float32), columns.astype(np.float32), metric)
         lists = partial(solve, single, method="compressed", cache=8 * _BLOCKS)
         yield f"matrix products, float32 points, {metric}", lists

@@ -79,6 +79,8 @@ def geometry(source: CostSource) -> Geometry | None:
         points = geometry(source.given)
         return None if points is None else replace(points, limit=min(points.limit, limit_of(source)))
     if isinstance(source, PointSource):
+        if source.single:
+            return None  # more coordinates than boxes have
         name, x, y, scale, parameter = source.prepared()
         if name == "haversine":
             return _on_sphere(x, y, parameter)

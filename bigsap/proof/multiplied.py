@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -45,14 +46,14 @@ _METRICS = ("sqeuclidean", "euclidean", "cosine")
 class Vectors:
     """``c = f(a_i + b_j + factor <x_i, y_j>)``; f is the identity or, with ``root``, the square root.
 
-    x (n, d), y (d, m): as the source computes with them. middle: (d,), subtracted from both; weights: (d,)
+    x (n, d), y (m, d): as the source computes with them. middle: (d,), subtracted from both; weights: (d,)
     of the products. own, other: (n,), (m,) additional terms; squared: whether a_i and b_j are the squared
     lengths too. scale: of the costs, a power of two. exponent: of the power of two by which vectors are
     multiplied, so that none is longer than 1.
     """
 
-    x: Array
-    y: Array
+    x: Any
+    y: Any
     middle: Array
     weights: Array
     own: Array
@@ -64,8 +65,7 @@ class Vectors:
 
     def side(self, rows: bool, part: slice | Array) -> tuple[Array, Array]:
         """Return some of the vectors, float64, centred, weighted and multiplied, and their terms."""
-        raw = self.x[part] if rows else self.y[:, part].T
-        vectors = raw - self.middle
+        vectors = (self.x if rows else self.y)[part] - self.middle
         vectors *= np.ldexp(np.sqrt(self.weights), self.exponent)
         terms = np.ldexp((self.own if rows else self.other)[part], 2 * self.exponent)
         if self.squared:
@@ -114,22 +114,31 @@ def _plain_vectors(source: CostSource) -> Vectors | None:
     if isinstance(source, Kept):
         return _plain_vectors(source.given)
     if isinstance(source, LowRankSource):
-        x, y = source.a, source.b.T
+        x, y = source.a, source.b
         terms = source.row_terms, source.column_terms
         return Vectors(x, y, np.zeros(x.shape[1]), np.ones(x.shape[1]), *terms, False, False, 1.0, 0)
     if isinstance(source, PointSource):
-        name, x, y, weights, _ = source.prepared()
-        middle = (x.sum(axis=0, dtype=np.float64) + y.sum(axis=1, dtype=np.float64)) / (n + m)
+        name, _, _, weights, _ = source.prepared()
+        sides = source.vectors()
+        middle = (_sum(sides[0]) + _sum(sides[1])) / (n + m)
         none, scale = (np.zeros(n), np.zeros(m)), 0.5 if name == "cosine" else 1.0
-        return Vectors(x, y, middle, weights, *none, True, name == "euclidean", scale, 0)
+        return Vectors(*sides, middle, weights, *none, True, name == "euclidean", scale, 0)
     return None
+
+
+def _sum(side: Any) -> Array:
+    """Return the sum of vectors (k, d), whose parts are float64 or float32."""
+    total = np.zeros(side.shape[1])
+    for start in range(0, side.shape[0], _CONVERTED):
+        total += side[start : start + _CONVERTED].sum(axis=0, dtype=np.float64)
+    return total
 
 
 def _multiplied(vectors: Vectors, factor: float) -> Vectors:
     """Return the vectors of costs times a positive factor, whose roundings are small against the margins'."""
     if vectors.squared:
         return replace(vectors, weights=vectors.weights * (factor * factor if vectors.root else factor))
-    return replace(vectors, x=vectors.x * factor, own=vectors.own * factor, other=vectors.other * factor)
+    return replace(vectors, x=vectors.x[:] * factor, own=vectors.own * factor, other=vectors.other * factor)
 
 
 def _longest(vectors: Vectors, rows: bool, count: int) -> float:
@@ -144,7 +153,7 @@ class _Columns:
     """All columns as the bounds need them. Memory 4 m d bytes."""
 
     def __init__(self, vectors: Vectors, prices: Prices, sign: float) -> None:
-        d, m = vectors.y.shape
+        m, d = vectors.y.shape
         self.vectors, self.sign = vectors, sign
         self.unit = float(np.ldexp(1.0, (1 if vectors.root else 2) * vectors.exponent))
         self.reach = 0.0 if prices.low is None else float(np.abs(prices.low).max())

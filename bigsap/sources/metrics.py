@@ -17,12 +17,14 @@ from bigsap.notebook import Shown
 from bigsap.sources.base import Fill, Separation
 from bigsap.sources.kept_bounds import NearPoints
 from bigsap.sources.missing import parted
-from bigsap.sources.products import Chosen, Product
+from bigsap.sources.products import Chosen, Product, Vectors, Widened
 from bigsap.types import Array, Ids
 
 METRICS = ("sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski", "cosine", "haversine")
 #: Of bounds on a sphere: angles up to two turns, and radii whose squares are floats.
 _WIDEST_ANGLE, _RADII = 4.0 * np.pi, (1e-100, 1e100)
+#: float32 vectors that are widened at a time.
+_VECTORS = 4096
 
 
 def points(
@@ -38,7 +40,8 @@ def points(
     """Return costs ``cost[i, j]`` = distance from ``x[i]`` to ``y[j]``, never stored.
 
     x, y: (n, d) and (m, d), real numbers (1-D means d = 1); copied, computed in float64. float32 and
-        float16 points of more than 16 dimensions are kept as float32, under "sqeuclidean" and "euclidean".
+        float16 points of more than 16 dimensions are kept as float32, under "sqeuclidean" and "euclidean",
+        and under "cosine" without weights.
     metric: with ``w`` (d,), weights >= 0, all 1 if not given:
 
     ============= ====================================================================
@@ -122,6 +125,8 @@ class PointSource(Shown):
 
         float32 points are contiguous by point, others by dimension.
         """
+        #: See ``factors``.
+        self._factors: tuple[Array, Array] | None = None
         self._kernel, self._x, self._y = self.metric, self.x, self._y_by_dimension
         self._weights = np.ones(self.x.shape[1]) if self.w is None else self.w
         self._parameter = self.p if self.p is not None else (self.radius or 0.0)
@@ -132,6 +137,8 @@ class PointSource(Shown):
         elif self.metric == "minkowski":
             # The same distances without calls of pow().
             self._kernel = {1.0: "cityblock", 2.0: "euclidean"}.get(self._parameter, "minkowski")
+        elif self.metric == "cosine" and self.single:
+            self._factors = _to_unit(self.x, "x"), _to_unit(self.y, "y")
         elif self.metric == "cosine":
             self._x = _unit_vectors(self._x, self._weights, "x")
             self._y = np.ascontiguousarray(_unit_vectors(self._y.T, self._weights, "y").T)
@@ -171,9 +178,21 @@ class PointSource(Shown):
     def prepared(self) -> tuple[str, Array, Array, Array, float]:
         """Return the kernel's input: metric, x (n, d), y (d, m), weights (d,), parameter.
 
-        x and y are float64, or both float32: arithmetic with them must widen them first.
+        x and y are float64, or both float32 (``single``): arithmetic must widen them first, and multiply them
+        by their ``factors``.
         """
         return self._kernel, self._x, self._y, self._weights, float(self._parameter)
+
+    @property
+    def factors(self) -> tuple[Array, Array] | None:
+        """Factors that make float32 vectors unit vectors under cosine, (n,) and (m,); None otherwise."""
+        return self._factors
+
+    def vectors(self) -> tuple[Vectors, Vectors]:
+        """Return x (n, d) and y (m, d) as the metric computes with them."""
+        if self._factors is None:
+            return self._x, self._y.T
+        return Widened(self.x, self._factors[0]), Widened(self.y, self._factors[1])
 
     def fill(self) -> Fill:
         """Return the compiled filler (compiled at first use, then kept on disk)."""
@@ -186,7 +205,7 @@ class PointSource(Shown):
                 kernel = filler(f"{self._kernel}_single")
                 copied = self._y.nbytes <= policy.PRODUCT_COPY_BYTES
                 by_dimension = np.ascontiguousarray(self._y) if copied else 0
-                words = (self._x, self.y, self._weights, *self._y.shape, by_dimension)
+                words = (self._x, self.y, self._weights, *self._y.shape, by_dimension, *(self._factors or ()))
             else:
                 kernel = filler(self._kernel)
                 words = (self._x, self._y, self._weights, *self._y.shape, self._parameter)
@@ -201,7 +220,10 @@ class PointSource(Shown):
         if self._kernel not in made or self._x.shape[1] < policy.PRODUCT_COORDINATES:
             return None
         sums = S.SQUARES if (self._weights == 1).all() else S.WEIGHTED
-        return S.filler_of_rows(self._x, self._y, self._weights, None, (sums, made[self._kernel]))
+        kinds = sums, made[self._kernel]
+        if self.single:
+            return S.filler_of_single(self.x, self.y, self._weights, self._factors, kinds)
+        return S.filler_of_rows(self._x, self._y, self._weights, None, kinds)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
@@ -258,12 +280,17 @@ class PointSource(Shown):
         from bigsap.sources.kernels import filler
 
         kind, scale = kinds[self._kernel]
-        y = np.ascontiguousarray(self._y.T)
+        x, y = self.vectors()
+        if isinstance(y, np.ndarray):
+            y = np.ascontiguousarray(y)
         kernel = filler(f"chosen_{self._kernel}" + ("_single" if self.single else ""))
-        made = make_fill(kernel.address, (self._x, y, self._weights, y.shape[1], y.shape[0]), (kernel,))
+        points = self.y if self.single else y
+        assert isinstance(points, np.ndarray)
+        words = (self._x, points, self._weights, y.shape[1], y.shape[0], *(self._factors or ()))
+        made = make_fill(kernel.address, words, (kernel,))
         chosen = Chosen(made.address, made.context, made.keep)
         none = np.zeros(self.shape[0]), np.zeros(self.shape[1])
-        self._product = Product(kind, self._x, y, self._weights, scale, *none, chosen)
+        self._product = Product(kind, x, y, self._weights, scale, *none, chosen)
         return self._product
 
     def cost_range(self) -> tuple[float, float]:
@@ -289,7 +316,9 @@ def _kept_dtype(metric: str, x: Array, y: Array, w: Any) -> np.dtype[Any]:
     """Return the type in which points are kept: float32 if they are no wider and boxes do not bound them."""
     narrow = all(a.dtype.kind == "f" and a.dtype.itemsize <= 4 for a in (x, y))
     many = all(a.ndim == 2 and a.shape[1] > policy.BOX_COORDINATES for a in (x, y))
-    used = metric in ("sqeuclidean", "euclidean") and (w is None or bool(np.all(real_array(w, "w") > 0)))
+    used = metric in ("sqeuclidean", "euclidean", "cosine") and (
+        w is None or (metric != "cosine" and bool(np.all(real_array(w, "w") > 0)))
+    )
     return np.dtype(np.float32 if narrow and many and used else np.float64)
 
 
@@ -401,18 +430,37 @@ def _dimension_weights(w: Any, d: int, metric: str) -> Array | None:
 
 def _unit_vectors(vectors: Array, weights: Array, name: str) -> Array:
     """Return rows times the weights' roots, scaled to length 1."""
-    # Scale entries to at most 1 first: squares of the raw ones may overflow or vanish.
-    scaled = vectors * np.sqrt(weights / max(weights.max(), np.finfo(np.float64).tiny))
-    largest = np.abs(scaled).max(axis=1, keepdims=True, initial=0.0)
-    zero = largest[:, 0] == 0
+    # By vector, so that sums add in one order, whatever the order given.
+    scaled = np.array(vectors, order="C")
+    scaled *= np.sqrt(weights / max(weights.max(), np.finfo(np.float64).tiny))
+    exponent, factor = _unit_factors(scaled, 0, name)
+    np.ldexp(scaled, exponent[:, None], out=scaled)
+    scaled *= factor[:, None]
+    return scaled
+
+
+def _to_unit(vectors: Array, name: str) -> Array:
+    """Return (n,) the factors that scale float32 rows to length 1, as ``_unit_vectors`` does."""
+    factors = np.empty(vectors.shape[0])
+    for start in range(0, factors.size, _VECTORS):
+        some = slice(start, start + _VECTORS)
+        factors[some] = np.ldexp(*_unit_factors(vectors[some].astype(np.float64), start, name)[::-1])
+    return factors
+
+
+def _unit_factors(vectors: Array, first: int, name: str) -> tuple[Array, Array]:
+    """Return powers of two, and factors, that together scale rows to length 1. first: number of the first."""
+    largest = np.abs(vectors).max(axis=1, initial=0.0)
+    zero = largest == 0
     if zero.any():
         raise InvalidCostError(
-            f"{name}[{int(zero.argmax())}] is a zero vector (where w > 0), which has no direction:"
+            f"{name}[{first + int(zero.argmax())}] is a zero vector (where w > 0), which has no direction:"
             " the cosine metric does not define its distances"
         )
-    scaled /= largest
-    scaled /= np.sqrt((scaled * scaled).sum(axis=1, keepdims=True))
-    return np.ascontiguousarray(scaled)
+    # To entries of at most 1 first: squares of the raw ones may overflow or vanish.
+    exponent = -np.frexp(largest)[1]
+    scaled = np.ldexp(vectors, exponent[:, None])
+    return exponent, 1.0 / np.sqrt((scaled * scaled).sum(axis=1))
 
 
 def _with_cosine(angles: Array, name: str) -> Array:

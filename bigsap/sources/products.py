@@ -6,12 +6,18 @@ but rounded otherwise. So it can only exclude pairs; the costs of the others com
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
 
 from bigsap import policy
 from bigsap.sources.base import Ability, CostSource
 from bigsap.types import Array
+
+#: Numbers of vectors that are widened at a time.
+_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,45 @@ class Chosen:
     keep: tuple[Any, ...]
 
 
+class Widened:
+    """float32 vectors (k, d) whose parts are given as float64, each vector times its factor (k,)."""
+
+    def __init__(self, vectors: Array, factors: Array) -> None:
+        self.vectors, self.factors, self.shape = vectors, factors, vectors.shape
+
+    def __getitem__(self, some: Any) -> Array:
+        part: Array = self.vectors[some].astype(np.float64)
+        part *= self.factors[some][:, None]
+        return part
+
+
+#: Vectors of a product, (k, d).
+Vectors: TypeAlias = Array | Widened
+
+
+def parts_of(vectors: Vectors) -> Iterator[Array]:
+    """Yield the vectors some at a time."""
+    step = max(1, _AT_ONCE // max(1, vectors.shape[1]))
+    for start in range(0, vectors.shape[0], step):
+        yield vectors[start : start + step]
+
+
+def mean_of(vectors: Vectors) -> Array:
+    """Return the mean of vectors (k, d), 0 without any."""
+    if not vectors.shape[0]:
+        return np.zeros(vectors.shape[1])
+    if isinstance(vectors, Widened):
+        return np.asarray(sum(part.sum(axis=0) for part in parts_of(vectors)) / vectors.shape[0])
+    return np.asarray(vectors.mean(axis=0, dtype=np.float64))
+
+
+def reach_of(vectors: Vectors) -> float:
+    """Return the largest size of a coordinate, 0 without any."""
+    if isinstance(vectors, Widened):
+        return max((float(np.abs(part).max(initial=0.0)) for part in parts_of(vectors)), default=0.0)
+    return max(float(vectors.max(initial=0.0)), -float(vectors.min(initial=0.0)))
+
+
 @dataclass(frozen=True)
 class Product:
     """``cost[i, j] = f(x[i], y[j])``, float64, by ``kind``.
@@ -36,13 +81,13 @@ class Product:
     root of that. ``"product"``: the inner product of x[i] and y[j], plus row_terms[i] + column_terms[j].
     The filler evaluates the formula as it stands, summed over k in order.
 
-    x: (n_rows, d), y: (n_columns, d), float64 or float32, finite. weights: (d,) positive.
+    x: (n_rows, d), y: (n_columns, d), float64, float32 or ``Widened``, finite. weights: (d,) positive.
     row_terms, column_terms: float64 (n_rows,), (n_columns,), finite.
     """
 
     kind: str
-    x: Array
-    y: Array
+    x: Vectors
+    y: Vectors
     weights: Array
     scale: float
     row_terms: Array

@@ -182,25 +182,39 @@ def _fill_rows(
 def filler_of_rows(
     x: Array, y: Array, weights: Array, terms: tuple[Array, Array] | None, kinds: tuple[int, int]
 ) -> Callable[[Array, int, int, Array], None]:
-    """Return ``Fill.many`` of vectors x (n, d) and y (d, m), see ``_fill_rows``. terms: None for zeros.
-
-    x, y: float64; or both float32, without terms, which are widened a part at a time.
-    """
+    """Return ``Fill.many`` of vectors x (n, d) and y (d, m), see ``_fill_rows``. terms: None for zeros."""
     of_sides = (np.zeros(x.shape[0]), np.zeros(y.shape[1])) if terms is None else terms
 
     def many(rows: Array, start: int, stop: int, out: Array) -> None:
         _fill_rows(rows, start, stop, out, x, y, weights, of_sides, kinds)
 
-    def widened(rows: Array, start: int, stop: int, out: Array) -> None:
-        step = max(_COPIED, _WIDENED // y.shape[0])
-        for above in range(0, rows.size, step):
-            some = read_only(x[rows[above : above + step]].astype(np.float64))
-            ids = np.arange(some.shape[0])
-            for left in range(start, stop, step):
-                there = read_only(np.ascontiguousarray(y[:, left : min(left + step, stop)], np.float64))
-                part = np.empty((ids.size, there.shape[1]))
-                none = np.zeros(ids.size), np.zeros(there.shape[1])
-                _fill_rows(ids, 0, there.shape[1], part, some, there, weights, none, kinds)
-                out[above : above + ids.size, left - start : left - start + there.shape[1]] = part
+    return many
 
-    return many if x.dtype == np.float64 else widened
+
+def filler_of_single(
+    x: Array, y: Array, weights: Array, factors: tuple[Array, Array] | None, kinds: tuple[int, int]
+) -> Callable[[Array, int, int, Array], None]:
+    """Return ``Fill.many`` of float32 vectors x (n, d) and y (m, d), which are widened a part at a time.
+
+    factors: of the vectors, (n,) and (m,), or None.
+    """
+    step = max(_COPIED, _WIDENED // y.shape[1])
+
+    def widened(side: int, some: Any) -> Array:
+        part = (x, y)[side][some].astype(np.float64)
+        if factors is not None:
+            part *= factors[side][some][:, None]
+        return part
+
+    def many(rows: Array, start: int, stop: int, out: Array) -> None:
+        for above in range(0, rows.size, step):
+            here = read_only(widened(0, rows[above : above + step]))
+            ids = np.arange(here.shape[0])
+            for left in range(start, stop, step):
+                right = min(left + step, stop)
+                there = read_only(np.ascontiguousarray(widened(1, slice(left, right)).T))
+                none, part = (np.zeros(ids.size), np.zeros(right - left)), np.empty((ids.size, right - left))
+                _fill_rows(ids, 0, right - left, part, here, there, weights, none, kinds)
+                out[above : above + ids.size, left - start : right - start] = part
+
+    return many

@@ -502,7 +502,7 @@ def test_products_are_released_before_the_proof(cupy: Any, monkeypatch: pytest.M
     assert alive == [False]
 
 
-@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
+@pytest.mark.parametrize("metric", METRICS)
 def test_float32_points_are_those_of_float64_there(
     cupy: Any, monkeypatch: pytest.MonkeyPatch, metric: str
 ) -> None:
@@ -514,7 +514,8 @@ def test_float32_points_are_those_of_float64_there(
     found: list[list[np.ndarray]] = []
     for kind in (np.float32, np.float64):
         source = place(bigsap.points(x.astype(kind), y.astype(kind), metric), 0, None)
-        assert [side.dtype for side in source.points()] == [kind] * 2
+        source.words()
+        assert [side.dtype for side in source._kept[:2]] == [kind] * 2
         costs = np.empty((N, M))
         source.read(np.arange(N), slice(0, M), costs)
         proof, _ = source.bounded_minima(None, np.zeros(M), None, False, lambda _: None)

@@ -20,6 +20,7 @@ from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.strata import strata_of
 
 D = policy.BOX_COORDINATES + 5
+METRICS = ("sqeuclidean", "euclidean", "cosine")
 
 
 def sides(n: int, m: int, d: int = D, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -38,7 +39,7 @@ def costs_of(source: Any, rows: np.ndarray, columns: slice) -> np.ndarray:
     return out
 
 
-@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
+@pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("copied", [True, False])
 @pytest.mark.parametrize("m", [1, 3, 301])
@@ -49,6 +50,7 @@ def test_costs_have_the_bits_of_float64(
         monkeypatch.setattr(policy, "PRODUCT_COPY_BYTES", 0)
     x, y = sides(37, m)
     g = np.random.default_rng(1)
+    weighted = weighted and metric != "cosine"
     single, double = both(x, y, metric, w=0.1 + g.random(D) if weighted else None)
     assert single.x.dtype == single.y.dtype == np.float32
     every = np.arange(37)
@@ -83,6 +85,8 @@ def test_nothing_is_copied_to_float64(kind: Any) -> None:
     source = bigsap.points(x, y)
     assert source.x.dtype == source.y.dtype == np.float32
     assert source.y.flags.c_contiguous
+    unit = bigsap.points(x, y, "cosine").product()
+    assert unit.x.vectors.dtype == unit.y.vectors.dtype == np.float32
     product = source.product()
     for one, other in ((product.x, source.x), (product.y, source.y), (source.separable().x, source.x)):
         assert one.dtype == np.float32
@@ -92,7 +96,8 @@ def test_nothing_is_copied_to_float64(kind: Any) -> None:
 def test_what_stays_float64() -> None:
     """Few dimensions, other metrics, mixed and wider points, and dimensions without weight."""
     x, y = sides(9, 9)
-    for metric in ("cosine", "cityblock", "chebyshev", "minkowski"):
+    assert bigsap.points(x, y, "cosine", w=np.ones(D)).x.dtype == np.float64
+    for metric in ("cityblock", "chebyshev", "minkowski"):
         assert bigsap.points(x, y, metric).x.dtype == np.float64
     for a, b, w in (
         (x[:, : policy.BOX_COORDINATES], y[:, : policy.BOX_COORDINATES], None),
@@ -103,7 +108,7 @@ def test_what_stays_float64() -> None:
         assert bigsap.points(a, b, w=w).x.dtype == np.float64
 
 
-@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
+@pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize(
     "options",
     [
@@ -112,7 +117,7 @@ def test_what_stays_float64() -> None:
         {"method": "compressed", "cache": "64KiB"},
         {"method": "ssp", "memory_limit": "32MiB"},
         {"maximize": True},
-        {"unassigned_cost": 4e4},
+        {"unassigned_cost": 0.005},
     ],
     ids=str,
 )
@@ -156,7 +161,8 @@ def test_bounds_of_rows_hold(maximize: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "maximize"), [("sqeuclidean", False), ("sqeuclidean", True), ("euclidean", False)]
+    ("metric", "maximize"),
+    [("sqeuclidean", False), ("sqeuclidean", True), ("euclidean", False), ("cosine", False)],
 )
 def test_proofs_by_products_are_those_of_float64(metric: str, maximize: bool) -> None:
     x, y = sides(300, 300)
@@ -180,6 +186,24 @@ def test_a_pickled_source_and_its_fingerprint_stay() -> None:
     x, y = sides(30, 40)
     y[39, D - 1] += 1
     assert bigsap.points(x, y).fingerprint() != source.fingerprint()
+
+
+@pytest.mark.parametrize("first", [0, 4100])
+def test_a_zero_vector_is_named(first: int) -> None:
+    x, y = sides(5, 4200)
+    y[first] = 0
+    with pytest.raises(bigsap.InvalidCostError, match=rf"y\[{first}\] is a zero vector"):
+        bigsap.points(x, y, "cosine")
+
+
+def test_directions_of_vectors_of_any_length() -> None:
+    """The shortest and the longest vectors of float32; equal directions cost nothing."""
+    g = np.random.default_rng(6)
+    x = g.integers(1, 9, (6, D)).astype(np.float32)
+    y = x * np.float32(2.0) ** np.array([-140, -60, 0, 1, 60, 120], np.float32)[:, None]
+    source = bigsap.points(x, y, "cosine")
+    assert np.array_equal(np.diag(costs_of(source, np.arange(6), slice(0, 6))), np.zeros(6))
+    assert bigsap.solve(source).fun == 0.0
 
 
 def test_bad_coordinates_are_named() -> None:

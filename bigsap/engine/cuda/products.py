@@ -22,7 +22,7 @@ from bigsap import policy
 from bigsap.sources.cuda.code import ProductForm
 from bigsap.sources.cuda.device_kernels import load_cupy
 from bigsap.sources.cuda.device_memory import empty, naming_bytes
-from bigsap.sources.cuda.placed import ComputedOnDevice
+from bigsap.sources.cuda.placed import ComputedOnDevice, PlacedPoints
 from bigsap.types import Array
 
 #: Bytes of inner products of one batch.
@@ -58,13 +58,15 @@ class Products:
     products. half: whether they are of points in float16.
     """
 
-    def __init__(self, form: ProductForm, points: tuple[Any, Any], *, half: bool = False) -> None:
+    def __init__(
+        self, form: ProductForm, points: tuple[PlacedPoints, PlacedPoints], *, half: bool = False
+    ) -> None:
         """Copy the points, rows (n, d) and columns (m, d), moved and weighed."""
         cupy = load_cupy()
         rows, columns = points
         self.phi, self.half, d = form.phi, half, form.weights.size
         self.item = np.dtype(np.float32 if half else np.float64)
-        middle = 0.5 * (rows.mean(axis=0, dtype=np.float64) + columns.mean(axis=0, dtype=np.float64))
+        middle = 0.5 * (rows.mean() + columns.mean())
         self._middle, self._scale = middle, cupy.asarray(np.sqrt(form.weights))
         self._m, self._d = columns.shape
         self.row_norms = empty((rows.shape[0],), np.float64, "the points")
@@ -88,11 +90,11 @@ class Products:
             self.gamma, self.least = self.gamma + error, _LOST + lost / self._factor**2
         self._rows, self._columns = (self._copied(side) for side in points)
 
-    def _parts(self, points: Any) -> list[slice]:
+    def _parts(self, points: PlacedPoints) -> list[slice]:
         step = max(1, _MOVED // self._d)
         return [slice(start, start + step) for start in range(0, points.shape[0], step)]
 
-    def _copied(self, points: Any) -> Any:
+    def _copied(self, points: PlacedPoints) -> Any:
         """Return points (k, d), moved, in the type that is multiplied."""
         kind, width = (np.float16, -(-self._d // _ALIGNED) * _ALIGNED) if self.half else (np.float64, self._d)
         copy = empty((points.shape[0], width), kind, "the points")

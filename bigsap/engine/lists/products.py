@@ -34,7 +34,7 @@ from bigsap.engine.lists.product_selection import (
     select_marked,
 )
 from bigsap.engine.lists.product_vectors import GROUP
-from bigsap.sources.products import Multiplied, Product
+from bigsap.sources.products import Multiplied, Product, mean_of, reach_of
 from bigsap.types import Array
 
 #: Rows of a tile, and columns multiplied at a time: a panel stays in the second-level cache.
@@ -89,7 +89,7 @@ class Form:
         self.error = roundings / (1 - roundings) if roundings < _MOST_ROUNDING else np.inf
         #: Bound of what underflows in an inner product of vectors of size at most 2.
         self.underflow = 64.0 * d * float(np.finfo(dtype).tiny)
-        mean_x, mean_y = _mean(product.x), _mean(product.y)
+        mean_x, mean_y = mean_of(product.x), mean_of(product.y)
         if product.kind == "product":
             self._middle = mean_x, mean_y
         else:
@@ -100,8 +100,7 @@ class Form:
             for side, count in ((0, n), (1, m))
         ]
         self.fits = all(x == 0 or _LEAST_SIZE < x < _LARGEST_SIZE for x in largest)
-        ends = [(float(v.max(initial=0.0)), -float(v.min(initial=0.0))) for v in (product.x, product.y)]
-        self._sizes = [max(end) * d**0.5 for end in ends]
+        self._sizes = [reach_of(v) * d**0.5 for v in (product.x, product.y)]
         self.fits = self.fits and max(self._sizes) < _LARGEST_SIZE and self.error < np.inf
         self._factors = _power(largest[0]), _power(largest[1])
         if product.kind != "product":
@@ -110,7 +109,7 @@ class Form:
         self.unit = self._factors[0] if self.root else self.square_unit
 
     def _centred(self, side: int, rows: Any) -> Array:
-        vectors = (self.product.x, self.product.y)[side][rows].astype(np.float64)
+        vectors = np.array((self.product.x, self.product.y)[side][rows], np.float64)
         vectors -= self._middle[side]
         if self.product.kind != "product":
             vectors *= self._weights
@@ -138,7 +137,7 @@ class Form:
     def _product_terms(self, side: int, rows: Any) -> tuple[Array, Array]:
         """Return what centring takes from the products, with the terms of rows or columns; and its error."""
         product, unit = self.product, self.square_unit
-        vectors = (product.x, product.y)[side][rows].astype(np.float64)
+        vectors = np.array((product.x, product.y)[side][rows], np.float64)
         own = (product.row_terms, product.column_terms)[side][rows]
         other, middle = self._middle[1 - side], self._middle[side]
         taken = vectors @ other
@@ -147,12 +146,6 @@ class Form:
         sizes = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         reach = (sizes + _length(middle)) * (self._sizes[1 - side] + _length(other)) + np.abs(own)
         return self.sign * unit * (taken + own), 4 * self._sum_error * unit * reach
-
-
-def _mean(vectors: Array) -> Array:
-    if not vectors.shape[0]:
-        return np.zeros(vectors.shape[1])
-    return np.asarray(vectors.mean(axis=0, dtype=np.float64))
 
 
 def _length(vector: Array) -> float:

@@ -193,9 +193,9 @@ def _row_of(d: int, base: str, item: str = "double") -> str:
 
 
 _POINT_TERMS = {
-    "sqeuclidean": ("double a = (double)row.x[k] - Y(k); total += W(a * a);", "total"),
-    "euclidean": ("double a = (double)row.x[k] - Y(k); total += W(a * a);", "__dsqrt_rn(total)"),
-    "cosine": ("double a = row.x[k] - Y(k); total += W(a * a);", "total * 0.5"),
+    "sqeuclidean": ("double a = X(k) - Y(k); total += W(a * a);", "total"),
+    "euclidean": ("double a = X(k) - Y(k); total += W(a * a);", "__dsqrt_rn(total)"),
+    "cosine": ("double a = X(k) - Y(k); total += W(a * a);", "total * 0.5"),
     "cityblock": ("total += W(fabs(row.x[k] - Y(k)));", "total"),
     "chebyshev": ("double a = W(fabs(row.x[k] - Y(k))); total = a > total ? a : total;", "total"),
     "minkowski": (
@@ -223,23 +223,31 @@ _HAVERSINE = """
 
 def _points(source: PointSource) -> DeviceCode:
     kernel, x, y, weights, parameter = source.prepared()
-    d, m = y.shape
+    (d, m), factors = y.shape, source.factors
     unit, item = bool((weights == 1).all()), C_TYPES[x.dtype.name]
     # Larger weights would also enlarge what underflows in the costs' own squares.
     multiplied = kernel in _PHI and d > _IN_REGISTERS and float(weights.sum()) < _MOST_WEIGHT
+    of_row = of_column = of_this = more = field = load = ""
+    if factors is not None:  # float32 vectors under cosine
+        of_row, of_column, of_this = " * __ldg(costs.u + (i))", " * __ldg(costs.v + (j))", " * row.factor"
+        more = ", (const double*)w[5], (const double*)w[6]"
+        field, load = "double factor;", "r.factor = __ldg(costs.u + i);"
     by_point = multiplied and d >= policy.DEVICE_HALF_COORDINATES
     place = f"(i64)(j) * {d} + (k)" if by_point else "(i64)(k) * costs.m + (j)"
     text = (
         f"#define COST_T double\n#define POINT {item}\n"
-        f"#define Y_AT(j, k) ((double)__ldg(costs.y + {place}))\n#define Y(k) Y_AT(j, k)\n"
-        f"#define BY_POINT {int(by_point)}\n"
+        f"#define BY_POINT {int(by_point)}\n#define FACTORS {int(factors is not None)}\n"
+        f"#define Y_AT(j, k) ((double)__ldg(costs.y + {place}){of_column})\n"
+        f"#define X_AT(i, k) ((double)__ldg(costs.x + (i64)(i) * {d} + (k)){of_row})\n"
+        f"#define Y(k) Y_AT(j, k)\n#define X(k) ((double)row.x[k]{of_this})\n"
         f"#define W(a) ({'a' if unit else '__ldg(costs.w + k) * (a)'})\n"
-        "struct Costs { const POINT *x, *y; const double* w; i64 m; double parameter; };\n"
+        "struct Costs {\n    const POINT *x, *y;\n    const double* w;\n    i64 m;\n    double parameter;\n"
+        "    const double *u, *v;\n};\n"
         "__device__ __forceinline__ Costs load_costs(const i64* w) {\n"
         "    return {(const POINT*)w[0], (const POINT*)w[1], (const double*)w[2], w[3],\n"
-        "            __longlong_as_double(w[4])};\n}\n"
+        f"            __longlong_as_double(w[4]){more}}};\n}}\n"
     )
-    text += _row_of(d, "x", item).replace("EXTRA_FIELD ", "").replace("    EXTRA_LOAD\n", "")
+    text += _row_of(d, "x", item).replace("EXTRA_FIELD", field).replace("EXTRA_LOAD", load)
     text += "__device__ __forceinline__ double cost_at(const Costs& costs, const Row& row, int j) {"
     if kernel == "haversine":
         text += _HAVERSINE + "}\n"
@@ -252,7 +260,7 @@ def _points(source: PointSource) -> DeviceCode:
             f"\n    double total = 0.0;\n    #pragma unroll {unroll}\n"
             f"    for (int k = 0; k < {d}; k++) {{ {term} }}\n    return {result};\n}}\n"
         )
-    words = (x, y.T if by_point else y, weights, m, float(parameter))
+    words = (x, y.T if by_point else y, weights, m, float(parameter), *(factors or ()))
     exact = kernel not in ("minkowski", "haversine")
     product = None
     if multiplied:

@@ -3,6 +3,11 @@
 #define TILE_ROWS 16
 #define TILE_DEPTH 8
 #define TILE_WIDTH 512
+#if FACTORS
+#define TILE_POINT double
+#else
+#define TILE_POINT POINT
+#endif
 
 // As bigsap_gather (kernels_pairs.cu), for costs that are sums over d coordinates. A block makes
 // TILE_ROWS rows of TILE_WIDTH columns, so that a coordinate is loaded once for many pairs. A sum adds its
@@ -11,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(256) bigsap_gather_tiles(
     const i64* cost_words, const int* rows, int n_rows, int d, int first, int width, COST_T* out
 ) {
     __shared__ double x[TILE_DEPTH][TILE_ROWS];
-    __shared__ POINT y[TILE_WIDTH][TILE_DEPTH + 1];  // neighbours in different banks
+    __shared__ TILE_POINT y[TILE_WIDTH][TILE_DEPTH + 1];  // neighbours in different banks
     const Costs costs = load_costs(cost_words);
     const int p = blockIdx.x * TILE_ROWS, left = blockIdx.y * TILE_WIDTH, t = threadIdx.x;
     const int j = left + t;
@@ -24,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(256) bigsap_gather_tiles(
         for (int e = t; e < TILE_ROWS * TILE_DEPTH; e += 256) {
             const int r = e / TILE_DEPTH, k = e % TILE_DEPTH;
             const int q = p + r < n_rows ? p + r : n_rows - 1;
-            if (k < depth) x[k][r] = __ldg(costs.x + (i64)rows[q] * d + from + k);
+            if (k < depth) x[k][r] = X_AT(rows[q], from + k);
         }
         for (int e = t; e < TILE_WIDTH * TILE_DEPTH; e += 256) {
             // Neighbouring threads read neighbours in memory.

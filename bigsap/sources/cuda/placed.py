@@ -72,6 +72,8 @@ def device_numbers(device: str | Sequence[str]) -> tuple[int, ...]:
 
 #: Pairs from which on a device computes costs of many dimensions sooner than the host.
 _MANY_PAIRS = 4096
+#: Coordinates that are widened at a time.
+_WIDENED = 1 << 25
 #: Rows and columns of a block of bigsap_gather_tiles.
 _TILE = (16, 512)
 
@@ -90,6 +92,32 @@ class OnDevice(Protocol, metaclass=Ability):
     def words(self) -> Any:
         """Return the code's words in device memory, int64."""
         ...
+
+
+class PlacedPoints:
+    """Points (k, d) in device memory, whose parts are given as float64, each times its factor.
+
+    factors: (k,), or None.
+    """
+
+    def __init__(self, points: Any, factors: Any) -> None:
+        self._points, self._factors, self.shape = points, factors, points.shape
+
+    def __getitem__(self, some: slice) -> Any:
+        part = self._points[some].astype(np.float64)
+        if self._factors is not None:
+            part *= self._factors[some][:, None]
+        return part
+
+    def mean(self) -> Any:
+        """Return their mean (d,)."""
+        if self._factors is None:
+            return self._points.mean(axis=0, dtype=np.float64)
+        total: Any = 0.0
+        step = max(1, _WIDENED // max(1, self.shape[1]))
+        for start in range(0, self.shape[0], step):
+            total = total + self[start : start + step].sum(axis=0)
+        return total / self.shape[0]
 
 
 class _Device:
@@ -130,13 +158,15 @@ class _Device:
                 self._kept, self._words = kept, cupy.asarray(words)
         return self._words
 
-    def points(self) -> tuple[Any, Any]:
-        """Return the points of a code with a product form, rows (n, d) and columns (m, d), in place."""
+    def points(self) -> tuple[PlacedPoints, PlacedPoints]:
+        """Return the points of a code with a product form: of rows and columns."""
         self.words()
-        rows, columns, *_ = self._kept
+        rows, columns, _, *factors = self._kept
         product = self.code().product
         assert product is not None
-        return rows, columns if product.by_point else columns.T
+        of_rows, of_columns = factors or (None, None)
+        turned = columns if product.by_point else columns.T
+        return PlacedPoints(rows, of_rows), PlacedPoints(turned, of_columns)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""

@@ -119,7 +119,7 @@ def _squared_norms(points: Any, move: Callable[[Any], Any] = lambda points: poin
 
 def _about_their_mean(form: ProductForm, x: Any, y: Any) -> tuple[Callable[[Any], Any], Any]:
     """Return a function that moves and weighs points (k, d), and those of all columns, moved."""
-    middle = 0.5 * (x.mean(axis=0, dtype=np.float64) + y.mean(axis=0, dtype=np.float64))
+    middle = 0.5 * (x.mean() + y.mean())
     scale = load_cupy().asarray(np.sqrt(form.weights))
     columns = empty(y.shape, np.float64, "the points")
     step = max(1, _SQUARED // y.shape[1])
