@@ -22,6 +22,8 @@ PYTEST_ARGS ?=
 # the cluster, in the same one (tests/support/process_groups.py). Many tests wait for a process: one process
 # of tests more than there are cores, five at most.
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(5, 1 + (os.cpu_count() or 1)))')
+# Processes that compile kernels, half a gigabyte each.
+CORES = $(shell $(BIN)/python -c 'import os; print(min(4, os.cpu_count() or 1))')
 SHARED = -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 BENCH_ARGS ?=
 # How long the searches of test-all last: random expressions, minutes of random requests, kills.
@@ -48,8 +50,8 @@ demo: $(VENV)/.installed-demo ## match two photographs pixel by pixel; writes de
 
 test: $(VENV)/.installed-dev browser ## lint, types, layers, all tests that are not slow
 	@echo "==> compiling the kernels, beside the linters (a minute or two the first time, then nothing)"
-	@mkdir -p .build; $(BIN)/bigsap warmup >.build/warmup.log 2>&1 & warmup=$$!; \
-	$(MAKE) --no-print-directory lint || { kill $$warmup; exit 1; }; \
+	@mkdir -p .build; $(BIN)/bigsap warmup --processes $(CORES) >.build/warmup.log 2>&1 & warmup=$$!; \
+	$(MAKE) --no-print-directory lint || { wait $$warmup; exit 1; }; \
 	wait $$warmup || { cat .build/warmup.log; exit 1; }; tail -n 1 .build/warmup.log
 ifdef PYTEST_ARGS
 	@echo "==> tests"

@@ -165,7 +165,9 @@ def computed(rng: np.random.Generator, source: str, n: int, m: int, maximize: bo
     """Costs that are a formula of few numbers: a family and what computes them."""
     if source == "points":
         x, y, family = points_of(rng, n, m)
-        metric = str(rng.choice(["sqeuclidean", "euclidean", "cityblock", "chebyshev"]))
+        directed = bool((x != 0).any(axis=1).all() and (y != 0).any(axis=1).all())
+        metrics = ["sqeuclidean", "euclidean", "cityblock", "chebyshev", *["cosine"] * directed]
+        metric = str(rng.choice(metrics))
         return f"{family} {metric}", bigsap.points(x, y, metric=metric)
     if source == "sum":
         x, y, family = points_of(rng, n, m)

@@ -246,7 +246,7 @@ def matrix_of(
 
 def points_of(rng: np.random.Generator, n: int, m: int) -> tuple[np.ndarray, np.ndarray, str]:
     """Points, some of which are faulty readings; and the family's name."""
-    d = int(rng.integers(1, 4))
+    d = int(rng.choice([1, 1, 2, 2, 3, 3, 20]))
     kind = rng.integers(4)
     if kind == 0:
         x, y = rng.random((n, d)), rng.random((m, d))
@@ -272,4 +272,7 @@ def points_of(rng: np.random.Generator, n: int, m: int) -> tuple[np.ndarray, np.
                 x[i] = far
             if both > 0.3:
                 y[j] = far if rng.random() < 0.5 else -far
+    if d > 3 and rng.random() < 0.7:
+        x, y = x.astype(np.float32), y.astype(np.float32)
+        family += " single"
     return x, y, family
