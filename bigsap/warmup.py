@@ -206,6 +206,8 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "rules around matrix products", partial(solve, wrapped, method="compressed")
     low = lowrank(rows, columns)
     yield "matrix products, lowrank", partial(solve, low, method="compressed", cache=8 * _BLOCKS)
+    low = lowrank(rows.astype(np.float32), columns.astype(np.float32))
+    yield "matrix products, float32 lowrank", partial(solve, low, method="compressed", cache=8 * _BLOCKS)
     yield "bottleneck", partial(solve, small.astype(np.float64), objective="bottleneck")
     yield "k best assignments", partial(solve_k_best, small.astype(np.float64), 40)
     yield "table", partial(solve, table(small, np.arange(_SIZE), np.arange(_SIZE)))

@@ -137,6 +137,8 @@ def _checked(
 def _with_terms(source: LowRankSource) -> Geometry | None:
     """Return the geometry with terms as two more factors, summed in another order than the source's."""
     n, m = source.shape
+    if source.single:
+        return None  # more coordinates than boxes have
     x = np.column_stack((source.a, source.row_terms, np.ones(n)))
     y = np.column_stack((source.b, np.ones(m), source.column_terms))
     return _checked(x, y.T, np.ones(y.shape[1]), PRODUCT, 1.0, 0.0, _slip(y.shape[1]))

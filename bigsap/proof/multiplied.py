@@ -138,7 +138,12 @@ def _multiplied(vectors: Vectors, factor: float) -> Vectors:
     """Return the vectors of costs times a positive factor, whose roundings are small against the margins'."""
     if vectors.squared:
         return replace(vectors, weights=vectors.weights * (factor * factor if vectors.root else factor))
-    return replace(vectors, x=vectors.x[:] * factor, own=vectors.own * factor, other=vectors.other * factor)
+    return replace(
+        vectors,
+        x=np.asarray(vectors.x, np.float64) * factor,
+        own=vectors.own * factor,
+        other=vectors.other * factor,
+    )
 
 
 def _longest(vectors: Vectors, rows: bool, count: int) -> float:

@@ -358,7 +358,7 @@ class Scaled(Kept):
         if product.kind != "product":
             weight = factor * factor if product.kind == "root" else factor
             return replace(product, weights=product.weights * weight)
-        x = product.x[:] * factor
+        x = np.asarray(product.x[:], np.float64) * factor
         terms = product.row_terms * factor, product.column_terms * factor
         return replace(product, x=x, row_terms=terms[0], column_terms=terms[1])
 

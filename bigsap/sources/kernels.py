@@ -288,6 +288,49 @@ def lowrank(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 
 @kernel(nrt=True)
+def _four_products(a: Array, b0: Array, b1: Array, b2: Array, b3: Array) -> Any:
+    """Return the inner products of a with four vectors, summed over the rank in order."""
+    s0 = s1 = s2 = s3 = 0.0
+    for k in range(a.size):
+        ak = np.float64(a[k])
+        s0 += ak * b0[k]
+        s1 += ak * b1[k]
+        s2 += ak * b2[k]
+        s3 += ak * b3[k]
+    return s0, s1, s2, s3
+
+
+def lowrank_single(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """Compute ``lowrank`` of float32 factors.
+
+    Context words: addresses of a (n, r), b (m, r), row terms, column terms; r, m; address of b by rank
+    (r, m), or 0 for none, which takes several times as long.
+    """
+    words = carray(pointer_i8(context), 7)
+    rank, m, n = words[4], words[5], stop - start
+    a = carray(pointer_f4(words[0] + 4 * rank * row), rank)
+    row_term = carray(pointer_f8(words[2] + 8 * row), 1)[0]
+    terms, costs = carray(pointer_f8(words[3]), m)[start:stop], carray(pointer_f8(out), n)
+    if words[6] == 0:
+        b = carray(pointer_f4(words[1]), (m, rank))[start:stop]
+        for t in range(0, n, 4):
+            # Beyond the end, the last vector again.
+            i, j, k = min(t + 1, n - 1), min(t + 2, n - 1), min(t + 3, n - 1)
+            costs[t], costs[i], costs[j], costs[k] = _four_products(a, b[t], b[i], b[j], b[k])
+    else:
+        by_rank = carray(pointer_f4(words[6]), (rank, m))
+        for left in range(0, n, _TILE):
+            part = costs[left : min(left + _TILE, n)]
+            part[:] = 0.0
+            for k in range(rank):
+                ak, bk = np.float64(a[k]), by_rank[k, start + left : start + left + part.size]
+                for t in range(part.size):
+                    part[t] += ak * bk[t]
+    for t in range(n):
+        costs[t] += row_term + terms[t]
+
+
+@kernel(nrt=True)
 def _pick(values: Array, classes: Array, costs: Array) -> None:
     for t in range(costs.size):
         costs[t] = values[classes[t]]
@@ -430,6 +473,26 @@ def chosen_lowrank(context: int, row: int, ids_at: int, n: int, out: int) -> Non
         for k in range(rank):
             total += a[k] * b[k]
         costs[t] = total + (row_term + carray(pointer_f8(words[3] + 8 * ids[t]), 1)[0])
+
+
+def chosen_lowrank_single(context: int, row: int, ids_at: int, n: int, out: int) -> None:
+    """Compute ``lowrank_single`` for chosen columns.
+
+    Context words: as of ``chosen_lowrank``, then m.
+    """
+    words = carray(pointer_i8(context), 6)
+    rank, m = words[4], words[5]
+    a = carray(pointer_f4(words[0] + 4 * rank * row), rank)
+    row_term = carray(pointer_f8(words[2] + 8 * row), 1)[0]
+    b, terms = carray(pointer_f4(words[1]), (m, rank)), carray(pointer_f8(words[3]), m)
+    ids, costs = carray(pointer_i4(ids_at), n), carray(pointer_f8(out), n)
+    for t in range(0, n, 4):
+        # Beyond the end, the last vector again.
+        i, j, k = min(t + 1, n - 1), min(t + 2, n - 1), min(t + 3, n - 1)
+        sums = _four_products(a, b[ids[t]], b[ids[i]], b[ids[j]], b[ids[k]])
+        costs[t], costs[i], costs[j], costs[k] = sums
+    for t in range(n):
+        costs[t] += row_term + terms[ids[t]]
 
 
 @cache

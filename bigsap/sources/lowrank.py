@@ -12,7 +12,7 @@ from bigsap.errors import DtypeError, InvalidCostError, ShapeError
 from bigsap.notebook import Shown
 from bigsap.sources.base import Fill, Separation
 from bigsap.sources.convert import convert, cost_dtype
-from bigsap.sources.metrics import check_finite, digest, real_array, whole_array
+from bigsap.sources.metrics import are_single, check_finite, digest, real_array, whole_array
 from bigsap.sources.products import Chosen, Product
 from bigsap.types import Array, Ids
 
@@ -22,11 +22,12 @@ def lowrank(a: Any, b: Any, *, row_terms: Any = None, column_terms: Any = None) 
 
     a, b: (n, r) and (m, r), finite real numbers (1-D means r = 1). row_terms (n,),
     column_terms (m,): real numbers, 0 if not given; an infinite one forbids its whole
-    row or column. All are copied; costs are float64, summed over the rank in order, the
-    same bits for any part of a row and for the transpose (so no BLAS).
+    row or column. All are copied, a and b as float32 if both are no wider and r is more than
+    16; costs are float64, summed over the rank in order, the same bits for any part of a row
+    and for the transpose (so no BLAS).
 
-    Memory O((n + m) r); a row costs O(m r). Raises ShapeError, DtypeError; InvalidCostError for
-    NaN, or costs beyond float64.
+    Memory O((n + m) r), b twice where rows are read on the host; a row costs O(m r). Raises
+    ShapeError, DtypeError; InvalidCostError for NaN, or costs beyond float64.
     """
     return LowRankSource(a, b, row_terms, column_terms)
 
@@ -34,15 +35,20 @@ def lowrank(a: Any, b: Any, *, row_terms: Any = None, column_terms: Any = None) 
 class LowRankSource(Shown):
     """A matrix of low rank plus row and column terms. See ``lowrank``.
 
-    a: float64 (n, r); b: float64 (m, r); row_terms: float64 (n,); column_terms: (m,).
+    a: (n, r), b: (m, r), float64 or both float32 (``single``). row_terms (n,), column_terms (m,): float64.
     """
 
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
     def __init__(self, a: Any, b: Any, row_terms: Any, column_terms: Any) -> None:
-        self.a = _factor(a, "a")
-        self._b_by_rank = np.ascontiguousarray(_factor(b, "b").T)
-        self.b = self._b_by_rank.T
+        a, b = whole_array(a, "a"), whole_array(b, "b")
+        self.single = are_single(a, b)
+        kind = np.float32 if self.single else np.float64
+        self.a, self.b = _factor(a, "a", kind), _factor(b, "b", kind)
+        self._b_by_rank = self.b.T
+        if not self.single:
+            self._b_by_rank = np.ascontiguousarray(self.b.T)
+            self.b = self._b_by_rank.T
         if self.a.shape[1] != self.b.shape[1]:
             raise ShapeError(f"a has rank {self.a.shape[1]}, b has rank {self.b.shape[1]}; they must agree")
         self.shape = (self.a.shape[0], self.b.shape[0])
@@ -65,7 +71,8 @@ class LowRankSource(Shown):
             return
         terms = [t[np.isfinite(t)] for t in (self.row_terms, self.column_terms)]
         with np.errstate(over="ignore", under="ignore"):
-            largest = (np.abs(self.a).max(axis=0) * np.abs(self.b).max(axis=0)).sum()
+            sizes = [np.maximum(f.max(axis=0), -f.min(axis=0)).astype(np.float64) for f in (self.a, self.b)]
+            largest = (sizes[0] * sizes[1]).sum()
             largest += sum(np.abs(t).max(initial=0.0) for t in terms)
         # A factor of 2, because the kernel sums in another order.
         if not np.isfinite(2.0 * largest):
@@ -81,10 +88,13 @@ class LowRankSource(Shown):
             from bigsap.sources.compiled import make_fill
             from bigsap.sources.kernels import filler
 
-            kernel = filler("lowrank")
-            arrays = (self.a, self._b_by_rank, self.row_terms, self.column_terms)
-            sizes = (self.a.shape[1], self.shape[1])
-            given = (*arrays, *sizes)
+            kernel = filler("lowrank_single" if self.single else "lowrank")
+            factors = self.b if self.single else self._b_by_rank
+            sizes: tuple[Any, ...] = (self.a.shape[1], self.shape[1])
+            if self.single:
+                copied = self.b.nbytes <= policy.PRODUCT_COPY_BYTES
+                sizes = (*sizes, np.ascontiguousarray(self._b_by_rank) if copied else 0)
+            given = (self.a, factors, self.row_terms, self.column_terms, *sizes)
             self._fill = make_fill(kernel.address, given, (kernel,), in_parts=True, many=self._many())
         return self._fill
 
@@ -95,8 +105,10 @@ class LowRankSource(Shown):
         rank = self.a.shape[1]
         if rank < policy.PRODUCT_COORDINATES:
             return None
-        terms = self.row_terms, self.column_terms
-        return S.filler_of_rows(self.a, self._b_by_rank, np.ones(rank), terms, (S.PRODUCTS, S.TERMS))
+        terms, kinds = (self.row_terms, self.column_terms), (S.PRODUCTS, S.TERMS)
+        if self.single:
+            return S.filler_of_single(self.a, self.b, np.ones(rank), None, kinds, terms)
+        return S.filler_of_rows(self.a, self._b_by_rank, np.ones(rank), terms, kinds)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
@@ -113,7 +125,10 @@ class LowRankSource(Shown):
         return LowRankSource(self.a[rows], self.b[columns], self.row_terms[rows], self.column_terms[columns])
 
     def separable(self) -> Separation | None:
-        """Return the factors as a scalar product; None if row or column terms are added."""
+        """Return the factors as a scalar product; None if row or column terms are added.
+
+        float32 only with a higher rank than boxes have coordinates.
+        """
         if self.row_terms.any() or self.column_terms.any() or not self.a.shape[1]:
             return None
         return Separation(self.a, self._b_by_rank, np.ones(self.a.shape[1]), "product")
@@ -128,9 +143,9 @@ class LowRankSource(Shown):
         from bigsap.sources.compiled import make_fill
         from bigsap.sources.kernels import filler
 
-        kernel = filler("chosen_lowrank")
+        kernel = filler("chosen_lowrank_single" if self.single else "chosen_lowrank")
         b = np.ascontiguousarray(self.b)
-        words = (self.a, b, self.row_terms, self.column_terms, rank)
+        words = (self.a, b, self.row_terms, self.column_terms, rank, b.shape[0])
         made = make_fill(kernel.address, words, (kernel,))
         chosen = Chosen(made.address, made.context, made.keep)
         terms = self.row_terms, self.column_terms
@@ -139,8 +154,8 @@ class LowRankSource(Shown):
 
     def fingerprint(self) -> str:
         """Return a digest of all factors and terms."""
-        arrays = (self.a, self._b_by_rank, self.row_terms, self.column_terms)
-        return digest("lowrank", arrays)
+        factors = self.b if self.single else self._b_by_rank
+        return digest("lowrank", (self.a, factors, self.row_terms, self.column_terms))
 
 
 def table(values: Any, row_class: Any, column_class: Any) -> TableSource:
@@ -204,8 +219,8 @@ class TableSource(Shown):
         return digest("table", (self.values, self.row_class, self.column_class))
 
 
-def _factor(values: Any, name: str) -> Array:
-    array = real_array(values, name)
+def _factor(values: Any, name: str, dtype: Any) -> Array:
+    array = real_array(values, name, dtype)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2:

@@ -314,12 +314,16 @@ def in_space(latitude: Array, longitude: Array) -> Array:
 
 def _kept_dtype(metric: str, x: Array, y: Array, w: Any) -> np.dtype[Any]:
     """Return the type in which points are kept: float32 if they are no wider and boxes do not bound them."""
-    narrow = all(a.dtype.kind == "f" and a.dtype.itemsize <= 4 for a in (x, y))
-    many = all(a.ndim == 2 and a.shape[1] > policy.BOX_COORDINATES for a in (x, y))
     used = metric in ("sqeuclidean", "euclidean", "cosine") and (
         w is None or (metric != "cosine" and bool(np.all(real_array(w, "w") > 0)))
     )
-    return np.dtype(np.float32 if narrow and many and used else np.float64)
+    return np.dtype(np.float32 if used and are_single(x, y) else np.float64)
+
+
+def are_single(x: Array, y: Array) -> bool:
+    """Return whether both are no wider than float32, and have more coordinates than boxes."""
+    narrow = all(a.dtype.kind == "f" and a.dtype.itemsize <= 4 for a in (x, y))
+    return narrow and all(a.ndim == 2 and a.shape[1] > policy.BOX_COORDINATES for a in (x, y))
 
 
 def coordinates(values: Any, name: str, dtype: Any = np.float64) -> Array:

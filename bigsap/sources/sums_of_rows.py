@@ -192,12 +192,18 @@ def filler_of_rows(
 
 
 def filler_of_single(
-    x: Array, y: Array, weights: Array, factors: tuple[Array, Array] | None, kinds: tuple[int, int]
+    x: Array,
+    y: Array,
+    weights: Array,
+    factors: tuple[Array, Array] | None,
+    kinds: tuple[int, int],
+    terms: tuple[Array, Array] | None = None,
 ) -> Callable[[Array, int, int, Array], None]:
     """Return ``Fill.many`` of float32 vectors x (n, d) and y (m, d), which are widened a part at a time.
 
-    factors: of the vectors, (n,) and (m,), or None.
+    factors: of the vectors, (n,) and (m,), or None. terms: None for zeros.
     """
+    of_rows, of_columns = (np.zeros(x.shape[0]), np.zeros(y.shape[0])) if terms is None else terms
     step = max(_COPIED, _WIDENED // y.shape[1])
 
     def widened(side: int, some: Any) -> Array:
@@ -213,8 +219,9 @@ def filler_of_single(
             for left in range(start, stop, step):
                 right = min(left + step, stop)
                 there = read_only(np.ascontiguousarray(widened(1, slice(left, right)).T))
-                none, part = (np.zeros(ids.size), np.zeros(right - left)), np.empty((ids.size, right - left))
-                _fill_rows(ids, 0, right - left, part, here, there, weights, none, kinds)
+                ends = of_rows[rows[above : above + step]], of_columns[left:right].copy()
+                part = np.empty((ids.size, right - left))
+                _fill_rows(ids, 0, right - left, part, here, there, weights, ends, kinds)
                 out[above : above + ids.size, left - start : right - start] = part
 
     return many

@@ -623,3 +623,16 @@ def test_points_that_found_no_room_are_placed_anew(cupy: Any, monkeypatch: pytes
         with pytest.raises(bigsap.DeviceMemoryError):
             source.points()
     assert [side.shape for side in source.points()] == [(N, D), (M, D)]
+
+
+def test_float32_factors_are_those_of_float64_there(cupy: Any) -> None:
+    g = np.random.default_rng(9)
+    a, b = (g.normal(size=(k, 19)).astype(np.float32) for k in (N, M))
+    found = np.empty((2, N, M))
+    for kind, costs in zip((np.float32, np.float64), found, strict=True):
+        source = place(
+            bigsap.lowrank(a.astype(kind), b.astype(kind), row_terms=g.normal(size=N) * 0), 0, None
+        )
+        costs[:] = np.asarray(source.computed(np.arange(N), slice(0, M)))
+        assert source._kept[0].dtype == source._kept[1].dtype == kind
+    assert np.array_equal(*found)

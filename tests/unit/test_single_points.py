@@ -33,6 +33,14 @@ def both(x: np.ndarray, y: np.ndarray, *given: Any, **options: Any) -> tuple[Any
     return tuple(bigsap.points(x.astype(k), y.astype(k), *given, **options) for k in (np.float32, np.float64))
 
 
+def both_low(n: int, m: int, terms: bool, seed: int = 0) -> tuple[Any, Any]:
+    """The same of factors."""
+    a, b = sides(n, m, seed=seed)
+    g = np.random.default_rng(7)
+    more = {"row_terms": 1e7 * g.normal(size=n), "column_terms": 1e7 * g.normal(size=m)} if terms else {}
+    return tuple(bigsap.lowrank(a.astype(k), b.astype(k), **more) for k in (np.float32, np.float64))
+
+
 def costs_of(source: Any, rows: np.ndarray, columns: slice) -> np.ndarray:
     out = np.empty((rows.size, columns.stop - columns.start))
     source.read(rows, columns, out)
@@ -213,3 +221,51 @@ def test_bad_coordinates_are_named() -> None:
         bigsap.points(x, y)
     huge = np.full((4, D), 3e38, np.float32)
     assert bigsap.solve(bigsap.points(huge, -huge)).status == "optimal"  # squares are within float64
+
+
+@pytest.mark.parametrize("terms", [False, True])
+@pytest.mark.parametrize("copied", [True, False])
+@pytest.mark.parametrize("m", [1, 3, 301])
+def test_products_of_factors_have_the_bits_of_float64(
+    monkeypatch: pytest.MonkeyPatch, terms: bool, copied: bool, m: int
+) -> None:
+    if not copied:
+        monkeypatch.setattr(policy, "PRODUCT_COPY_BYTES", 0)
+    single, double = both_low(37, m, terms)
+    assert single.a.dtype == single.b.dtype == np.float32
+    every, g = np.arange(37), np.random.default_rng(1)
+    asked = (every, slice(0, m)), (every[5:6], slice(m // 3, m)), (g.permutation(37)[:9], slice(0, 1))
+    for rows, columns in asked:
+        assert np.array_equal(costs_of(single, rows, columns), costs_of(double, rows, columns))
+    parts = [k.transposed().select(np.arange(m), np.array([4, 1])) for k in (single, double)]
+    assert parts[0].a.dtype == np.float32
+    assert np.array_equal(*(costs_of(k, np.arange(m), slice(0, 2)) for k in parts))
+    assert pickle.loads(pickle.dumps(single)).fingerprint() == single.fingerprint()
+
+
+@pytest.mark.parametrize("terms", [False, True])
+@pytest.mark.parametrize("factor", [None, 0.3])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"method": "compressed"}, {"method": "compressed", "cache": "64KiB"}, {"maximize": True}],
+    ids=str,
+)
+def test_solves_of_factors_are_those_of_float64(
+    terms: bool, factor: float | None, options: dict[str, Any]
+) -> None:
+    made = both_low(280, 300, terms)
+    if factor is not None:
+        made = tuple(bigsap.scaled(k, factor) for k in made)
+    single, double = (bigsap.solve(k, **options) for k in made)
+    assert (single.status, single.fun, single.bound) == (double.status, double.fun, double.bound)
+    assert np.array_equal(single.col4row, double.col4row)
+    for count in ("method", "rows_scanned", "rows_evaluated", "pairs_evaluated"):
+        assert single.stats.get(count) == double.stats.get(count)
+    prices = Prices(np.random.default_rng(5).random(300))
+    proofs = [by_bounds(k, None, prices, False, at_any_size=True) for k in made]
+    assert np.array_equal(proofs[0][0].high, proofs[1][0].high)
+
+
+def test_factors_beyond_float32_but_within_float64() -> None:
+    a = np.full((3, D), 3e38, np.float32)
+    assert bigsap.solve(bigsap.lowrank(a, a)).fun == pytest.approx(3 * D * 9e76)

@@ -270,25 +270,25 @@ def _points(source: PointSource) -> DeviceCode:
 
 
 def _lowrank(source: LowRankSource) -> DeviceCode:
-    rank, m = source.a.shape[1], source.shape[1]
+    rank, m, item = source.a.shape[1], source.shape[1], C_TYPES[source.a.dtype.name]
     text = (
         "#define COST_T double\n"
-        "struct Costs { const double *a, *b, *row_terms, *column_terms; i64 m; };\n"
+        f"struct Costs {{ const {item} *a, *b; const double *row_terms, *column_terms; i64 m; }};\n"
         "__device__ __forceinline__ Costs load_costs(const i64* w) {\n"
-        "    return {(const double*)w[0], (const double*)w[1], (const double*)w[2],\n"
+        f"    return {{(const {item}*)w[0], (const {item}*)w[1], (const double*)w[2],\n"
         "            (const double*)w[3], w[4]};\n}\n"
     )
-    row = _row_of(rank, "a").replace("EXTRA_FIELD", "double term;")
+    row = _row_of(rank, "a", item).replace("EXTRA_FIELD", "double term;")
     text += row.replace("EXTRA_LOAD", "r.term = __ldg(costs.row_terms + i);")
     unroll = max(1, rank if rank <= _IN_REGISTERS else 4)
     text += (
         "__device__ __forceinline__ double cost_at(const Costs& costs, const Row& row, int j) {\n"
         f"    double total = 0.0;\n    #pragma unroll {unroll}\n"
         f"    for (int k = 0; k < {rank}; k++)\n"
-        "        total += row.x[k] * __ldg(costs.b + (i64)k * costs.m + j);\n"
+        "        total += (double)row.x[k] * (double)__ldg(costs.b + (i64)k * costs.m + j);\n"
         "    return total + (row.term + __ldg(costs.column_terms + j));\n}\n"
     )
-    words = (source.a, np.ascontiguousarray(source.b.T), source.row_terms, source.column_terms, m)
+    words = (source.a, source.b.T, source.row_terms, source.column_terms, m)
     finite = bool(np.isfinite(source.row_terms).all() and np.isfinite(source.column_terms).all())
     return DeviceCode(text + _COMPUTED, words, np.dtype(np.float64), finite, exact=True)
 
