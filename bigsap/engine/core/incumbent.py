@@ -207,11 +207,11 @@ def row_floors(problem: Problem) -> Array | None:
     terms = source.separable() if isinstance(source, Separable) else None
     if terms is not None and not (problem.maximize and terms.kind == "chord"):
         floors = np.empty(n)
-        low, high = (end.astype(np.float64) for end in (terms.y.min(axis=1), terms.y.max(axis=1)))
+        # float64, so that differences from float32 points are float64 too.
+        low, high = terms.y.min(axis=1).astype(np.float64), terms.y.max(axis=1).astype(np.float64)
         for first in range(0, n, _AT_ONCE):  # temporaries of a block stay in a cache
             rows = slice(first, first + _AT_ONCE)
-            some = replace(terms, x=terms.x[rows].astype(np.float64))
-            floors[rows] = _row_floors(some, low, high, problem.maximize)
+            floors[rows] = _row_floors(replace(terms, x=terms.x[rows]), low, high, problem.maximize)
         return floors
     ends = range_of(source)
     floor = -math.inf
