@@ -292,6 +292,8 @@ BOX_COORDINATES = 16
 ORDERED_COORDINATES = 16
 #: Matrix products evaluate rows of at least this many columns and coordinates.
 PRODUCT_COLUMNS, PRODUCT_COORDINATES = 256, 8
+#: float32 vectors under cosine are kept as unit vectors in float64 up to so many numbers a side, 512 MiB.
+UNIT_VECTORS = 1 << 26
 #: From so many coordinates on, a device makes lists by products of float16: a row of 80,000 columns in 2,048
 #: dimensions takes it 0.5 us in place of 5.7, in 768 0.1 of 1.4. In 50 there is little to gain.
 DEVICE_HALF_COORDINATES = 128

@@ -157,8 +157,8 @@ class Fill:
     start:stop]`` to consecutive items of the source's dtype at address ``out``. It must be
     thread-safe and must not raise. ``keep`` holds objects that must outlive the addresses.
     ``in_parts``: a part of a row costs its share of the row, not all of it. ``many``: writes parts of
-    several rows with the same bits, sooner: ``many(rows, start, stop, out)``; rows int64. ``pace``: (1,)
-    int64, the number of pairs that the last call of ``read_by_fill`` found to fit.
+    several rows with the same bits, sooner from ``several`` rows on: ``many(rows, start, stop, out)``; rows
+    int64. ``pace``: (1,) int64, the number of pairs that the last call of ``read_by_fill`` found to fit.
     """
 
     address: int
@@ -166,6 +166,7 @@ class Fill:
     keep: tuple[Any, ...]
     in_parts: bool = False
     many: Callable[[Array, int, int, Array], None] | None = None
+    several: int = 2
     pace: Array = field(default_factory=lambda: np.zeros(1, np.int64), compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:

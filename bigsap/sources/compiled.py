@@ -217,7 +217,7 @@ def read_by_fill(
         # Several rows in one call only if they are whole.
         count = max(1, pairs // (stop - start)) if (left, right) == (start, stop) else 1
         some = ids[k : k + count]
-        if fill.many is not None and some.size > 1:
+        if fill.many is not None and some.size >= fill.several:
             fill.many(some, left, right, out[k : k + count])
         else:
             place = out.ctypes.data + k * stride + (left - start) * item
@@ -242,6 +242,7 @@ def make_fill(
     *,
     in_parts: bool = False,
     many: Callable[[Array, int, int, Array], None] | None = None,
+    several: int = 2,
 ) -> Fill:
     """Return a ``Fill`` whose context block holds ``words``.
 
@@ -256,7 +257,7 @@ def make_fill(
             block.view(np.float64)[k] = word
         else:
             block[k] = word
-    return Fill(address, block.ctypes.data, (block, tuple(words), *keep), in_parts, many)
+    return Fill(address, block.ctypes.data, (block, tuple(words), *keep), in_parts, many, several)
 
 
 def compile_fill(function: Any) -> Any:

@@ -146,15 +146,16 @@ def euclidean_single(context: int, row: int, start: int, stop: int, out: int) ->
 
 
 @kernel(nrt=True)
-def _four_units(x: Array, factor: float, points: Array, factors: Array, ids: Any) -> Any:
-    """Return half the squared distances of x and four points, once their factors make them unit vectors."""
+def _four_units(x: Array, here: Array, points: Array, divisors: Array, ids: Any) -> Any:
+    """Return half the squared distances of x and four points, once their divisors make them unit vectors."""
     a, b, c, e = ids
     y0, y1, y2, y3 = points[a], points[b], points[c], points[e]
-    f0, f1, f2, f3 = factors[a], factors[b], factors[c], factors[e]
+    d0, d1, d2, d3 = divisors[a], divisors[b], divisors[c], divisors[e]
     s0 = s1 = s2 = s3 = 0.0
     for t in range(x.size):
-        xt = np.float64(x[t]) * factor
-        a0, a1, a2, a3 = xt - y0[t] * f0, xt - y1[t] * f1, xt - y2[t] * f2, xt - y3[t] * f3
+        xt = np.float64(x[t]) / here[0] / here[1]
+        a0, a1 = xt - y0[t] / d0[0] / d0[1], xt - y1[t] / d1[0] / d1[1]
+        a2, a3 = xt - y2[t] / d2[0] / d2[1], xt - y3[t] / d3[0] / d3[1]
         s0 += a0 * a0
         s1 += a1 * a1
         s2 += a2 * a2
@@ -165,33 +166,19 @@ def _four_units(x: Array, factor: float, points: Array, factors: Array, ids: Any
 def cosine_single(context: int, row: int, start: int, stop: int, out: int) -> None:
     """Compute ``cosine`` of float32 vectors.
 
-    Context words: as of ``_single_squares``, then the addresses of the vectors' factors, (n,) and (m,).
+    Context words: as of ``_single_squares``, then the addresses of the vectors' divisors, (n, 2) and (m, 2).
+    The copy by dimension is not used.
     """
     words = carray(pointer_i8(context), 8)
-    d, m = words[3], words[4]
-    x, factor = carray(pointer_f4(words[0] + 4 * d * row), d), carray(pointer_f8(words[6] + 8 * row), 1)[0]
-    factors, costs = carray(pointer_f8(words[7]), m), carray(pointer_f8(out), stop - start)
-    n = stop - start
-    if words[5] == 0:
-        points = carray(pointer_f4(words[1]), (m, d))
-        for t in range(0, n, 4):
-            # Beyond the end, the last point again.
-            a, b, c = min(t + 1, n - 1), min(t + 2, n - 1), min(t + 3, n - 1)
-            ids = start + t, start + a, start + b, start + c
-            costs[t], costs[a], costs[b], costs[c] = _four_units(x, factor, points, factors, ids)
-        return
-    y = carray(pointer_f4(words[5]), (d, m))
-    for left in range(0, n, _TILE):
-        part = costs[left : min(left + _TILE, n)]
-        first = start + left
-        part[:] = 0.0
-        for k in range(d):
-            xk, yk = np.float64(x[k]) * factor, y[k, first : first + part.size]
-            for t in range(part.size):
-                a0 = xk - yk[t] * factors[first + t]
-                part[t] += a0 * a0
-        for t in range(part.size):
-            part[t] *= 0.5
+    d, m, n = words[3], words[4], stop - start
+    x, here = carray(pointer_f4(words[0] + 4 * d * row), d), carray(pointer_f8(words[6] + 16 * row), 2)
+    points, divisors = carray(pointer_f4(words[1]), (m, d)), carray(pointer_f8(words[7]), (m, 2))
+    costs = carray(pointer_f8(out), n)
+    for t in range(0, n, 4):
+        # Beyond the end, the last point again.
+        a, b, c = min(t + 1, n - 1), min(t + 2, n - 1), min(t + 3, n - 1)
+        ids = start + t, start + a, start + b, start + c
+        costs[t], costs[a], costs[b], costs[c] = _four_units(x, here, points, divisors, ids)
 
 
 def cosine(context: int, row: int, start: int, stop: int, out: int) -> None:
@@ -443,18 +430,18 @@ def chosen_euclidean_single(context: int, row: int, ids: int, n: int, out: int) 
 def chosen_cosine_single(context: int, row: int, ids_at: int, n: int, out: int) -> None:
     """Compute ``cosine_single`` for chosen columns.
 
-    Context words: as of ``_chosen_wide``, then the addresses of the vectors' factors, (n,) and (m,).
+    Context words: as of ``_chosen_wide``, then the addresses of the vectors' divisors, (n, 2) and (m, 2).
     """
     words = carray(pointer_i8(context), 7)
     d, m = words[3], words[4]
-    x, factor = carray(pointer_f4(words[0] + 4 * d * row), d), carray(pointer_f8(words[5] + 8 * row), 1)[0]
-    points, factors = carray(pointer_f4(words[1]), (m, d)), carray(pointer_f8(words[6]), m)
+    x, here = carray(pointer_f4(words[0] + 4 * d * row), d), carray(pointer_f8(words[5] + 16 * row), 2)
+    points, divisors = carray(pointer_f4(words[1]), (m, d)), carray(pointer_f8(words[6]), (m, 2))
     ids, costs = carray(pointer_i4(ids_at), n), carray(pointer_f8(out), n)
     for t in range(0, n, 4):
         # Beyond the end, the last point again.
         a, b, c = min(t + 1, n - 1), min(t + 2, n - 1), min(t + 3, n - 1)
         some = ids[t], ids[a], ids[b], ids[c]
-        costs[t], costs[a], costs[b], costs[c] = _four_units(x, factor, points, factors, some)
+        costs[t], costs[a], costs[b], costs[c] = _four_units(x, here, points, divisors, some)
 
 
 def chosen_lowrank(context: int, row: int, ids_at: int, n: int, out: int) -> None:

@@ -23,8 +23,10 @@ from bigsap.types import Array, Ids
 METRICS = ("sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski", "cosine", "haversine")
 #: Of bounds on a sphere: angles up to two turns, and radii whose squares are floats.
 _WIDEST_ANGLE, _RADII = 4.0 * np.pi, (1e-100, 1e100)
-#: float32 vectors that are widened at a time.
-_VECTORS = 4096
+#: Rows of float32 points that are sooner filled together: all columns are widened for them.
+SEVERAL = 16
+#: Numbers of float32 vectors that are widened at a time.
+_NUMBERS = 1 << 20
 
 
 def points(
@@ -41,7 +43,7 @@ def points(
 
     x, y: (n, d) and (m, d), real numbers (1-D means d = 1); copied, computed in float64. float32 and
         float16 points of more than 16 dimensions are kept as float32, under "sqeuclidean" and "euclidean",
-        and under "cosine" without weights.
+        and, without weights and beyond 512 MiB as float64, under "cosine".
     metric: with ``w`` (d,), weights >= 0, all 1 if not given:
 
     ============= ====================================================================
@@ -125,8 +127,8 @@ class PointSource(Shown):
 
         float32 points are contiguous by point, others by dimension.
         """
-        #: See ``factors``.
-        self._factors: tuple[Array, Array] | None = None
+        #: See ``divisors``.
+        self._divisors: tuple[Array, Array] | None = None
         self._kernel, self._x, self._y = self.metric, self.x, self._y_by_dimension
         self._weights = np.ones(self.x.shape[1]) if self.w is None else self.w
         self._parameter = self.p if self.p is not None else (self.radius or 0.0)
@@ -138,7 +140,7 @@ class PointSource(Shown):
             # The same distances without calls of pow().
             self._kernel = {1.0: "cityblock", 2.0: "euclidean"}.get(self._parameter, "minkowski")
         elif self.metric == "cosine" and self.single:
-            self._factors = _to_unit(self.x, "x"), _to_unit(self.y, "y")
+            self._divisors = _divisors_of(self.x, "x"), _divisors_of(self.y, "y")
         elif self.metric == "cosine":
             self._x = _unit_vectors(self._x, self._weights, "x")
             self._y = np.ascontiguousarray(_unit_vectors(self._y.T, self._weights, "y").T)
@@ -178,21 +180,24 @@ class PointSource(Shown):
     def prepared(self) -> tuple[str, Array, Array, Array, float]:
         """Return the kernel's input: metric, x (n, d), y (d, m), weights (d,), parameter.
 
-        x and y are float64, or both float32 (``single``): arithmetic must widen them first, and multiply them
-        by their ``factors``.
+        x and y are float64, or both float32 (``single``): arithmetic must widen them first, and divide them
+        by their ``divisors``.
         """
         return self._kernel, self._x, self._y, self._weights, float(self._parameter)
 
     @property
-    def factors(self) -> tuple[Array, Array] | None:
-        """Factors that make float32 vectors unit vectors under cosine, (n,) and (m,); None otherwise."""
-        return self._factors
+    def divisors(self) -> tuple[Array, Array] | None:
+        """Divisors that make float32 vectors unit vectors under cosine; None otherwise.
+
+        (n, 2) and (m, 2): each vector is divided by its largest coordinate, then by the length of that.
+        """
+        return self._divisors
 
     def vectors(self) -> tuple[Vectors, Vectors]:
         """Return x (n, d) and y (m, d) as the metric computes with them."""
-        if self._factors is None:
+        if self._divisors is None:
             return self._x, self._y.T
-        return Widened(self.x, self._factors[0]), Widened(self.y, self._factors[1])
+        return Widened(self.x, self._divisors[0]), Widened(self.y, self._divisors[1])
 
     def fill(self) -> Fill:
         """Return the compiled filler (compiled at first use, then kept on disk)."""
@@ -203,13 +208,27 @@ class PointSource(Shown):
             words: tuple[Any, ...]
             if self.single:
                 kernel = filler(f"{self._kernel}_single")
-                copied = self._y.nbytes <= policy.PRODUCT_COPY_BYTES
+                copied = self._y.nbytes <= policy.PRODUCT_COPY_BYTES and self._divisors is None
                 by_dimension = np.ascontiguousarray(self._y) if copied else 0
-                words = (self._x, self.y, self._weights, *self._y.shape, by_dimension, *(self._factors or ()))
+                words = (
+                    self._x,
+                    self.y,
+                    self._weights,
+                    *self._y.shape,
+                    by_dimension,
+                    *(self._divisors or ()),
+                )
             else:
                 kernel = filler(self._kernel)
                 words = (self._x, self._y, self._weights, *self._y.shape, self._parameter)
-            self._fill = make_fill(kernel.address, words, (kernel,), in_parts=True, many=self._many())
+            self._fill = make_fill(
+                kernel.address,
+                words,
+                (kernel,),
+                in_parts=True,
+                many=self._many(),
+                several=SEVERAL if self.single else 2,
+            )
         return self._fill
 
     def _many(self) -> Callable[[Array, int, int, Array], None] | None:
@@ -222,7 +241,7 @@ class PointSource(Shown):
         sums = S.SQUARES if (self._weights == 1).all() else S.WEIGHTED
         kinds = sums, made[self._kernel]
         if self.single:
-            return S.filler_of_single(self.x, self.y, self._weights, self._factors, kinds)
+            return S.filler_of_single(self.x, self.y, self._weights, self._divisors, kinds)
         return S.filler_of_rows(self._x, self._y, self._weights, None, kinds)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
@@ -286,7 +305,7 @@ class PointSource(Shown):
         kernel = filler(f"chosen_{self._kernel}" + ("_single" if self.single else ""))
         points = self.y if self.single else y
         assert isinstance(points, np.ndarray)
-        words = (self._x, points, self._weights, y.shape[1], y.shape[0], *(self._factors or ()))
+        words = (self._x, points, self._weights, y.shape[1], y.shape[0], *(self._divisors or ()))
         made = make_fill(kernel.address, words, (kernel,))
         chosen = Chosen(made.address, made.context, made.keep)
         none = np.zeros(self.shape[0]), np.zeros(self.shape[1])
@@ -300,7 +319,9 @@ class PointSource(Shown):
 
     def fingerprint(self) -> str:
         """Return a digest of all coordinates, and the metric with its parameters."""
-        facts = (self.shape, self.x.shape[1], self.metric, self.p, self.radius)
+        # Version of the costs' bits: under cosine, y was scaled in another order before.
+        version = ("2",) if self.metric == "cosine" else ()
+        facts = (self.shape, self.x.shape[1], self.metric, self.p, self.radius, *version)
         columns = self.y if self.single else self._y_by_dimension
         arrays = (self.x, columns, *(() if self.w is None else (self.w,)))
         return digest(repr(facts), arrays)
@@ -314,10 +335,13 @@ def in_space(latitude: Array, longitude: Array) -> Array:
 
 def _kept_dtype(metric: str, x: Array, y: Array, w: Any) -> np.dtype[Any]:
     """Return the type in which points are kept: float32 if they are no wider and boxes do not bound them."""
-    used = metric in ("sqeuclidean", "euclidean", "cosine") and (
-        w is None or (metric != "cosine" and bool(np.all(real_array(w, "w") > 0)))
-    )
-    return np.dtype(np.float32 if used and are_single(x, y) else np.float64)
+    used = are_single(x, y) and metric in ("sqeuclidean", "euclidean", "cosine")
+    if used and metric == "cosine":
+        # Unit vectors of few are kept: to make them again and again takes longer.
+        used = w is None and max(x.size, y.size) > policy.UNIT_VECTORS
+    if used and w is not None:
+        used = bool(np.all(real_array(w, "w") > 0))
+    return np.dtype(np.float32 if used else np.float64)
 
 
 def are_single(x: Array, y: Array) -> bool:
@@ -437,23 +461,27 @@ def _unit_vectors(vectors: Array, weights: Array, name: str) -> Array:
     # By vector, so that sums add in one order, whatever the order given.
     scaled = np.array(vectors, order="C")
     scaled *= np.sqrt(weights / max(weights.max(), np.finfo(np.float64).tiny))
-    exponent, factor = _unit_factors(scaled, 0, name)
-    np.ldexp(scaled, exponent[:, None], out=scaled)
-    scaled *= factor[:, None]
+    largest, length = _sizes(scaled, 0, name).T
+    scaled /= largest[:, None]
+    scaled /= length[:, None]
     return scaled
 
 
-def _to_unit(vectors: Array, name: str) -> Array:
-    """Return (n,) the factors that scale float32 rows to length 1, as ``_unit_vectors`` does."""
-    factors = np.empty(vectors.shape[0])
-    for start in range(0, factors.size, _VECTORS):
-        some = slice(start, start + _VECTORS)
-        factors[some] = np.ldexp(*_unit_factors(vectors[some].astype(np.float64), start, name)[::-1])
-    return factors
+def _divisors_of(vectors: Array, name: str) -> Array:
+    """Return (n, 2) the sizes by which ``_unit_vectors`` divides float32 rows."""
+    divisors = np.empty((vectors.shape[0], 2))
+    step = max(1, _NUMBERS // vectors.shape[1])
+    for start in range(0, vectors.shape[0], step):
+        some = slice(start, start + step)
+        divisors[some] = _sizes(vectors[some].astype(np.float64), start, name)
+    return divisors
 
 
-def _unit_factors(vectors: Array, first: int, name: str) -> tuple[Array, Array]:
-    """Return powers of two, and factors, that together scale rows to length 1. first: number of the first."""
+def _sizes(vectors: Array, first: int, name: str) -> Array:
+    """Return (k, 2) rows' largest entries, and their lengths once divided by these.
+
+    first: number of the first row.
+    """
     largest = np.abs(vectors).max(axis=1, initial=0.0)
     zero = largest == 0
     if zero.any():
@@ -461,10 +489,9 @@ def _unit_factors(vectors: Array, first: int, name: str) -> tuple[Array, Array]:
             f"{name}[{first + int(zero.argmax())}] is a zero vector (where w > 0), which has no direction:"
             " the cosine metric does not define its distances"
         )
-    # To entries of at most 1 first: squares of the raw ones may overflow or vanish.
-    exponent = -np.frexp(largest)[1]
-    scaled = np.ldexp(vectors, exponent[:, None])
-    return exponent, 1.0 / np.sqrt((scaled * scaled).sum(axis=1))
+    # Scale entries to at most 1 first: squares of the raw ones may overflow or vanish.
+    scaled = vectors / largest[:, None]
+    return np.column_stack((largest, np.sqrt((scaled * scaled).sum(axis=1))))
 
 
 def _with_cosine(angles: Array, name: str) -> Array:

@@ -35,14 +35,15 @@ class Chosen:
 
 
 class Widened:
-    """float32 vectors (k, d) whose parts are given as float64, each vector times its factor (k,)."""
+    """float32 vectors (k, d) whose parts are given as float64, divided by both of their divisors (k, 2)."""
 
-    def __init__(self, vectors: Array, factors: Array) -> None:
-        self.vectors, self.factors, self.shape = vectors, factors, vectors.shape
+    def __init__(self, vectors: Array, divisors: Array) -> None:
+        self.vectors, self.divisors, self.shape = vectors, divisors, vectors.shape
 
     def __getitem__(self, some: Any) -> Array:
         part: Array = self.vectors[some].astype(np.float64)
-        part *= self.factors[some][:, None]
+        for k in range(2):
+            part /= self.divisors[some, k, None]
         return part
 
 

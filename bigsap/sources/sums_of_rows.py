@@ -19,6 +19,7 @@ from bigsap.compile.decorator import kernel
 from bigsap.compile.vector_code import broadcast, number_at, store_at, vector_at
 from bigsap.sources.compiled import address_of
 from bigsap.sources.convert import read_only
+from bigsap.sources.products import Widened
 from bigsap.types import Array
 
 intrinsic: Any = extending.intrinsic
@@ -195,22 +196,22 @@ def filler_of_single(
     x: Array,
     y: Array,
     weights: Array,
-    factors: tuple[Array, Array] | None,
+    divisors: tuple[Array, Array] | None,
     kinds: tuple[int, int],
     terms: tuple[Array, Array] | None = None,
 ) -> Callable[[Array, int, int, Array], None]:
     """Return ``Fill.many`` of float32 vectors x (n, d) and y (m, d), which are widened a part at a time.
 
-    factors: of the vectors, (n,) and (m,), or None. terms: None for zeros.
+    divisors: of the vectors, (n, 2) and (m, 2), see ``products.Widened``, or None. terms: None for zeros.
     """
     of_rows, of_columns = (np.zeros(x.shape[0]), np.zeros(y.shape[0])) if terms is None else terms
     step = max(_COPIED, _WIDENED // y.shape[1])
 
     def widened(side: int, some: Any) -> Array:
-        part = (x, y)[side][some].astype(np.float64)
-        if factors is not None:
-            part *= factors[side][some][:, None]
-        return part
+        vectors = (x, y)[side]
+        return (
+            vectors[some].astype(np.float64) if divisors is None else Widened(vectors, divisors[side])[some]
+        )
 
     def many(rows: Array, start: int, stop: int, out: Array) -> None:
         for above in range(0, rows.size, step):

@@ -40,6 +40,8 @@ def near_pairs(source: CostSource, setting: ListSettings, counts: Counts) -> Spa
     if isinstance(source, Kept):
         source = source.with_infinity(math.inf)  # in either sense, far pairs are above the limit
     terms, edge = _bounds(source, limit)
+    if terms is not None and terms.y.shape[0] > policy.BOX_COORDINATES:
+        terms = None
     if terms is None and is_multiplied(source):
         return None  # lists by matrix products are faster than one pass over all pairs
     rows = point_pairs(source, terms, 1, setting)
@@ -65,7 +67,7 @@ def _bounds(source: CostSource, limit: float) -> tuple[Separation | None, float]
     above = math.nextafter(limit, math.inf)
     terms = source.separable() if isinstance(source, Separable) else None
     if terms is not None and terms.kind != "chord":
-        return (terms if terms.y.shape[0] <= policy.BOX_COORDINATES else None), above
+        return terms, above
     plain = without_forbidden(source)
     if not isinstance(plain, PointSource) or 0 in plain.shape:
         return None, above

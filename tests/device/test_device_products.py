@@ -507,6 +507,7 @@ def test_float32_points_are_those_of_float64_there(
     cupy: Any, monkeypatch: pytest.MonkeyPatch, metric: str
 ) -> None:
     """Rows, lists, proof: to the bit. The points lie there as float32."""
+    monkeypatch.setattr(policy, "UNIT_VECTORS", 0)
     monkeypatch.setattr(policy, "PRODUCT_PROOF_TERMS", 0)
     monkeypatch.setattr(policy, "DEVICE_HALF_COORDINATES", 1)
     g = np.random.default_rng(9)
@@ -636,3 +637,17 @@ def test_float32_factors_are_those_of_float64_there(cupy: Any) -> None:
         costs[:] = np.asarray(source.computed(np.arange(N), slice(0, M)))
         assert source._kept[0].dtype == source._kept[1].dtype == kind
     assert np.array_equal(*found)
+
+
+def test_a_few_hard_rows_do_not_end_float16(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "DEVICE_HALF_COORDINATES", 1)
+    monkeypatch.setattr(device_lists, "_FEW_COSTS", 40)
+    x, y, _ = points("usual")
+    x[5] *= 300.0  # little is excluded for this row: 50 costs remain
+    one, _ = engines(x, y, False)
+    one.evaluate(np.arange(N))
+    one.evaluate(np.array([5]))
+    assert one._products.half
+    for _ in range(3):
+        one.evaluate(np.array([5] * (N // 2)))
+    assert not one._products.half

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from bigsap.errors import DeviceMemoryError, DtypeError, KernelError, OptionErro
 from bigsap.progress import Monitor
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cuda.code import PRELUDE, DeviceCode, PairCode, matrix_code, source_code
-from bigsap.sources.cuda.device_kernels import OPTIONS, PRODUCT_PROOF, PROOF, compile_error, full_text
+from bigsap.sources.cuda.device_kernels import OPTIONS, PRODUCT_PROOF, PROOF, TILES, compile_error, full_text
 from bigsap.sources.cuda.function import cuda_kernel
 from bigsap.sources.cuda.placed import StreamedToDevice, device_numbers
 from bigsap.strategies import placement
@@ -31,6 +32,8 @@ from pairwise import each
 GENERATOR = np.random.default_rng(11)
 X, Y = GENERATOR.random((9, 2)), GENERATOR.random((13, 2))
 WIDE = GENERATOR.random((9, 12))
+with mock.patch.object(policy, "UNIT_VECTORS", 0):
+    SINGLE_UNITS = bigsap.points(*GENERATOR.normal(size=(2, 13, 130)).astype(np.float32), "cosine")
 KERNEL = """\
 static __device__ double square(double a) { return a * a; }
 __device__ double cost(long long i, long long j, const double *x, const double *y, double s) {
@@ -48,6 +51,8 @@ def sources() -> dict[str, object]:
     found["minkowski"] = bigsap.points(X, Y, "minkowski", p=3)
     found["weighted"] = bigsap.points(X, Y, "euclidean", w=[0.5, 2.0])
     found["wide"] = bigsap.points(*wide)
+    found["float32 cosine"] = SINGLE_UNITS
+    found["float32"] = bigsap.points(*GENERATOR.normal(size=(2, 13, 20)).astype(np.float32))
     found["lowrank"] = bigsap.lowrank(X, Y, row_terms=np.arange(9.0))
     found["expression"] = bigsap.expression(
         "abs(x[i,0]-y[j,1]) + (x[i,1] if i < j else 0.5) % 0.3", (9, 13), x=X, y=Y
@@ -61,7 +66,7 @@ def code_of(source: object) -> DeviceCode:
     return code.code() if isinstance(code, PairCode) else code
 
 
-FILES = {"dense": DENSE, "rows": ROWS, "proof": PROOF, "product proof": PRODUCT_PROOF}
+FILES = {"dense": DENSE, "rows": ROWS, "proof": PROOF, "product proof": PRODUCT_PROOF, "tiles": TILES}
 
 
 def full(file: str, code: DeviceCode, **settings: int) -> str:
@@ -78,6 +83,7 @@ def full(file: str, code: DeviceCode, **settings: int) -> str:
         "rows": {"SPAN": 32, "ROWS": 8, "WITH_FREE": 0},
         "proof": {},
         "product proof": {},
+        "tiles": {},
     }[file]
     merged = {"PRICE_IS_INT": 0, "SIGN": 1, "WIDTH": code.width, **usual, **settings}
     return full_text(FILES[file], code.text, tuple(sorted(merged.items())))
@@ -136,6 +142,9 @@ U1 = matrix_code(np.dtype("u1"), 0, 1, 77, 50)
             ("proof", F8, {"SIGN": -1}),
             ("proof", U1, {"PRICE_IS_INT": 1}),
             ("product proof", code_of(bigsap.points(WIDE, WIDE)), {"PHI": 1, "SIGN": -1}),
+            ("tiles", code_of(bigsap.points(WIDE, WIDE)), {}),
+            ("tiles", code_of(SINGLE_UNITS), {}),
+            ("rows", code_of(SINGLE_UNITS), {"HALF_INNER": 1, "PHI": 2}),
         ]
     },
     arch=["sm_90", "sm_75"],

@@ -23,6 +23,12 @@ D = policy.BOX_COORDINATES + 5
 METRICS = ("sqeuclidean", "euclidean", "cosine")
 
 
+@pytest.fixture(autouse=True)
+def any_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors under cosine are kept as float32 in any number."""
+    monkeypatch.setattr(policy, "UNIT_VECTORS", 0)
+
+
 def sides(n: int, m: int, d: int = D, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     g = np.random.default_rng(seed)
     return tuple((1e3 * g.normal(size=(k, d)) + 1e4).astype(np.float32) for k in (n, m))
@@ -101,10 +107,12 @@ def test_nothing_is_copied_to_float64(kind: Any) -> None:
         assert np.shares_memory(one, other)
 
 
-def test_what_stays_float64() -> None:
+def test_what_stays_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few dimensions, other metrics, mixed and wider points, and dimensions without weight."""
     x, y = sides(9, 9)
     assert bigsap.points(x, y, "cosine", w=np.ones(D)).x.dtype == np.float64
+    monkeypatch.setattr(policy, "UNIT_VECTORS", 9 * D)  # few enough to keep unit vectors
+    assert bigsap.points(x, y, "cosine").x.dtype == np.float64
     for metric in ("cityblock", "chebyshev", "minkowski"):
         assert bigsap.points(x, y, metric).x.dtype == np.float64
     for a, b, w in (
@@ -206,9 +214,10 @@ def test_directions_of_vectors_of_any_length() -> None:
     g = np.random.default_rng(6)
     x = g.integers(1, 9, (6, D)).astype(np.float32)
     y = x * np.float32(2.0) ** np.array([-140, -60, 0, 1, 60, 120], np.float32)[:, None]
-    source = bigsap.points(x, y, "cosine")
-    assert np.array_equal(np.diag(costs_of(source, np.arange(6), slice(0, 6))), np.zeros(6))
-    assert bigsap.solve(source).fun == 0.0
+    single, double = both(x, y, "cosine")
+    assert np.array_equal(np.diag(costs_of(single, np.arange(6), slice(0, 6))), np.zeros(6))
+    assert np.array_equal(*(costs_of(k, np.arange(6), slice(0, 6)) for k in (single, double)))
+    assert bigsap.solve(single).fun == 0.0
 
 
 def test_bad_coordinates_are_named() -> None:
@@ -267,3 +276,18 @@ def test_solves_of_factors_are_those_of_float64(
 def test_factors_beyond_float32_but_within_float64() -> None:
     a = np.full((3, D), 3e38, np.float32)
     assert bigsap.solve(bigsap.lowrank(a, a)).fun == pytest.approx(3 * D * 9e76)
+
+
+def test_costs_under_cosine_are_those_of_the_transpose() -> None:
+    """To the bit, also of float64: sums of squares add in one order for both sides."""
+    x, y = np.random.default_rng(8).normal(size=(2, 40, 50))
+    source = bigsap.points(x, y, "cosine")
+    there = costs_of(source.transposed(), np.arange(40), slice(0, 40))
+    assert np.array_equal(costs_of(source, np.arange(40), slice(0, 40)), there.T)
+
+
+def test_multiples_of_whole_numbers_have_one_direction() -> None:
+    c = np.random.default_rng(9).integers(1, 9, (200, D)).astype(np.float32)
+    for factor in (3, 5, 7):
+        source = bigsap.points(c, np.float32(factor) * c, "cosine")
+        assert bigsap.solve(source).fun == 0.0

@@ -9,6 +9,7 @@ and evaluated together on the device.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +53,8 @@ _GATHER = 64
 #: Dynamic shared memory of bigsap_select, of which it uses less: with 33 KB of its own 89 KB, which devices
 #: since the V100 (but not T4) have.
 _SELECT_BYTES = 56 << 10
+#: Share of the rows, as a divisor, that must have been evaluated before products are judged.
+_FEW_ROWS = 16
 #: Costs that a row may always take: many times its list.
 _FEW_COSTS = 4096
 #: Guesses a hit where they take no time: without limit once one of the first was of use.
@@ -97,8 +100,8 @@ class DeviceListEngine(ListEngine):
             super().drop_bounds()
         self.span = span(problem.shape[1])
         self._wait = Wait(self.device)
-        #: Rows of this wave that were evaluated by products of float16, and the costs computed for them; and
-        #: whether these decide what multiplies.
+        #: Rows of the last waves that were evaluated by products of float16, and the costs computed for them;
+        #: and whether these decide what multiplies.
         self._by_half, self._judges_half = np.zeros(2, np.int64), True
         with on(self.device):
             self._products = None
@@ -158,6 +161,8 @@ class DeviceListEngine(ListEngine):
     def _judge_half(self) -> None:
         """Multiply in float64 from now on, where bounds by float16 exclude too little."""
         n_rows, n_computed = self._by_half.tolist()
+        if n_rows < self.lists.size.size // _FEW_ROWS:
+            return  # a few hard rows say nothing of the others
         if n_computed <= policy.DEVICE_HALF_LEFT * n_rows * self.terms.n_columns + _FEW_COSTS * n_rows:
             return
         source = self.problem.source
@@ -165,9 +170,10 @@ class DeviceListEngine(ListEngine):
         self._judges_half = False
         with on(self.device):
             self._products = self._few = None  # their memory is used again
-            try:
+            with suppress(DeviceMemoryError):
                 self._products = products_of(source, half=False)
-            except DeviceMemoryError:  # bounds by float16 are slow there, and as valid
+            # After the error, which holds what was copied. Bounds by float16 are slow there, and as valid.
+            if self._products is None:
                 self._products = products_of(source)
 
     @property
@@ -244,7 +250,8 @@ class DeviceListEngine(ListEngine):
         offered = cupy.asarray(self.open_price) if with_free else v
         groups, _ = self._groups()
         most = max(ROWS, min(_PAIRS // m, _BYTES // (4 * groups)))
-        self._by_half[:] = 0
+        if self._by_half[0] >= self.lists.size.size:
+            self._by_half[:] = 0
         largest = largest_price(self.v) if self._products is not None else 0.0
 
         def begin(code: DeviceCode, words: Any, ids: Array, places: Array) -> _Begun:

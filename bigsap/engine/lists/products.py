@@ -34,7 +34,7 @@ from bigsap.engine.lists.product_selection import (
     select_marked,
 )
 from bigsap.engine.lists.product_vectors import GROUP
-from bigsap.sources.products import Multiplied, Product, mean_of, reach_of
+from bigsap.sources.products import Multiplied, Product, Widened, mean_of, reach_of
 from bigsap.types import Array
 
 #: Rows of a tile, and columns multiplied at a time: a panel stays in the second-level cache.
@@ -109,7 +109,8 @@ class Form:
         self.unit = self._factors[0] if self.root else self.square_unit
 
     def _centred(self, side: int, rows: Any) -> Array:
-        vectors = np.array((self.product.x, self.product.y)[side][rows], np.float64)
+        given = (self.product.x, self.product.y)[side]
+        vectors = given[rows] if isinstance(given, Widened) else given[rows].astype(np.float64)
         vectors -= self._middle[side]
         if self.product.kind != "product":
             vectors *= self._weights
@@ -137,7 +138,7 @@ class Form:
     def _product_terms(self, side: int, rows: Any) -> tuple[Array, Array]:
         """Return what centring takes from the products, with the terms of rows or columns; and its error."""
         product, unit = self.product, self.square_unit
-        vectors = np.array((product.x, product.y)[side][rows], np.float64)
+        vectors = np.asarray((product.x, product.y)[side][rows], np.float64)
         own = (product.row_terms, product.column_terms)[side][rows]
         other, middle = self._middle[1 - side], self._middle[side]
         taken = vectors @ other

@@ -223,20 +223,22 @@ _HAVERSINE = """
 
 def _points(source: PointSource) -> DeviceCode:
     kernel, x, y, weights, parameter = source.prepared()
-    (d, m), factors = y.shape, source.factors
+    (d, m), divisors = y.shape, source.divisors
     unit, item = bool((weights == 1).all()), C_TYPES[x.dtype.name]
     # Larger weights would also enlarge what underflows in the costs' own squares.
     multiplied = kernel in _PHI and d > _IN_REGISTERS and float(weights.sum()) < _MOST_WEIGHT
     of_row = of_column = of_this = more = field = load = ""
-    if factors is not None:  # float32 vectors under cosine
-        of_row, of_column, of_this = " * __ldg(costs.u + (i))", " * __ldg(costs.v + (j))", " * row.factor"
-        more = ", (const double*)w[5], (const double*)w[6]"
-        field, load = "double factor;", "r.factor = __ldg(costs.u + i);"
+    if divisors is not None:  # float32 vectors under cosine
+        of_row = " / __ldg(costs.u + 2 * (i64)(i)) / __ldg(costs.u + 2 * (i64)(i) + 1)"
+        of_column = " / __ldg(costs.v + 2 * (i64)(j)) / __ldg(costs.v + 2 * (i64)(j) + 1)"
+        of_this, more = " / row.largest / row.length", ", (const double*)w[5], (const double*)w[6]"
+        field = "double largest, length;"
+        load = "r.largest = __ldg(costs.u + 2 * (i64)i), r.length = __ldg(costs.u + 2 * (i64)i + 1);"
     by_point = multiplied and d >= policy.DEVICE_HALF_COORDINATES
     place = f"(i64)(j) * {d} + (k)" if by_point else "(i64)(k) * costs.m + (j)"
     text = (
         f"#define COST_T double\n#define POINT {item}\n"
-        f"#define BY_POINT {int(by_point)}\n#define FACTORS {int(factors is not None)}\n"
+        f"#define BY_POINT {int(by_point)}\n#define DIVISORS {int(divisors is not None)}\n"
         f"#define Y_AT(j, k) ((double)__ldg(costs.y + {place}){of_column})\n"
         f"#define X_AT(i, k) ((double)__ldg(costs.x + (i64)(i) * {d} + (k)){of_row})\n"
         f"#define Y(k) Y_AT(j, k)\n#define X(k) ((double)row.x[k]{of_this})\n"
@@ -260,7 +262,7 @@ def _points(source: PointSource) -> DeviceCode:
             f"\n    double total = 0.0;\n    #pragma unroll {unroll}\n"
             f"    for (int k = 0; k < {d}; k++) {{ {term} }}\n    return {result};\n}}\n"
         )
-    words = (x, y.T if by_point else y, weights, m, float(parameter), *(factors or ()))
+    words = (x, y.T if by_point else y, weights, m, float(parameter), *(divisors or ()))
     exact = kernel not in ("minkowski", "haversine")
     product = None
     if multiplied:

@@ -3,7 +3,7 @@
 #define TILE_ROWS 16
 #define TILE_DEPTH 8
 #define TILE_WIDTH 512
-#if FACTORS
+#if DIVISORS
 #define TILE_POINT double
 #else
 #define TILE_POINT POINT

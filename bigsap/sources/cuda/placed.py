@@ -95,29 +95,30 @@ class OnDevice(Protocol, metaclass=Ability):
 
 
 class PlacedPoints:
-    """Points (k, d) in device memory, whose parts are given as float64, each times its factor.
+    """Points (k, d) in device memory, whose parts are given as float64, to be read only.
 
-    factors: (k,), or None.
+    divisors: (k, 2), see ``PointSource.divisors``, or None.
     """
 
-    def __init__(self, points: Any, factors: Any) -> None:
-        self._points, self._factors, self.shape = points, factors, points.shape
+    def __init__(self, points: Any, divisors: Any) -> None:
+        self._points, self._divisors, self.shape = points, divisors, points.shape
 
     def __getitem__(self, some: slice) -> Any:
-        part = self._points[some].astype(np.float64)
-        if self._factors is not None:
-            part *= self._factors[some][:, None]
+        part = self._points[some].astype(np.float64, copy=False)
+        if self._divisors is not None:
+            for k in range(2):
+                part = part / self._divisors[some, k, None]
         return part
 
     def mean(self) -> Any:
         """Return their mean (d,)."""
-        if self._factors is None:
+        if self._divisors is None:
             return self._points.mean(axis=0, dtype=np.float64)
         total: Any = 0.0
         step = max(1, _WIDENED // max(1, self.shape[1]))
         for start in range(0, self.shape[0], step):
             total = total + self[start : start + step].sum(axis=0)
-        return total / self.shape[0]
+        return total / max(1, self.shape[0])
 
 
 class _Device:
@@ -161,10 +162,10 @@ class _Device:
     def points(self) -> tuple[PlacedPoints, PlacedPoints]:
         """Return the points of a code with a product form: of rows and columns."""
         self.words()
-        rows, columns, _, *factors = self._kept
+        rows, columns, _, *divisors = self._kept
         product = self.code().product
         assert product is not None
-        of_rows, of_columns = factors or (None, None)
+        of_rows, of_columns = divisors or (None, None)
         turned = columns if product.by_point else columns.T
         return PlacedPoints(rows, of_rows), PlacedPoints(turned, of_columns)
 
