@@ -184,12 +184,23 @@ def filler_of_rows(
     x: Array, y: Array, weights: Array, terms: tuple[Array, Array] | None, kinds: tuple[int, int]
 ) -> Callable[[Array, int, int, Array], None]:
     """Return ``Fill.many`` of vectors x (n, d) and y (d, m), see ``_fill_rows``. terms: None for zeros."""
-    of_sides = (np.zeros(x.shape[0]), np.zeros(y.shape[1])) if terms is None else terms
+    sides = (np.zeros(x.shape[0]), np.zeros(y.shape[1])) if terms is None else terms
 
     def many(rows: Array, start: int, stop: int, out: Array) -> None:
-        _fill_rows(rows, start, stop, out, x, y, weights, of_sides, kinds)
+        _filled(rows, (start, stop), out, (x, y, weights, *sides), kinds)
 
     return many
+
+
+def _filled(
+    rows: Array, columns: tuple[int, int], out: Array, given: tuple[Array, ...], kinds: tuple[int, int]
+) -> None:
+    """Call ``_fill_rows`` with arrays of one type: each other type would be compiled anew."""
+    x, y, weights, row_terms, column_terms = map(read_only, given)
+    part = out if out.flags.c_contiguous else np.empty(out.shape)
+    _fill_rows(read_only(rows), *columns, part, x, y, weights, (row_terms, column_terms), kinds)
+    if part is not out:
+        out[:] = part
 
 
 def filler_of_single(
@@ -215,14 +226,13 @@ def filler_of_single(
 
     def many(rows: Array, start: int, stop: int, out: Array) -> None:
         for above in range(0, rows.size, step):
-            here = read_only(widened(0, rows[above : above + step]))
+            here = widened(0, rows[above : above + step])
             ids = np.arange(here.shape[0])
             for left in range(start, stop, step):
                 right = min(left + step, stop)
-                there = read_only(np.ascontiguousarray(widened(1, slice(left, right)).T))
+                there = np.ascontiguousarray(widened(1, slice(left, right)).T)
                 ends = of_rows[rows[above : above + step]], of_columns[left:right].copy()
-                part = np.empty((ids.size, right - left))
-                _fill_rows(ids, 0, right - left, part, here, there, weights, ends, kinds)
-                out[above : above + ids.size, left - start : right - start] = part
+                part = out[above : above + ids.size, left - start : right - start]
+                _filled(ids, (0, right - left), part, (here, there, weights, *ends), kinds)
 
     return many
