@@ -510,7 +510,7 @@ def bits(result: bigsap.Result) -> tuple[Any, ...]:
 def test_counts_decide_and_not_the_clock(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever time a slice takes: epsilon is raised, and a search is given up, at the same scans."""
     cost, found = contested(kind), []
-    for first, seconds in ((1, 1e-12), (700, 1e-12), (1 << 40, 1e9)):
+    for first, seconds in ((97, 1e-12), (700, 1e-12), (1 << 40, 1e9)):
         monkeypatch.setattr(strategy, "_FIRST_ENTRIES", first)
         monkeypatch.setattr(strategy, "_SLICE_SECONDS", seconds)
         found.append(bits(bigsap.solve(cost)))
@@ -520,7 +520,7 @@ def test_counts_decide_and_not_the_clock(kind: str, monkeypatch: pytest.MonkeyPa
 def test_rounds_of_the_reduction_end_by_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     cost, found = contested("layers"), []
     monkeypatch.setattr(strategy.SparseSearch, "_long", lambda self, scans_a_row: 50 * scans_a_row)
-    for first in (1, 1 << 40):
+    for first in (50, 1 << 40):
         monkeypatch.setattr(strategy, "_FIRST_ENTRIES", first)
         monkeypatch.setattr(strategy, "_MOST_ENTRIES", first)
         found.append(bits(bigsap.solve(cost)))
