@@ -292,6 +292,9 @@ BOX_COORDINATES = 16
 ORDERED_COORDINATES = 16
 #: Matrix products evaluate rows of at least this many columns and coordinates.
 PRODUCT_COLUMNS, PRODUCT_COORDINATES = 256, 8
+#: Rows of float32 points or factors that are sooner filled together: all columns are widened for them. Of
+#: 20,000 in 256-D, 2 to 8 rows took as long together as 16 one by one.
+SINGLE_ROWS = 16
 #: float32 vectors under cosine are kept as unit vectors in float64 up to so many numbers a side, 512 MiB.
 UNIT_VECTORS = 1 << 26
 #: From so many coordinates on, a device makes lists by products of float16: a row of 80,000 columns in 2,048
@@ -299,6 +302,9 @@ UNIT_VECTORS = 1 << 26
 DEVICE_HALF_COORDINATES = 128
 #: Unless so large a share of the costs of a wave is left to compute, which is counted.
 DEVICE_HALF_LEFT = 1 / 64
+#: Besides so many costs, many times a list, which a row may always take; and judged only once one in so many
+#: rows was evaluated: a few hard rows say nothing of the others.
+DEVICE_HALF_COSTS, DEVICE_HALF_ROWS = 4096, 16
 #: A device's proof excludes pairs by matrix products from so many terms (rows, columns, coordinates) on: what
 #: it takes some hundredths of a second to add one by one.
 PRODUCT_PROOF_TERMS = 1 << 36

@@ -12,7 +12,7 @@ from bigsap.errors import DtypeError, InvalidCostError, ShapeError
 from bigsap.notebook import Shown
 from bigsap.sources.base import Fill, Separation
 from bigsap.sources.convert import convert, cost_dtype
-from bigsap.sources.metrics import SEVERAL, are_single, check_finite, digest, real_array, whole_array
+from bigsap.sources.metrics import are_single, check_finite, digest, real_array, whole_array
 from bigsap.sources.products import Chosen, Product
 from bigsap.types import Array, Ids
 
@@ -95,7 +95,7 @@ class LowRankSource(Shown):
                 copied = self.b.nbytes <= policy.PRODUCT_COPY_BYTES
                 sizes = (*sizes, np.ascontiguousarray(self._b_by_rank) if copied else 0)
             given = (self.a, factors, self.row_terms, self.column_terms, *sizes)
-            many, several = self._many(), SEVERAL if self.single else 2
+            many, several = self._many(), policy.SINGLE_ROWS if self.single else 2
             self._fill = make_fill(
                 kernel.address, given, (kernel,), in_parts=True, many=many, several=several
             )

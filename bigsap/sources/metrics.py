@@ -23,8 +23,6 @@ from bigsap.types import Array, Ids
 METRICS = ("sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski", "cosine", "haversine")
 #: Of bounds on a sphere: angles up to two turns, and radii whose squares are floats.
 _WIDEST_ANGLE, _RADII = 4.0 * np.pi, (1e-100, 1e100)
-#: Rows of float32 points that are sooner filled together: all columns are widened for them.
-SEVERAL = 16
 #: Numbers of float32 vectors that are widened at a time.
 _NUMBERS = 1 << 20
 
@@ -227,7 +225,7 @@ class PointSource(Shown):
                 (kernel,),
                 in_parts=True,
                 many=self._many(),
-                several=SEVERAL if self.single else 2,
+                several=policy.SINGLE_ROWS if self.single else 2,
             )
         return self._fill
 

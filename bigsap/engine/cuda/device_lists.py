@@ -53,10 +53,6 @@ _GATHER = 64
 #: Dynamic shared memory of bigsap_select, of which it uses less: with 33 KB of its own 89 KB, which devices
 #: since the V100 (but not T4) have.
 _SELECT_BYTES = 56 << 10
-#: Share of the rows, as a divisor, that must have been evaluated before products are judged.
-_FEW_ROWS = 16
-#: Costs that a row may always take: many times its list.
-_FEW_COSTS = 4096
 #: Guesses a hit where they take no time: without limit once one of the first was of use.
 _FREE = 1 << 30
 #: Longest list that bigsap_select can sort.
@@ -161,9 +157,10 @@ class DeviceListEngine(ListEngine):
     def _judge_half(self) -> None:
         """Multiply in float64 from now on, where bounds by float16 exclude too little."""
         n_rows, n_computed = self._by_half.tolist()
-        if n_rows < self.lists.size.size // _FEW_ROWS:
+        if n_rows < self.lists.size.size // policy.DEVICE_HALF_ROWS:
             return  # a few hard rows say nothing of the others
-        if n_computed <= policy.DEVICE_HALF_LEFT * n_rows * self.terms.n_columns + _FEW_COSTS * n_rows:
+        allowed = policy.DEVICE_HALF_LEFT * self.terms.n_columns + policy.DEVICE_HALF_COSTS
+        if n_computed <= allowed * n_rows:
             return
         source = self.problem.source
         assert isinstance(source, ComputedOnDevice)
