@@ -8,10 +8,12 @@ from functools import partial
 import numpy as np
 
 from bigsap.errors import CertificateError
+from bigsap.progress import Stopped
 from bigsap.proof.certificate import Certificate, certify, certify_infeasible
 from bigsap.proof.geometry import boundable
 from bigsap.result import Status
-from bigsap.run.interrupted import Conclusion, Deadline
+from bigsap.run.deadline import Deadline, Late
+from bigsap.run.interrupted import Conclusion
 from bigsap.run.kept_rows import KeptRows
 from bigsap.run.proof_on_workers import proof_elsewhere
 from bigsap.run.refine import Solve, refined, settled
@@ -30,7 +32,11 @@ def prove_now(
     v_low: Array | None = None,
     deadline: Deadline | None = None,
 ) -> Certificate:
-    """Certify an assignment with code that is independent of the engine."""
+    """Certify an assignment with code that is independent of the engine.
+
+    deadline: of the answer of a stopped solve. A pass that a time limit meets goes on for the grace period:
+    another pass would begin anew.
+    """
     clock = time.perf_counter()
     progress = run.monitor.progress
     stage, progress.stage = progress.stage, "certificate"
@@ -41,10 +47,20 @@ def prove_now(
     def tick(n_done: int) -> None:
         nonlocal n_read
         n_read = n_done
-        if deadline is None:
-            run.monitor.tick()
-        else:
+        if deadline is not None:
             deadline.tick()
+        elif run.late is None:
+            try:
+                run.monitor.tick()
+            except Stopped as stop:
+                if stop.reason != Status.TIME_LIMIT:
+                    raise
+                run.late = Deadline(run.monitor.grace(), lambda: run.monitor.cancelled)
+        else:
+            try:
+                run.late.tick()
+            except Late:
+                raise Stopped(run.monitor.over or Status.TIME_LIMIT) from None
 
     try:
         source = proof_elsewhere(run, looked_at(run))

@@ -21,7 +21,8 @@ from bigsap.result import Result, Status
 from bigsap.run.certify import certified, confirmed, prove_now
 from bigsap.run.checkpoints import open_checkpoint, save_bounds
 from bigsap.run.conclude import conclude
-from bigsap.run.interrupted import Conclusion, Deadline, Late, answer
+from bigsap.run.deadline import Deadline, Late
+from bigsap.run.interrupted import Conclusion, answer
 from bigsap.run.ladder import climb
 from bigsap.run.refine import settled, signed_duals
 from bigsap.run.run import Run
@@ -153,7 +154,7 @@ def _stopped(run: Run, stop: Stopped, found: Array | None) -> Conclusion:
     deadline = Deadline(run.monitor.grace(), lambda: run.monitor.cancelled)
 
     def proof(column_of_row: Array | None, v: Array) -> Certificate:
-        if not run.options.certify:
+        if not run.options.certify or run.late is not None:
             raise Late
         return prove_now(run, column_of_row, v, deadline=deadline)
 

@@ -24,10 +24,10 @@ from bigsap.proof.exact import two_sum
 from bigsap.proof.unassigned import certify_gated
 from bigsap.result import Result, Status, pairs_of
 from bigsap.run.conclude import explain
+from bigsap.run.deadline import Deadline
 from bigsap.run.few_columns_file import identity_on_columns, open_checkpoint
 from bigsap.run.few_columns_problem import Wanted, at_hand, transposed, with_open_places
 from bigsap.run.few_columns_stopped import NOTHING, Closing, Known, cost_of
-from bigsap.run.interrupted import Deadline
 from bigsap.run.small_arrays import WITHOUT_LISTS
 from bigsap.run.stats import last_report
 from bigsap.strategies import ON_COLUMNS

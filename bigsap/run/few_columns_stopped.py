@@ -17,8 +17,8 @@ from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.proof.exact import down, exact_sum, expansion
 from bigsap.proof.weights import weighted
+from bigsap.run.deadline import Deadline, Late
 from bigsap.run.few_columns_problem import Wanted
-from bigsap.run.interrupted import Deadline, Late
 from bigsap.strategies.capacities import Balance
 from bigsap.strategies.capacity_closing import Placed, floor_of, placed
 from bigsap.types import Array

@@ -7,7 +7,6 @@ the grace period is over. What the start's sweeps proved is always available.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from bigsap.engine.core.pair_costs import signed_total
 from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
+from bigsap.run.deadline import Deadline, Late
 from bigsap.run.run import Run
 from bigsap.sources.base import read_while
 from bigsap.sources.filling import fill_of
@@ -28,32 +28,6 @@ from bigsap.types import Array
 
 #: Ends the current step by raising ``Late``.
 Tick = Callable[[], None]
-
-
-class Late(Exception):
-    """The grace period is over."""
-
-
-@dataclass
-class Deadline:
-    """Deadline whose ``tick`` raises ``Late`` after ``seconds``, or once ``cancelled`` is true."""
-
-    seconds: float
-    cancelled: Callable[[], bool]
-
-    def __post_init__(self) -> None:
-        self._end = time.perf_counter() + self.seconds
-        self._was_cancelled = self.cancelled()
-
-    @property
-    def left(self) -> float:
-        """Return the seconds that remain; negative when late."""
-        return self._end - time.perf_counter()
-
-    def tick(self) -> None:
-        """Raise Late when the time has passed."""
-        if self.left < 0 or (not self._was_cancelled and self.cancelled()):
-            raise Late
 
 
 @dataclass(frozen=True)

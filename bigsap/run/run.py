@@ -21,6 +21,7 @@ from bigsap.proof.certificate import Certificate
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.result import Status
 from bigsap.row_cache import RowCache, Rows, parse_bytes
+from bigsap.run.deadline import Deadline
 from bigsap.run.warm_start import GivenStart
 from bigsap.sources.base import Crewed
 from bigsap.sources.clipped import ClippedCosts
@@ -129,6 +130,7 @@ class Run:
         self.standing: tuple[Array, Array] | None = None
         self._seconds_per_row = 0.0
         self.stopped: Status | None = None
+        self.late: Deadline | None = None  # of a proof that the time limit met
         self.proved: Certificate | None = None  # of an assignment within the gap
         self.seconds = {"start": 0.0, "search": 0.0, "certificate": 0.0}
         self.phases: list[dict[str, Any]] = []

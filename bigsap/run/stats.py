@@ -14,7 +14,7 @@ from bigsap.engine.core.state import FREE, infinity
 from bigsap.memory import peak_bytes
 from bigsap.progress import Monitor
 from bigsap.result import Result
-from bigsap.run.interrupted import Deadline, Late
+from bigsap.run.deadline import Deadline, Late
 from bigsap.run.kept_rows import KeptRows
 from bigsap.run.run import Run
 from bigsap.sources.cuda.placed import OnDevice

@@ -39,9 +39,11 @@ def points(
 ) -> PointSource | NearPoints:
     """Return costs ``cost[i, j]`` = distance from ``x[i]`` to ``y[j]``, never stored.
 
-    x, y: (n, d) and (m, d), real numbers (1-D means d = 1); copied, computed in float64. float32 and
+    x, y: (n, d) and (m, d), real numbers (1-D means d = 1); computed in float64. float32 and
         float16 points of more than 16 dimensions are kept as float32, under "sqeuclidean" and "euclidean",
-        and, without weights and beyond 512 MiB as float64, under "cosine".
+        and, without weights and beyond 512 MiB as float64, under "cosine". They are copied, unless they
+        have the type in which they are kept, in C order, and are read-only (``x.flags.writeable = False``,
+        ``np.load(..., mmap_mode="r")``), no views of writable arrays: these must not change later.
     metric: with ``w`` (d,), weights >= 0, all 1 if not given:
 
     ============= ====================================================================
@@ -249,7 +251,7 @@ class PointSource(Shown):
         read_by_fill(self.fill(), self.shape, rows, columns, out)
 
     def transposed(self) -> PointSource:
-        """Return ``points(y, x)``: the same costs, bit for bit."""
+        """Return ``points(y, x)``: the same costs, bit for bit. float32 points are shared."""
         return PointSource(self.y, self.x, self.metric, p=self.p, w=self.w, radius=self.radius)
 
     def select(self, rows: Ids, columns: Ids) -> PointSource:
@@ -349,7 +351,7 @@ def are_single(x: Array, y: Array) -> bool:
 
 
 def coordinates(values: Any, name: str, dtype: Any = np.float64) -> Array:
-    """Return points as a read-only (n, d) copy of this type; every coordinate is finite."""
+    """Return points as a read-only (n, d) array of this type, see ``real_array``; all are finite."""
     array = real_array(values, name, dtype)
     if array.ndim == 1:
         array = array[:, None]
@@ -363,11 +365,31 @@ def coordinates(values: Any, name: str, dtype: Any = np.float64) -> Array:
 
 
 def real_array(values: Any, name: str, dtype: Any = np.float64) -> Array:
-    """Return a C-contiguous copy of real numbers, or raise ShapeError, DtypeError."""
+    """Return real numbers in C order, or raise ShapeError, DtypeError.
+
+    A copy, unless the values are a read-only array of this type in C order.
+    """
     array = whole_array(values, name)
     if array.dtype.kind not in "biuf" and array.size:
         raise DtypeError(f"{name} has dtype {array.dtype}; needs real numbers")
+    if array.dtype == dtype and _is_fixed(array):
+        return np.asarray(array)
     return np.array(array, dtype=dtype, order="C", copy=True, subok=False)
+
+
+def _is_fixed(array: Array) -> bool:
+    """Return whether an array in C order, and all that it is a view of, are read-only.
+
+    A frame's values are a read-only view of what the frame may change.
+    """
+    if not (array.flags.c_contiguous and array.flags.aligned):
+        return False
+    part: Any = array
+    while isinstance(part, np.ndarray):
+        if part.flags.writeable:
+            return False
+        part = part.base
+    return True
 
 
 def whole_array(values: Any, name: str) -> Array:
@@ -387,10 +409,13 @@ def whole_array(values: Any, name: str) -> Array:
 
 def check_finite(array: Array, place: str, what: str) -> None:
     """Raise InvalidCostError naming the first NaN or infinity of an array."""
-    if np.isfinite(array).all():
-        return
-    where = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
-    raise InvalidCostError(f"{place.format(*where)} is {array[where]}; {what}")
+    step = max(1, _NUMBERS // max(1, math.prod(array.shape[1:])))
+    for start in range(0, len(array), step):
+        some = array[start : start + step]
+        if np.isfinite(some).all():
+            continue
+        row, *rest = (int(k) for k in np.argwhere(~np.isfinite(some))[0])
+        raise InvalidCostError(f"{place.format(start + row, *rest)} is {some[row, *rest]}; {what}")
 
 
 def digest(text: str, arrays: Iterable[Array]) -> str:

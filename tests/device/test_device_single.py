@@ -14,7 +14,7 @@ from bigsap.engine.cuda import products
 from bigsap.engine.cuda.device_lists import DeviceListEngine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
-from bigsap.sources.cuda import placed
+from bigsap.sources.cuda import device_memory, placed
 from bigsap.sources.cuda.placed import place
 from product_cases import METRICS, D, K, M, N, engines, listed, points, same_lists
 
@@ -124,6 +124,24 @@ def test_products_stay_where_float64_finds_no_room(cupy: Any, monkeypatch: pytes
     same_lists(one, other)
     assert one._products.half
     assert len(refused) == 1
+
+
+def test_many_points_are_copied_in_parts(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One copy of all would take as much pinned memory."""
+    sizes: list[int] = []
+    g = np.random.default_rng(2)
+    x, y = (g.normal(size=(k, 19)).astype(np.float32) for k in (N, M))
+    monkeypatch.setattr(device_memory, "PANEL_BYTES", 19 * 4 * 10)
+    bring = device_memory.bring
+    monkeypatch.setattr(
+        device_memory, "bring", lambda there, part: (sizes.append(part.nbytes), bring(there, part))
+    )
+    source = place(bigsap.points(x, y), 0, None)
+    source.words()
+    assert np.array_equal(source._kept[0].get(), x)
+    assert np.array_equal(source._kept[1].get(), y.T)
+    assert max(sizes) == 19 * 4 * 10
+    assert sum(sizes) >= x.nbytes
 
 
 def test_points_that_found_no_room_are_placed_anew(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:

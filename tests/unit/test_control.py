@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.engine.core.incumbent import Incumbent, _row_floors
+from bigsap.engine.core.incumbent import Incumbent, _row_floors, row_floors
 from bigsap.problem import Problem
 from bigsap.run.interrupted import complete
 from bigsap.sources import as_source
@@ -407,6 +407,25 @@ def test_the_best_bound_is_kept_with_its_duals():
 
 def floors_of(terms, maximize):
     return _row_floors(terms, terms.y.min(axis=1), terms.y.max(axis=1), maximize)
+
+
+@each(maximize=[False, True], metric=["sqeuclidean", "cityblock", "chebyshev", "products"])
+def test_boxes_of_many_coordinates_lie_below_every_cost(metric, maximize):
+    """One for all rows, reached where each side is one point."""
+    rng = np.random.default_rng(6)
+    x, y = rng.normal(size=(30, 20)), rng.normal(size=(40, 20)) + 3.0
+    for n, m in ((30, 40), (1, 1)):
+        a, b = x[:n], y[:m]
+        source = bigsap.lowrank(a, b) if metric == "products" else bigsap.points(a, b, metric)
+        cost = np.empty((n, m))
+        source.read(np.arange(n), slice(0, m), cost)
+        signed = -cost if maximize else cost
+        floors = row_floors(Problem(source, maximize))
+        assert np.unique(floors).size == 1
+        assert np.isfinite(floors[0])
+        assert floors[0] <= signed.min()
+        if n == 1:
+            assert floors[0] == pytest.approx(signed[0, 0])
 
 
 @each(maximize=[False, True], kind=["square", "absolute", "root", "largest", "product"])

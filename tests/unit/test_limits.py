@@ -500,3 +500,40 @@ def test_few_pairs_are_priced_when_the_grace_is_over(shape, monkeypatch):
     assert stopped.status == "time_limit"
     assert len(stopped.row_ind) == 20
     assert stopped.fun == pytest.approx(cost[stopped.row_ind, stopped.col_ind].sum())
+
+
+@pytest.mark.parametrize("kind", ["in time", "too long", "cancelled"])
+def test_a_proof_that_the_time_limit_meets_goes_on_for_the_grace_period(kind, monkeypatch):
+    """No second pass begins: one that is as long would not end either."""
+    n, late, asked = 600, threading.Event(), []
+
+    def over(monitor):
+        if not late.is_set():
+            return None
+        return "cancelled" if monitor.cancelled else "time_limit"
+
+    def cancelled(monitor):
+        if late.is_set():
+            asked.append(1)
+        return kind == "cancelled" and len(asked) > 2  # when the grace period has begun
+
+    def at_proof(progress):
+        if progress.stage == "certificate":
+            late.set()
+
+    monkeypatch.setattr(Monitor, "grace", lambda _: -1.0 if kind == "too long" else 60.0)
+    monkeypatch.setattr(Monitor, "over", property(over))
+    monkeypatch.setattr(Monitor, "cancelled", property(cancelled))
+    monkeypatch.setattr("bigsap.run.run.BLOCK_BYTES", 8 * n * 20)
+    cost = np.random.default_rng(3).random((n, n))
+    least = bigsap.solve(cost, method="ssp").fun
+    options = {"callback": at_proof, "callback_every": 0.0, "threads": 1, "method": "compressed"}
+    result = bigsap.solve(cost, certify="pairs", **options)
+    assert late.is_set()
+    if kind == "in time":
+        assert (result.status, result.stats["certificate_pairs"]) == ("optimal", n * n)
+        return
+    assert result.status == ("cancelled" if kind == "cancelled" else "time_limit")
+    assert 0 < result.stats["certificate_pairs"] < n * n
+    assert result.fun == pytest.approx(least)
+    assert result.bound <= result.fun

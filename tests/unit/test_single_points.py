@@ -107,6 +107,43 @@ def test_nothing_is_copied_to_float64(kind: Any) -> None:
         assert np.shares_memory(one, other)
 
 
+def test_read_only_points_stay_in_place(tmp_path: Any) -> None:
+    """Those of a file too, and in the transpose. What others may still change is copied."""
+    x, y = sides(9, 8)
+    expected = costs_of(bigsap.points(x, y), np.arange(9), slice(0, 8))
+    np.save(tmp_path / "x.npy", x)
+    of_file = np.load(tmp_path / "x.npy", mmap_mode="r")
+    for side in (x, y):
+        side.flags.writeable = False
+    for given in (x, of_file):
+        for source in (bigsap.points(given, y), bigsap.points(y, given).transposed()):
+            assert np.shares_memory(source.x, given)
+            assert np.shares_memory(source.y, y)
+            assert type(source.x) is np.ndarray
+            assert np.array_equal(costs_of(source, np.arange(9), slice(0, 8)), expected)
+        low = bigsap.lowrank(given, y)
+        assert np.shares_memory(low.a, given)
+        assert np.shares_memory(low.transposed().b, given)
+    writable = x.copy()
+    view = writable.view()
+    view.flags.writeable = False
+    turned = np.asfortranarray(x)
+    turned.flags.writeable = False
+    for given in (writable, view, turned, x.astype(np.float16), x.astype(">f4")):
+        assert not np.shares_memory(bigsap.points(given, y).x, given)
+
+
+def test_coordinates_that_are_no_numbers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever they are: points are looked at some at a time."""
+    monkeypatch.setattr("bigsap.sources.metrics._NUMBERS", 2 * D)
+    x, y = sides(9, 8)
+    for row in range(9):
+        wrong = x.copy()
+        wrong[row, D - 1] = np.nan
+        with pytest.raises(bigsap.InvalidCostError, match=rf"x\[{row}, {D - 1}\] is nan"):
+            bigsap.points(wrong, y)
+
+
 def test_what_stays_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few dimensions, other metrics, mixed and wider points, and dimensions without weight."""
     x, y = sides(9, 9)
@@ -165,12 +202,13 @@ def test_levels_and_outliers_are_those_of_float64() -> None:
 
 @pytest.mark.parametrize("maximize", [False, True])
 def test_bounds_of_rows_hold(maximize: bool) -> None:
-    """One column is its own box, so the bound is the cost: differences in float32 would exceed it."""
+    """One point is its own box, so the bound is the cost: differences in float32 would exceed it."""
     g = np.random.default_rng(4)
-    source = bigsap.points(*(g.normal(size=(k, D)).astype(np.float32) for k in (40, 1)))
     sign = -1.0 if maximize else 1.0
-    floors = row_floors(Problem(source, maximize))
-    assert (floors <= sign * costs_of(source, np.arange(40), slice(0, 1))[:, 0]).all()
+    for _ in range(40):
+        source = bigsap.points(*(g.normal(size=(1, D)).astype(np.float32) for _ in range(2)))
+        floors = row_floors(Problem(source, maximize))
+        assert (floors <= sign * costs_of(source, np.arange(1), slice(0, 1))[:, 0]).all()
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
@@ -127,7 +129,8 @@ class Incumbent:
         """Add a bound from the range of the costs, without reading any. O(n d + m d).
 
         For unsigned integers, the ends of their range; for a separable source, the bounding box of
-        all column points; otherwise the source's own range of costs. Weak, but better than none.
+        all column points, and of many coordinates that of all row points too; otherwise the
+        source's own range of costs. Weak, but better than none.
         """
         low = row_floors(self._problem)
         if low is not None:
@@ -206,9 +209,14 @@ def row_floors(problem: Problem) -> Array | None:
         return None
     terms = source.separable() if isinstance(source, Separable) else None
     if terms is not None and not (problem.maximize and terms.kind == "chord"):
-        floors = np.empty(n)
         # float64, so that differences from float32 points are float64 too.
         low, high = terms.y.min(axis=1).astype(np.float64), terms.y.max(axis=1).astype(np.float64)
+        if low.size > policy.BOX_COORDINATES:
+            # A box of each row would be as weak, and take O(n d) with many temporaries.
+            box = np.stack((terms.x.min(axis=0), terms.x.max(axis=0))).astype(np.float64)
+            floor = _row_floors(replace(terms, x=box[:1]), low, high, problem.maximize, box[1:])
+            return np.full(n, floor[0])
+        floors = np.empty(n)
         for first in range(0, n, _AT_ONCE):  # temporaries of a block stay in a cache
             rows = slice(first, first + _AT_ONCE)
             floors[rows] = _row_floors(replace(terms, x=terms.x[rows]), low, high, problem.maximize)
@@ -220,18 +228,23 @@ def row_floors(problem: Problem) -> Array | None:
     return np.full(n, floor) if math.isfinite(floor) else None
 
 
-def _row_floors(terms: Separation, low: Array, high: Array, maximize: bool) -> Array:
+def _row_floors(
+    terms: Separation, low: Array, high: Array, maximize: bool, upper: Array | None = None
+) -> Array:
     """Return (n,) lower bounds of each row's signed costs, see ``bounds.bound_row``.
 
-    low, high: (d,) the box of all columns.
+    low, high: (d,) the box of all columns. upper: (n, d) if each row stands for all points between its own
+    and this.
     """
     x, w = terms.x, terms.scale
-    ends = np.maximum(np.abs(x - low), np.abs(x - high))
-    reach = ends if maximize else np.maximum(np.maximum(low - x, x - high), 0)
+    top = x if upper is None else upper
+    ends = np.maximum(np.abs(top - low), np.abs(x - high))
+    reach = ends if maximize else np.maximum(np.maximum(low - top, x - high), 0)
     if terms.kind == "product":
-        a, b = w * x * low, w * x * high
-        floors = -np.maximum(a, b).sum(axis=1) if maximize else np.minimum(a, b).sum(axis=1)
-        size = np.maximum(np.abs(a), np.abs(b)).sum(axis=1)
+        corners = [w * end * side for end in ((x,) if upper is None else (x, upper)) for side in (low, high)]
+        least, most = reduce(np.minimum, corners), reduce(np.maximum, corners)
+        floors = -most.sum(axis=1) if maximize else least.sum(axis=1)
+        size = np.maximum(np.abs(least), np.abs(most)).sum(axis=1)
     elif terms.kind == "largest":
         floors, size = (w * reach).max(axis=1), (w * ends).max(axis=1)
     else:

@@ -32,7 +32,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.cuda.code import DeviceCode
 from bigsap.sources.cuda.device_kernels import Kernels, compiled, load_cupy, on
-from bigsap.sources.cuda.device_memory import empty, pinned
+from bigsap.sources.cuda.device_memory import empty, give_back, pinned
 from bigsap.sources.cuda.placed import ComputedOnDevice, OnDevice, StreamedToDevice
 from bigsap.types import Array
 
@@ -133,7 +133,10 @@ class DeviceListEngine(ListEngine):
 
     def release(self) -> None:
         """Free what evaluations need on the device, at the end of the search."""
+        n_bytes = 0 if self._products is None else self._products.n_bytes
         self._products = self._few = None
+        with on(self.device):
+            give_back(n_bytes)
 
     def drop_bounds(self) -> None:
         """Keep the bounds, which the host uses for rows requested by a search.

@@ -90,6 +90,11 @@ class Products:
             self.gamma, self.least = self.gamma + error, _LOST + lost / self._factor**2
         self._rows, self._columns = (self._copied(side) for side in points)
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that the copied points take on the device."""
+        return int(self._rows.nbytes + self._columns.nbytes)
+
     def _parts(self, points: PlacedPoints) -> list[slice]:
         step = max(1, _MOVED // self._d)
         return [slice(start, start + step) for start in range(0, points.shape[0], step)]

@@ -17,6 +17,8 @@ from bigsap.types import Array
 
 #: Bytes of rows that are copied to the device at a time, from pinned memory.
 PANEL_BYTES = 64 << 20
+#: Bytes worth the wait for the device that giving them back takes.
+_MUCH = 1 << 30
 #: Share of the free device memory that costs and lists may take.
 _SHARE = 0.92
 
@@ -38,14 +40,32 @@ def empty(shape: tuple[int, ...], dtype: Any, what: str) -> Any:
         raise no_room(what, math.prod(shape) * np.dtype(dtype).itemsize) from error
 
 
+def give_back(n_bytes: int) -> None:
+    """Let the current device have the memory that CuPy keeps, where at least so much was freed just now.
+
+    Else freed pieces stay next to larger arrays that do not fit into any of them.
+    """
+    if n_bytes >= _MUCH:
+        load_cupy().get_default_memory_pool().free_all_blocks()
+
+
 def pinned(n_bytes: int) -> Array:
     """Allocate bytes of the host which the device copies to while the host works."""
     return np.frombuffer(load_cupy().cuda.alloc_pinned_memory(n_bytes), np.uint8, n_bytes)
 
 
 def copy_of(array: Any, what: str) -> Any:
-    """Return the array on the current device, without a copy if it is there already."""
+    """Return the array on the current device, without a copy if it is there already.
+
+    A large one is copied in parts: CuPy takes and keeps as much pinned memory as one copy has.
+    """
     cupy = load_cupy()
+    if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.nbytes > PANEL_BYTES:
+        there = empty(array.shape, array.dtype, what)
+        step = max(1, PANEL_BYTES // max(1, array[:1].nbytes))
+        for start in range(0, len(array), step):
+            bring(there[start : start + step], array[start : start + step])
+        return there
     try:
         return cupy.asarray(array)
     except cupy.cuda.memory.OutOfMemoryError as error:

@@ -14,12 +14,14 @@ from bigsap.progress import Monitor
 from bigsap.sources.cuda.placed import bring_all, place
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine"])
 @pytest.mark.parametrize("d", [9, 40, 512])
-def test_lists_are_those_of_whole_costs(metric: str, d: int) -> None:
+def test_lists_are_those_of_whole_costs(metric: str, d: int, dtype: str) -> None:
     g = np.random.default_rng(d)
-    x = g.normal(size=(300, d))
+    x = g.normal(size=(300, d)).astype(dtype)
     y = np.repeat(x, 20, axis=0) + 1e-7 * g.normal(size=(6000, d))  # near duplicates
+    y = y.astype(dtype)
     v, taken = 0.1 * g.random(6000), g.random(6000) < 0.95
     found = []
     with Team(1) as team:
@@ -41,19 +43,30 @@ def test_lists_are_those_of_whole_costs(metric: str, d: int) -> None:
         assert np.array_equal(one.costs[some], other.costs[some])
 
 
-@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine"])
-def test_rows_made_there_have_the_hosts_bits(metric: str) -> None:
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine", "inner products"])
+def test_rows_made_there_have_the_hosts_bits(metric: str, dtype: str) -> None:
     g = np.random.default_rng(2)
-    here = bigsap.points(g.normal(size=(700, 200)), g.normal(size=(1300, 200)), metric=metric)
+    x, y = (g.normal(size=(n, 200)).astype(dtype) for n in (700, 1300))
+    if metric == "inner products":
+        here = bigsap.lowrank(x, y)
+    else:
+        here = bigsap.points(x, y, metric=metric)
     expected, found = np.empty((2, 700, 1300))
     here.read(np.arange(700), slice(0, 1300), expected)
     bring_all(place(here, 0, None), found, 3, lambda n_done: None)
     assert np.array_equal(found, expected)
 
 
-def test_many_dimensions_are_solved_by_lists() -> None:
+@pytest.mark.parametrize("metric", ["sqeuclidean", "cosine", "inner products"])
+@pytest.mark.parametrize(("d", "dtype"), [(60, "f8"), (60, "f4"), (200, "f4")])
+def test_many_dimensions_are_solved_by_lists(metric: str, d: int, dtype: str) -> None:
     g = np.random.default_rng(1)
-    source = bigsap.points(g.normal(size=(3000, 60)), g.normal(size=(3000, 60)))
+    x, y = (g.normal(size=(3000, d)).astype(dtype) for _ in range(2))
+    if metric == "inner products":
+        source = bigsap.lowrank(x, y)
+    else:
+        source = bigsap.points(x, y, metric=metric)
     result = bigsap.solve(source, device="cuda")
     assert (result.status, result.stats["method"]) == ("optimal", "compressed")
     assert result.fun == bigsap.solve(source).fun

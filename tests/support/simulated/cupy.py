@@ -316,7 +316,7 @@ cuda = SimpleNamespace(
 
 
 def get_default_memory_pool() -> Any:
-    return SimpleNamespace(free_bytes=lambda: 0)
+    return SimpleNamespace(free_bytes=lambda: 0, free_all_blocks=lambda: None)
 
 
 #: Barriers at which threads of a block waited for others that were at another one.
