@@ -214,8 +214,8 @@ def row_floors(problem: Problem) -> Array | None:
         if low.size > policy.BOX_COORDINATES:
             # A box of each row would be as weak, and take O(n d) with many temporaries.
             box = np.stack((terms.x.min(axis=0), terms.x.max(axis=0))).astype(np.float64)
-            floor = _row_floors(replace(terms, x=box[:1]), low, high, problem.maximize, box[1:])
-            return np.full(n, floor[0])
+            weak = _row_floors(replace(terms, x=box[:1]), low, high, problem.maximize, box[1:])
+            return np.full(n, weak[0])
         floors = np.empty(n)
         for first in range(0, n, _AT_ONCE):  # temporaries of a block stay in a cache
             rows = slice(first, first + _AT_ONCE)
