@@ -288,6 +288,9 @@ NEIGHBOURS_SHARE, SCATTERED_SHARE, SCATTERED_GAIN = 0.5, 0.2, 0.7
 
 #: Most coordinates with which boxes of points bound costs.
 BOX_COORDINATES = 16
+#: Columns of that many coordinates up to which their box bounds each row on its own, before any work: fewer
+#: lie closer together, and the bound of a row takes a small share of the row's costs.
+FLOOR_COLUMNS = 1000
 #: Most coordinates by which rows and columns are ordered.
 ORDERED_COORDINATES = 16
 #: Matrix products evaluate rows of at least this many columns and coordinates.

@@ -373,6 +373,10 @@ class PartMonitor(Monitor):
         self._tell()
         self._top.look()
 
+    def grace(self) -> float:
+        """Return 0: the grace period is the whole's."""
+        return 0.0
+
     def _tell(self) -> None:
         own, top = self.progress, self._top.progress
         top.stage, top.level = "levels", own.level

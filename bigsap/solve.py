@@ -199,9 +199,10 @@ def solve(
     is set, a tenth of the time limit, if that is longer; without time for a pass over the costs the
     bound is the one that the start proved. A pass that finds a row without an allowed column leads
     to ``infeasible``. The final certificate counts as part of the solve: if it runs out of time,
-    the status is ``time_limit`` although the assignment may well be optimal. A solve stopped while
-    costs are copied to a device is finished by the CPU, without writing a checkpoint. ``fun`` is
-    None, and nothing assigned, only if no allowed assignment could be found and priced in time.
+    and cannot end in half of the grace period, the status is ``time_limit`` although the
+    assignment may well be optimal. A solve stopped while costs are copied to a device is finished
+    by the CPU, without writing a checkpoint. ``fun`` is None, and nothing assigned, only if no
+    allowed assignment could be found and priced in time.
     ``bound`` is None only if the first sweep had not ended and no range of the costs is known
     beforehand. A range is known for points, low rank, unsigned integers, most expressions, and
     combinations of these.

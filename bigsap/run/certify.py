@@ -12,7 +12,7 @@ from bigsap.progress import Stopped
 from bigsap.proof.certificate import Certificate, certify, certify_infeasible
 from bigsap.proof.geometry import boundable
 from bigsap.result import Status
-from bigsap.run.deadline import Deadline, Late
+from bigsap.run.deadline import Deadline
 from bigsap.run.interrupted import Conclusion
 from bigsap.run.kept_rows import KeptRows
 from bigsap.run.proof_on_workers import proof_elsewhere
@@ -49,18 +49,13 @@ def prove_now(
         n_read = n_done
         if deadline is not None:
             deadline.tick()
-        elif run.late is None:
-            try:
-                run.monitor.tick()
-            except Stopped as stop:
-                if stop.reason != Status.TIME_LIMIT:
-                    raise
-                run.late = Deadline(run.monitor.grace(), lambda: run.monitor.cancelled)
-        else:
-            try:
-                run.late.tick()
-            except Late:
-                raise Stopped(run.monitor.over or Status.TIME_LIMIT) from None
+            return
+        try:
+            run.monitor.tick()
+        except Stopped as stop:
+            done = n_done / run.problem.shape[0]
+            if stop.reason != Status.TIME_LIMIT or not _goes_on(run, done, time.perf_counter() - clock):
+                raise
 
     try:
         source = proof_elsewhere(run, looked_at(run))
@@ -88,6 +83,19 @@ def prove_now(
         run.known.add_certificate(certificate, column_of_row)
         run.known.tell(run.monitor)
     return certificate
+
+
+def _goes_on(run: Run, done: float, seconds: float) -> bool:
+    """Return whether a pass goes on that the time limit has met: while half of the grace period is left.
+
+    The other half is for the answer. done: share of the pass done in so many seconds; one that would not end
+    in time is given up at once.
+    """
+    if run.late is None:
+        run.late = Deadline(run.monitor.grace(), lambda: run.monitor.cancelled)
+        if done > 0 and seconds * (1 - done) / done > run.late.seconds / 2:
+            return False
+    return run.late.left > run.late.seconds / 2
 
 
 def looked_at(run: Run) -> CostSource:

@@ -149,12 +149,15 @@ def _residual(run: Run, problem: Problem, column_of_row: Array | None) -> Outcom
 
 def _stopped(run: Run, stop: Stopped, found: Array | None) -> Conclusion:
     """Return the best known assignment and bound, see ``interrupted``."""
+    met = run.late is not None and run.near is None  # what was to be proved, the time limit met in its proof
     give_back(run)
     run.stopped = Status(stop.reason)
-    deadline = Deadline(run.monitor.grace(), lambda: run.monitor.cancelled)
+    deadline = run.late
+    if deadline is None or run.monitor.cancelled:
+        deadline = Deadline(run.monitor.grace(), lambda: run.monitor.cancelled)
 
     def proof(column_of_row: Array | None, v: Array) -> Certificate:
-        if not run.options.certify or run.late is not None:
+        if not run.options.certify or met:
             raise Late
         return prove_now(run, column_of_row, v, deadline=deadline)
 

@@ -130,7 +130,7 @@ class Run:
         self.standing: tuple[Array, Array] | None = None
         self._seconds_per_row = 0.0
         self.stopped: Status | None = None
-        self.late: Deadline | None = None  # of a proof that the time limit met
+        self.late: Deadline | None = None  # the grace period, once a proof has met the time limit
         self.proved: Certificate | None = None  # of an assignment within the gap
         self.seconds = {"start": 0.0, "search": 0.0, "certificate": 0.0}
         self.phases: list[dict[str, Any]] = []

@@ -23,7 +23,7 @@ def lowrank(a: Any, b: Any, *, row_terms: Any = None, column_terms: Any = None) 
     a, b: (n, r) and (m, r), finite real numbers (1-D means r = 1). row_terms (n,),
     column_terms (m,): real numbers, 0 if not given; an infinite one forbids its whole
     row or column. a and b are kept as float32 if both are no wider and r is more than 16. All
-    are copied, unless they are read-only, as in ``points``. Costs are float64, summed over the
+    are copied, except read-only ones, as in ``points``. Costs are float64, summed over the
     rank in order, the same bits for any part of a row and for the transpose (so no BLAS).
 
     Memory O((n + m) r), b twice where rows are read on the host; a row costs O(m r). Raises
@@ -223,7 +223,7 @@ class TableSource(Shown):
 
 
 def _factor(values: Any, name: str, dtype: Any) -> Array:
-    array = real_array(values, name, dtype)
+    array = real_array(values, name, dtype, in_place=True)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2:

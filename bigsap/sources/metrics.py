@@ -41,9 +41,10 @@ def points(
 
     x, y: (n, d) and (m, d), real numbers (1-D means d = 1); computed in float64. float32 and
         float16 points of more than 16 dimensions are kept as float32, under "sqeuclidean" and "euclidean",
-        and, without weights and beyond 512 MiB as float64, under "cosine". They are copied, unless they
-        have the type in which they are kept, in C order, and are read-only (``x.flags.writeable = False``,
-        ``np.load(..., mmap_mode="r")``), no views of writable arrays: these must not change later.
+        and, without weights and beyond 512 MiB as float64, under "cosine". They are copied, except that
+        x, and a y that is kept as float32, are used in place if they are arrays in C order of the type
+        in which they are kept, own their memory and are read-only (``x.flags.writeable = False``): they
+        must not change later.
     metric: with ``w`` (d,), weights >= 0, all 1 if not given:
 
     ============= ====================================================================
@@ -352,7 +353,7 @@ def are_single(x: Array, y: Array) -> bool:
 
 def coordinates(values: Any, name: str, dtype: Any = np.float64) -> Array:
     """Return points as a read-only (n, d) array of this type, see ``real_array``; all are finite."""
-    array = real_array(values, name, dtype)
+    array = real_array(values, name, dtype, in_place=True)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2:
@@ -364,23 +365,24 @@ def coordinates(values: Any, name: str, dtype: Any = np.float64) -> Array:
     return array
 
 
-def real_array(values: Any, name: str, dtype: Any = np.float64) -> Array:
-    """Return real numbers in C order, or raise ShapeError, DtypeError.
+def real_array(values: Any, name: str, dtype: Any = np.float64, *, in_place: bool = False) -> Array:
+    """Return a C-contiguous copy of real numbers, or raise ShapeError, DtypeError.
 
-    A copy, unless the values are a read-only array of this type in C order.
+    in_place: a view of an array of this type in C order that is read-only and owns its memory will do.
     """
     array = whole_array(values, name)
     if array.dtype.kind not in "biuf" and array.size:
         raise DtypeError(f"{name} has dtype {array.dtype}; needs real numbers")
-    if array.dtype == dtype and _is_fixed(array):
-        return np.asarray(array)
+    if in_place and array.dtype == dtype and _is_fixed(array):
+        return array.view(np.ndarray)
     return np.array(array, dtype=dtype, order="C", copy=True, subok=False)
 
 
 def _is_fixed(array: Array) -> bool:
-    """Return whether an array in C order, and all that it is a view of, are read-only.
+    """Return whether an array in C order, and all that it is a view of, are read-only memory of numpy.
 
-    A frame's values are a read-only view of what the frame may change.
+    A frame's values are a read-only view of what the frame may change, a mapped file may shrink, and of
+    memory of others nothing is known.
     """
     if not (array.flags.c_contiguous and array.flags.aligned):
         return False
@@ -389,7 +391,7 @@ def _is_fixed(array: Array) -> bool:
         if part.flags.writeable:
             return False
         part = part.base
-    return True
+    return part is None
 
 
 def whole_array(values: Any, name: str) -> Array:

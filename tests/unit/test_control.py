@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.core.incumbent import Incumbent, _row_floors, row_floors
 from bigsap.problem import Problem
 from bigsap.run.interrupted import complete
@@ -410,8 +411,9 @@ def floors_of(terms, maximize):
 
 
 @each(maximize=[False, True], metric=["sqeuclidean", "cityblock", "chebyshev", "products"])
-def test_boxes_of_many_coordinates_lie_below_every_cost(metric, maximize):
+def test_boxes_of_many_coordinates_lie_below_every_cost(metric, maximize, monkeypatch):
     """One for all rows, reached where each side is one point."""
+    monkeypatch.setattr(policy, "FLOOR_COLUMNS", 0)
     rng = np.random.default_rng(6)
     x, y = rng.normal(size=(30, 20)), rng.normal(size=(40, 20)) + 3.0
     for n, m in ((30, 40), (1, 1)):

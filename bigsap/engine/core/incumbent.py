@@ -203,29 +203,29 @@ def row_floors(problem: Problem) -> Array | None:
     source = problem.source
     n, m = problem.shape
     if source.dtype.kind == "u":
-        least = -int(np.iinfo(source.dtype).max) if problem.maximize else 0
-        return np.full(n, least, np.int64)
+        whole = -int(np.iinfo(source.dtype).max) if problem.maximize else 0
+        return np.full(n, whole, np.int64)
     if not n or not m:
         return None
+    ends = range_of(source)
+    least = -math.inf
+    if ends is not None:
+        least = -ends[1] if problem.maximize else ends[0]
     terms = source.separable() if isinstance(source, Separable) else None
     if terms is not None and not (problem.maximize and terms.kind == "chord"):
         # float64, so that differences from float32 points are float64 too.
         low, high = terms.y.min(axis=1).astype(np.float64), terms.y.max(axis=1).astype(np.float64)
-        if low.size > policy.BOX_COORDINATES:
-            # A box of each row would be as weak, and take O(n d) with many temporaries.
+        if low.size > policy.BOX_COORDINATES and m > policy.FLOOR_COLUMNS:
+            # A box of many columns in many dimensions says little of any row: one for all rows will do.
             box = np.stack((terms.x.min(axis=0), terms.x.max(axis=0))).astype(np.float64)
             weak = _row_floors(replace(terms, x=box[:1]), low, high, problem.maximize, box[1:])
-            return np.full(n, weak[0])
+            return np.maximum(np.full(n, weak[0]), least)
         floors = np.empty(n)
         for first in range(0, n, _AT_ONCE):  # temporaries of a block stay in a cache
             rows = slice(first, first + _AT_ONCE)
             floors[rows] = _row_floors(replace(terms, x=terms.x[rows]), low, high, problem.maximize)
-        return floors
-    ends = range_of(source)
-    floor = -math.inf
-    if ends is not None:
-        floor = -ends[1] if problem.maximize else ends[0]
-    return np.full(n, floor) if math.isfinite(floor) else None
+        return np.maximum(floors, least)
+    return np.full(n, least) if math.isfinite(least) else None
 
 
 def _row_floors(
