@@ -21,6 +21,7 @@ from bigsap.engine.lists import list_engine, ordering, pool, private_columns
 from bigsap.engine.trees import first_pairs
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, guarded
+from bigsap.run.deadline import Deadline
 from bigsap.sources import as_source
 from bigsap.strategies import levels, optional_rows, tight_pairs, trees
 from bigsap.strategies.baselines import auction, classical
@@ -502,7 +503,7 @@ def test_few_pairs_are_priced_when_the_grace_is_over(shape, monkeypatch):
     assert stopped.fun == pytest.approx(cost[stopped.row_ind, stopped.col_ind].sum())
 
 
-@pytest.mark.parametrize("kind", ["in time", "too long", "cancelled"])
+@pytest.mark.parametrize("kind", ["in time", "hopeless", "too long", "cancelled"])
 def test_a_proof_that_the_time_limit_meets_goes_on_for_the_grace_period(kind, monkeypatch):
     """No second pass begins: one that is as long would not end either."""
     n, late, asked = 600, threading.Event(), []
@@ -521,7 +522,9 @@ def test_a_proof_that_the_time_limit_meets_goes_on_for_the_grace_period(kind, mo
         if progress.stage == "certificate":
             late.set()
 
-    monkeypatch.setattr(Monitor, "grace", lambda _: -1.0 if kind == "too long" else 60.0)
+    monkeypatch.setattr(Monitor, "grace", lambda _: 0.0 if kind == "hopeless" else 60.0)
+    if kind == "too long":
+        monkeypatch.setattr(Deadline, "left", property(lambda _: 0.0))
     monkeypatch.setattr(Monitor, "over", property(over))
     monkeypatch.setattr(Monitor, "cancelled", property(cancelled))
     monkeypatch.setattr("bigsap.run.run.BLOCK_BYTES", 8 * n * 20)
