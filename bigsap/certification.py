@@ -83,7 +83,8 @@ def certify(
     prices: Any = None if isinstance(v, Result) else v
     if result is not None and (result.shape != (n, m) or result.maximize != maximize):
         raise OptionError("v is not valid: it is a result of another shape or sense")
-    for what, numbers in (("col4row", col4row), ("v", prices), ("v_low", v_low)):
+    pairs_given = zip(("row_ind", "col_ind"), col4row, strict=False) if isinstance(col4row, tuple) else ()
+    for what, numbers in (("col4row", col4row), ("v", prices), ("v_low", v_low), *pairs_given):
         refuse_masked(what, numbers)
     if prices is None and v_low is not None:
         raise OptionError("v_low is not valid without v: give both")
@@ -186,6 +187,8 @@ def _of_plan(plan: Array, *, several: bool) -> Array:
     """
     if plan.dtype.kind not in "biuf" or (plan.dtype.kind == "f" and np.isnan(plan).any()):
         raise CertificateError(f"a plan must hold real numbers, got {plan.dtype} or NaN")
+    if not plan.shape[1]:
+        return np.full(len(plan), -1)
     held = plan != 0
     sides = [("row", held.sum(axis=1))] + ([] if several else [("column", held.sum(axis=0))])
     for what, counts in sides:

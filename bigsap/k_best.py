@@ -190,6 +190,7 @@ def _enumerated(task: Task, count: int, maximize: bool) -> Assignments:
     the second enumeration.
     """
     n, m = task.source.shape
+    count = min(count, 1 + _most(task, count))
     per_row = max(_PER_ROW, math.ceil(_PER_DOUBLING * math.log2(count + 1) / max(1, min(n, m))))
     lists, cap, by_cost = listed(task, per_row), None, False
     while True:
@@ -207,8 +208,18 @@ def _enumerated(task: Task, count: int, maximize: bool) -> Assignments:
             lists, cap = listed(task, per_row), None
     costs, col4row = found.ranked(count, task)
     stats = {**found.stats, "pairs": len(lists.rows), "all_pairs": n * m}
-    complete = lists.beyond is None and found.exhausted
+    complete = lists.beyond is None and found.exhausted and len(found.answers) <= count
     return Assignments(costs, col4row, maximize, (int(n), int(m)), complete, stats)
+
+
+def _most(task: Task, enough: int) -> int:
+    """Return a number that the assignments do not exceed, or one from ``enough`` on."""
+    n, m = task.source.shape
+    choices = max(n, m) + (task.prices is not None)  # each row or column of the shorter side
+    found, left = 1, min(n, m) if task.prices is None else n
+    while left > 0 and found < enough:
+        found, left = found * choices, left - 1
+    return found
 
 
 def _found(lists: Listed, count: int, cap: int | None) -> _Search:
@@ -242,7 +253,7 @@ class _Search:
         graph = lists.graph
         self.work = new_work(graph)
         self.nodes = new_nodes(64, len(graph.first) - 1)
-        self.answers = np.empty(count, np.int64)
+        self.answers = _room(count)
         while (status := self._run(cap)) == GUESS:
             low, high = self.cost_of(0), self._cap()
             cap = low + _RAISED * (high - low) + 1
@@ -300,9 +311,9 @@ class _Search:
             return np.array(signed, np.int64 if fits else object), col4row
         unit = 1 << abs(lists.exponent)
         if lists.exponent >= 0:
-            signed = [task.sign * total / unit + 0.0 for total in sums]
+            signed = [task.sign * _as_float(total, unit) + 0.0 for total in sums]
         else:
-            signed = [float(task.sign * total * unit) for total in sums]
+            signed = [task.sign * _as_float(total * unit, 1) for total in sums]
         return np.array(signed, np.float64), col4row
 
     def _columns(self, task: Task) -> Array:
@@ -328,7 +339,7 @@ class _Search:
             places = [(i, j if j >= 0 else m + i) for i, j in enumerate(columns)]
             sums.append(sum((Fraction(of_pair[place]) for place in places if place in of_pair), Fraction(0)))
         order = sorted(range(len(sums)), key=lambda place: (sums[place], col4row[place].tolist()))[:count]
-        costs = [task.sign * (sums[place].numerator / sums[place].denominator) + 0.0 for place in order]
+        costs = [task.sign * _as_float(*sums[place].as_integer_ratio()) + 0.0 for place in order]
         return np.array(costs), col4row[order]
 
     @property
@@ -339,3 +350,19 @@ class _Search:
             "scans": int(counts[SCANS]),
             "subspaces": int(counts[NODES]),
         }
+
+
+def _room(count: int) -> Array:
+    """Return room for the answers; OptionError where memory has none."""
+    try:
+        return np.empty(count, np.int64)
+    except (MemoryError, ValueError):
+        raise OptionError(f"k={count} assignments do not fit into memory") from None
+
+
+def _as_float(numerator: int, denominator: int) -> float:
+    """Return the quotient, rounded; OverflowRiskError if float64 does not hold it."""
+    try:
+        return numerator / denominator
+    except OverflowError:
+        raise OverflowRiskError("the sum of the costs leaves float64") from None

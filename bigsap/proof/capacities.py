@@ -21,13 +21,13 @@ from bigsap.proof.certificate import Certificate, certificate_of, certify_infeas
 from bigsap.proof.claim import Claim
 from bigsap.proof.conclusion import conclude
 from bigsap.proof.minima import Looked, minima
-from bigsap.proof.pair_costs import read_pair_costs
+from bigsap.proof.pair_costs import listed_costs, read_pair_costs
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.unassigned import at_most_prices, certify_gated, check_prices, partial_matching
 from bigsap.proof.verify import check_duals, check_values, unknown
 from bigsap.proof.weights import shifted_weighted
-from bigsap.sources.base import CostSource, integral
+from bigsap.sources.base import CostSource, Sparse, integral
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.types import Array
 
@@ -213,8 +213,12 @@ def _read_pairs(source: CostSource, rows: Array, columns: Array, costs: Array) -
     """Read the costs of pairs of the source's columns. Raises CertificateError for a forbidden one."""
     at = np.flatnonzero(columns < source.shape[1])
     rows, columns = rows[at], columns[at]
-    found = read_pair_costs(source, rows, columns)
-    wrong = np.flatnonzero(~np.isfinite(found))
+    if isinstance(source, Sparse):
+        found, listed = listed_costs(source.entries(), rows, columns)
+        wrong = np.flatnonzero(~listed | ~np.isfinite(found))
+    else:
+        found = read_pair_costs(source, rows, columns)
+        wrong = np.flatnonzero(~np.isfinite(found))
     if wrong.size:
         pair = int(rows[wrong[0]]), int(columns[wrong[0]])
         raise CertificateError(f"the assignment uses the forbidden pair {pair}")

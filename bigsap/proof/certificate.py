@@ -381,8 +381,8 @@ def checked_prices(v: npt.ArrayLike, m: int, integer: bool, v_low: npt.ArrayLike
     if not np.isfinite(prices).all():
         column = int(np.argmin(np.isfinite(prices)))
         raise CertificateError(f"v[{column}] is {prices[column]}, not a finite number")
-    if m and integer and low is None and (prices.dtype.kind in "biu" or (prices == np.rint(prices)).all()):
-        if reach(prices) >= 2**63 or int(prices.max()) - int(prices.min()) >= 2**63:
+    if integer and low is None and (prices.dtype.kind in "biu" or (prices == np.rint(prices)).all()):
+        if m and (reach(prices) >= 2**63 or int(prices.max()) - int(prices.min()) >= 2**63):
             raise OverflowRiskError("the prices, or their differences, leave int64")
         return Prices(prices.astype(np.int64))
     high = prices.astype(np.float64)

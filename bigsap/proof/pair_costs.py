@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from bigsap.sources.base import CostSource, Resident
+from bigsap.sources.base import CostSource, Entries, Resident
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.filling import fill_of
 from bigsap.types import Array
@@ -39,3 +39,19 @@ def read_pair_costs(source: CostSource, rows: Array, columns: Array) -> Array:
         source.read(rows[start : start + 1], slice(first, last + 1), part)
         costs[start:stop] = part[0, mine - first]
     return costs
+
+
+def listed_costs(entries: Entries, rows: Array, columns: Array) -> tuple[Array, Array]:
+    """Return the costs (k,) of pairs of a sparse source, of the type of its entries, and which are listed.
+
+    Rows of a sparse source are floats, which do not hold all integers. O(E log E) for E entries.
+    """
+    start, ids, costs = entries
+    if not ids.size:
+        return np.zeros(rows.size, costs.dtype), np.zeros(rows.size, np.bool_)
+    width = max(int(ids.max()), int(columns.max(initial=0))) + 1
+    keys = np.repeat(np.arange(start.size - 1), np.diff(start)) * width + ids
+    order = np.argsort(keys, kind="stable")  # a row's columns are in any order
+    wanted = rows.astype(np.int64) * width + columns
+    places = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), keys.size - 1)]
+    return costs[places], keys[places] == wanted

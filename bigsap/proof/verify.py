@@ -19,6 +19,8 @@ from bigsap.types import Array
 
 #: Relative error allowed in the duals of a search, as a share of the largest.
 _SEARCH = 2.0**-40
+#: A factor with which sums of sizes stay finite.
+_SMALLER = 2.0**-64
 
 
 def verify(result: Claim, source: CostSource, threads: int = 1, *, pairs: bool = False) -> Certificate:
@@ -226,14 +228,14 @@ def _check_sum(
     short, size = -Fraction(bound), 0.0
     for dual, low, times in zip(duals, lows, counts, strict=True):
         often = 1 if times is None else np.maximum(padded(times, dual.size), 1)
-        size += float((np.abs(dual.astype(np.float64)) * often).sum())
+        size += float((np.abs(_SMALLER * dual.astype(np.float64)) * often).sum())
         if dual.dtype == np.float64:
             short += sum(map(Fraction, expansion(*duals_total(dual, low, times))), Fraction(0))
         else:
             short += int(exact_sum(dual) if times is None else exact_weighted_sum(dual, times))
             if low is not None:
                 short += sum(map(Fraction, expansion(*duals_total(low, None, times))), Fraction(0))
-    lost = Fraction(2.0**-98 * size)
+    lost = Fraction(2.0**-98 / _SMALLER * size)
     if isinstance(certificate.bound, int) and isinstance(bound, int):
         good = abs(short) < 1 + (lost if short.denominator > 1 else 0)
     else:

@@ -142,7 +142,7 @@ class _Contracted:
             return problem, np.append(wanted.demand, rows - int(wanted.demand.sum())), np.zeros(rows)
         if wanted.demand is not None:
             free = wanted.shape[1] - int(wanted.demand.sum())
-            source = at_hand(transposed(wanted.source), self.monitor.tick)
+            source = at_hand(transposed(wanted.source, self.monitor.tick), self.monitor.tick)
             problem = Problem(source, self.options.maximize, transposed=True)
             return problem, np.append(wanted.demand, free), np.zeros(wanted.shape[1])
         assert wanted.capacity is not None

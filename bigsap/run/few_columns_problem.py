@@ -92,9 +92,9 @@ def fits(wanted: Wanted, room: float) -> bool:
     lists = (few + 1) ** 2 * policy.CONTRACTED_PAIR_BYTES
     if lists > room:
         return False
-    if wanted.demand is not None and not isinstance(wanted.source, Transposable | Resident):
-        return False
     held = in_place(wanted.gated.source if wanted.gated is not None else wanted.source)
+    if wanted.demand is not None and not isinstance(wanted.source, Transposable | Resident):
+        held = False
     return held or n * m * 8 + lists <= room
 
 
@@ -145,13 +145,20 @@ def with_open_places(wanted: Wanted, tick: Callable[[], None]) -> CostSource:
     return ArraySource(costs)
 
 
-def transposed(source: CostSource) -> CostSource:
-    """Return the costs with rows and columns exchanged, of a source that ``fits`` has accepted."""
+def transposed(source: CostSource, tick: Callable[[], None]) -> CostSource:
+    """Return the costs with rows and columns exchanged: a copy, if the source has no such form."""
     other = source.transposed() if isinstance(source, Transposable) else None
     if other is not None and in_place(other):
         return other
     matrix = source.resident() if isinstance(source, Resident) else None
     if matrix is not None:
         return ArraySource(np.ascontiguousarray(matrix[:, : source.shape[1]].T))
-    assert other is not None
-    return other
+    if other is not None:
+        return other
+    costs = np.empty(source.shape[::-1], source.dtype)
+
+    def work(start: int, first: int, block: Array) -> None:
+        costs[first : first + block.shape[1], start : start + len(block)] = block.T
+
+    stream(source, lambda: work, threads=1, tick=lambda _: tick())
+    return ArraySource(costs)

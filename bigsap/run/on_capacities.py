@@ -114,7 +114,8 @@ class _OneSolve:
         contracted = self._contracted(capacity, None)
         if contracted is not None:
             return contracted
-        counts = np.minimum(capacity, max(n, 1))
+        # A single row leaves a copy free, so that its column has the price 0 where it has room.
+        counts = np.minimum(capacity, max(n, 2))
         start = None if start is None else np.repeat(start, counts)
         inner = {**self.asked, "time_limit": self._left(), "warm_start": start}
         result = self.solve_sum(repeat_columns(self.source, counts, self.room), inner, self.saved)

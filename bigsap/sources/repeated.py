@@ -46,7 +46,7 @@ def counts_of(value: Any, size: int, name: str, what: str) -> Array:
         where = f"[{int(given.argmin())}]" if given.ndim else ""
         raise OptionError(f"{name}{where} is {int(given.min())}: a {what} cannot take fewer than no pairs")
     found = np.empty(size, np.int64)
-    found[:] = np.minimum(given, _MOST)
+    found[:] = np.minimum(given.astype(np.uint64), np.uint64(_MOST))  # narrow types do not hold the limit
     return found
 
 

@@ -95,7 +95,7 @@ def _sampled(problem: Problem, per_agent: int) -> Any:
     if count >= signed.size:
         return np.inf
     # Rows differ: of each its own cost, and the largest of most of them.
-    each = max(1, count // len(rows))
+    each = min(max(1, count // len(rows)), m - 1)
     return np.quantile(np.partition(signed, each, axis=1)[:, each], 0.9, method="higher")
 
 

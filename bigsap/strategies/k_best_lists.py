@@ -226,10 +226,12 @@ def _exponent(
     fraction, exponent = np.frexp(costs[costs != 0])
     digits = np.ldexp(fraction, 53).astype(np.int64)
     lowest = np.frexp((digits & -digits).astype(np.float64))[1] - 1
-    needed = int((53 - exponent - lowest).max(initial=0)) if digits.size else 0
     size = max((float(np.abs(x).max()) for x in (u, v, costs) if x.size), default=0.0)
     allowed = min(most, 1000 - int(np.frexp(size)[1]))
-    return min(needed, allowed), needed > allowed
+    if not digits.size:  # of zeros, any unit: fine enough for what longer lists hold
+        return allowed, False
+    needed = int((53 - exponent - lowest).max())
+    return min(max(0, needed), allowed), needed > allowed
 
 
 def _limbs(parts: tuple[Array, Array, Array], exponent: int) -> tuple[Array, Array]:

@@ -265,3 +265,10 @@ def test_command_line(tmp_path, capsys):
     assert cli.main(["solve", str(tmp_path / "c.npy"), "--objective", "bottleneck"]) == 0
     expected = bigsap.solve(cost, objective="bottleneck")
     assert f"{expected.bottleneck:.12g}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i8"])
+def test_many_rows_for_one_column(dtype):
+    cost = np.arange(40).astype(dtype)[::-1, None]
+    assert bigsap.solve(cost, objective="bottleneck").bottleneck == 0
+    assert bigsap.solve(cost, objective="bottleneck", maximize=True).bottleneck == 39

@@ -490,3 +490,62 @@ def test_a_gap_that_a_huge_column_excuses_is_searched():
         cost[:, 0], cost[0, 1] = -(2.0**power), -(2.0 ** (power - 2))
         found = bigsap.solve(cost, capacity=[6, 6])
         assert sorted(cost[found.col4row == 1, 1]) == sorted(cost[:, 1])[:6]
+
+
+@pytest.mark.parametrize("kind", ["u1", "i1", "i2", "u2", "u4", "u8"])
+def test_counts_of_any_whole_type(kind):
+    cost = np.random.default_rng(2).random((4, 3))
+    expected = bigsap.solve(cost, capacity=2).fun
+    assert bigsap.solve(cost, capacity=np.full(3, 2, kind)).fun == expected
+    assert bigsap.solve(cost, capacity=np.dtype(kind).type(2)).fun == expected
+    assert bigsap.solve(cost.T, demand=np.ones(3, kind)).fun == bigsap.solve(cost.T).fun
+    if kind == "u8":
+        assert bigsap.solve(cost, capacity=np.full(3, 2**63 + 5, kind)).fun == cost.min(axis=1).sum()
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize("kind", ["function", "reversed", "scaled", "i1", "f2", ">f8", "u4"])
+def test_demand_of_sources_that_have_no_transpose(kind):
+    """With the bits of a plain matrix: the costs are copied for the search."""
+    given = np.random.default_rng(0).random((5, 300)) * 9
+    cost = given if kind in ("function", "reversed", "scaled") else given.astype(kind)
+    plain = np.ascontiguousarray(cost, np.int64 if cost.dtype.kind in "iu" else np.float64)
+    expected = bigsap.solve(plain, demand=20)
+    source = {
+        "function": lambda: bigsap.from_function(lambda i: cost[i], cost.shape, kind="row"),
+        "reversed": lambda: np.asfortranarray(cost[:, ::-1])[:, ::-1],
+        "scaled": lambda: bigsap.scaled(cost, 1.0),
+    }.get(kind, lambda: cost)()
+    found = bigsap.solve(source, demand=20)
+    assert found.fun == expected.fun
+    found.verify(source)
+
+
+@pytest.mark.parametrize("kind", ["f8", "i8"])
+@pytest.mark.parametrize("capacity", [2, 2**62])
+def test_one_row_leaves_room(kind, capacity):
+    """So the prices are 0, and prove the bound."""
+    cost = np.array([[1, 5, 9]], kind)
+    found = bigsap.solve(cost, capacity=capacity, unassigned_cost=9)
+    assert (found.fun, found.v.tolist()) == (1, [0, 0, 0])
+    found.verify(cost)
+    again = bigsap.certify(cost, found.col4row, found, capacity=capacity, unassigned_cost=9)
+    assert again.optimal
+
+
+def test_pairs_of_large_integers_are_verified():
+    """Rows of sparse costs are floats, which do not hold them."""
+    large = bigsap.sparse(([0, 0, 1], [1, 0, 2], np.array([2**53 + 3, 2**53 + 1, 7])), shape=(2, 3))
+    found = bigsap.solve(large, demand=1)
+    assert found.fun == 2**53 + 8
+    found.verify(large)
+    none = bigsap.sparse((np.array([], int),) * 3, shape=(1, 0))
+    for maximize in (False, True):
+        price = np.array([2**53 + 1])
+        bigsap.solve(none, demand=[1], unassigned_cost=price, maximize=maximize).verify(none)
+
+
+def test_duals_whose_sizes_sum_beyond_float64():
+    most = np.finfo(float).max
+    cost = bigsap.sparse(([0, 1], [0, 0], np.array([most, most])), shape=(2, 1))
+    bigsap.solve(cost, demand=[1, 0]).verify(cost)

@@ -12,7 +12,7 @@ import pytest
 import bigsap
 import exact_oracle as oracle
 from bigsap.cli import commands as cli
-from bigsap.errors import CertificateError, InfeasibleError, OptionError
+from bigsap.errors import CertificateError, InfeasibleError, InvalidCostError, OptionError
 from oracle import value
 
 RNG = np.random.default_rng(17)
@@ -242,3 +242,11 @@ def test_command_line(tmp_path, capsys):
     assert run("certify", cost, tmp_path / "bad.npy", "--json")[0] == 5
     assert cli.main(["certify", str(cost), str(given)]) == 8
     assert "not proved" in capsys.readouterr().out
+
+
+def test_assignments_of_no_columns_and_masked_ones():
+    assert bigsap.certify(np.zeros((2, 0)), np.zeros((2, 0))).fun == 0
+    masked = np.ma.masked_array([0, 1, 2], mask=[0, 0, 1])
+    for pairs in (([0, 1, 2], masked), (masked, [0, 1, 2])):
+        with pytest.raises(InvalidCostError, match=r"_ind\[2\] is missing"):
+            bigsap.certify(np.eye(3), pairs)

@@ -49,6 +49,7 @@ def check(cost, k, maximize=False, unassigned=None):
     assert found.costs.tolist() == [kind(c) for c, _ in expected[:k]]
     assert len(found) == min(k, len(expected))
     assert found.complete or len(found) == k
+    assert not found.complete or len(expected) <= k
     return found
 
 
@@ -230,6 +231,37 @@ def test_orders_of_magnitude():
     check(cost, 24)
     wide = 10.0 ** np.arange(-60, 60, 5).reshape(4, 6) * 3
     check(wide, 1)
+    check(np.array([[1.0, 1e-30], [1e-30, 1e30]]), 1)  # the other one was found as well
+
+
+@pytest.mark.parametrize("power", [-1074, -1000, 130, 900])
+def test_whole_multiples_of_a_power_of_two(power):
+    """Only digits count, not where they are."""
+    check(np.random.default_rng(3).integers(0, 9, (4, 5)) * 2.0**power, 40)
+
+
+@pytest.mark.parametrize("least", [1e-308, 1e-295 / 3])
+def test_lists_of_zeros_next_to_the_least_costs(least):
+    cost = np.zeros((8, 14))
+    cost[0, 0] = least
+    assert bigsap.solve_k_best(cost, 2).costs.tolist() == [0, 0]
+    cost = np.zeros((3, 3))
+    cost[0] = least * np.array([1, 2, 4])
+    check(cost, 6)
+
+
+def test_sums_beyond_float64_are_refused():
+    for cost in ([[1e308, 1.0], [1.0, 1.7e308]], [[1e308, 1e300], [1e300, 1.7e308]]):
+        with pytest.raises(OverflowRiskError):
+            bigsap.solve_k_best(np.array(cost), 2)
+
+
+@pytest.mark.parametrize("k", [2**40, 10**30])
+def test_more_than_there_are(k):
+    for shape, unassigned in (((2, 2), None), ((2, 3), None), ((3, 2), None), ((2, 2), 1.0)):
+        check(np.arange(6.0)[: shape[0] * shape[1]].reshape(shape), k, unassigned=unassigned)
+    with pytest.raises(OptionError, match="do not fit into memory"):
+        bigsap.solve_k_best(np.random.default_rng(1).random((60, 60)), 2**62)
 
 
 def parts():
