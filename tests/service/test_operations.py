@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -140,6 +141,71 @@ def test_a_result_in_one_file(api: Any, tmp_path: Path) -> None:
     result.verify(np.array(cost["values"]))
     assert np.load(io.BytesIO(answer.content))["col4row"].tolist() == result.col4row.tolist()
     assert api.get(job["links"]["result"]).json()["status"] == "optimal"
+
+
+RANGES = {
+    "bytes=0-3": 206,
+    "bytes=0-1,4-5": 206,
+    "bytes=-8": 206,
+    "bytes=5-2": 200,
+    "bytes=a": 200,
+    "lines=1-2": 200,
+    "bytes=999999-": 416,
+}
+
+
+@pytest.mark.parametrize("wanted", RANGES)
+def test_a_range_of_the_whole_result_leaves_no_file(api: Any, tmp_path: Path, wanted: str) -> None:
+    link = solved(api, SQUARE)["links"]["result"]
+    headers = {"Accept": "application/x-npz"}
+    whole = api.get(link, headers=headers)
+    answer = api.get(link, headers={**headers, "Range": wanted})
+    assert answer.status_code == RANGES[wanted]
+    if answer.status_code == 416:
+        problem(answer, 416, "range-not-satisfiable")
+    elif answer.status_code == 200:
+        assert answer.content == whole.content
+    head = api.head(link, headers=headers)
+    same = {**headers, "If-None-Match": whole.headers["etag"]}
+    assert (head.headers["etag"], api.get(link, headers=same).status_code) == (whole.headers["etag"], 304)
+    assert head.headers["last-modified"] == whole.headers["last-modified"]
+    assert list((tmp_path / "data" / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize(("path", "kind"), [("", "application/x-npz"), ("/{name}", "application/x-npy")])
+def test_ranges_of_results_are_in_the_document(api: Any, path: str, kind: str) -> None:
+    responses = api.get("/openapi.json").json()["paths"]["/v1/jobs/{job_id}/result" + path]["get"][
+        "responses"
+    ]
+    assert set(responses["206"]["content"]) == {kind, "multipart/byteranges"}
+    assert {"304", "416"} <= set(responses)
+
+
+def test_a_whole_result_that_cannot_be_sent_leaves_no_file(
+    make_app: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "data" / "scratch"
+    scratch.mkdir(parents=True)
+    (scratch / "job_0123456789abcdef-00000000.npz").write_bytes(b"of a server that was killed")
+    (scratch / "of_a_worker").mkdir()
+    api = make_app()
+    link, headers = solved(api, SQUARE)["links"]["result"], {"Accept": "application/x-npz"}
+    with monkeypatch.context() as patched:
+        patched.setattr("bigsap_server.api.routes_results.FileResponse._handle_simple", broken)
+        assert api.get(link, headers=headers).status_code == 500
+    with monkeypatch.context() as patched:
+        patched.setattr(bigsap.Result, "save", half_written)
+        problem(api.get(link, headers=headers), 507, "disk-full")
+    assert [file.name for file in scratch.iterdir()] == ["of_a_worker"]
+
+
+async def broken(*_: Any) -> None:
+    raise OSError("the client has gone")
+
+
+def half_written(_: Any, file: Path) -> None:
+    file.write_bytes(b"PK")
+    raise OSError(errno.ENOSPC, "no space left")
 
 
 def test_uploads_are_found_by_digest_and_expire(make_app: Callable[..., Any], tmp_path: Path) -> None:

@@ -377,6 +377,19 @@ def problem_response(description: str) -> dict[str, Any]:
     return {"description": description, **_PROBLEM}
 
 
+def range_responses(kind: str) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI description of a file's answers besides the whole file. kind: its media type."""
+    part: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+    return {
+        206: {
+            "description": "A range of the file, or several",
+            "content": {kind: part, "multipart/byteranges": part},
+        },
+        304: {"description": "not changed"},
+        416: problem_response("The range lies outside"),
+    }
+
+
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     400: problem_response("The request cannot be read"),
     401: problem_response("A key is needed"),
