@@ -9,8 +9,11 @@ import logging
 import os
 import queue
 import re
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +282,69 @@ def test_webhooks_are_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     job, _ = store.submit(SQUARE | {"webhook": "https://hooks.example/2"})
     store.request_cancel(job.id, "now")
     assert tried.get(timeout=HANG_S) == "https://hooks.example/2"
+    hooks.stop()
+    store.close()
+
+
+class _Slow(BaseHTTPRequestHandler):
+    """Answers 200 at /body and never sends the body; at /head the head does not end."""
+
+    wanted: threading.Event
+    seen: queue.SimpleQueue[str]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.seen.put(self.path)
+        if self.path == "/body":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nx")
+            self.wanted.wait(HANG_S)
+        elif self.path == "/head":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+            with suppress(OSError):
+                while not self.wanted.wait(0.02):
+                    self.wfile.write(b"x")
+        else:
+            self.send_response(204)
+            self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def slow() -> Iterator[tuple[ThreadingHTTPServer, queue.SimpleQueue[str]]]:
+    """A receiver of webhooks that keeps its callers waiting, and the paths it was sent to."""
+    wanted, seen = threading.Event(), queue.SimpleQueue[str]()
+    receiver = ThreadingHTTPServer(("127.0.0.1", 0), type("", (_Slow,), {"wanted": wanted, "seen": seen}))
+    thread = threading.Thread(target=receiver.serve_forever)
+    thread.start()
+    yield receiver, seen
+    wanted.set()
+    receiver.shutdown()
+    thread.join(HANG_S)
+    receiver.server_close()
+
+
+@pytest.mark.parametrize("kept", ["body", "head"])
+def test_a_slow_receiver_keeps_no_other_message(
+    slow: tuple[ThreadingHTTPServer, queue.SimpleQueue[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    kept: str,
+) -> None:
+    receiver, seen = slow
+    # The time is not awaited where only the body is slow: the message is delivered then.
+    monkeypatch.setattr(webhooks, "_TIMEOUT_S", {"body": 2 * HANG_S, "head": 2.0}[kept])
+    monkeypatch.setattr(webhooks, "PAUSES", (2 * HANG_S,))
+    host = f"127.0.0.1:{receiver.server_port}"
+    store = JobStore(tmp_path / "jobs.sqlite")
+    hooks = Webhooks(lambda: settings_in(tmp_path, **(HOOK | {"webhook_hosts": [host]})))
+    hooks.start()
+    store.on_change(lambda job_id: hooks.follow(store.recent.job(job_id)))
+    for path in (kept, "other"):
+        job, _ = store.submit(SQUARE | {"webhook": f"http://{host}/{path}"})
+        store.request_cancel(job.id, "now")
+    assert [seen.get(timeout=HANG_S) for _ in range(2)] == [f"/{kept}", "/other"]
     hooks.stop()
     store.close()
 
