@@ -80,11 +80,16 @@ def test_keys_and_settings_are_reloaded(tmp_path: Path) -> None:
         assert (status("ann"), status("bob")) == (200, 401)
         keys_of(file, "bob")
         (tmp_path / "lab").mkdir()
-        new = settings_in(tmp_path / "data", {"rows": 7}, keys=file, stores={"lab": tmp_path / "lab"})
+        new = settings_in(
+            tmp_path / "data", {"rows": 7, "checks": 1}, keys=file, stores={"lab": tmp_path / "lab"}
+        )
         reload(app, new)
         assert (status("ann"), status("bob")) == (401, 200)
         found = client.get("/v1/capabilities", headers={"X-API-Key": "bob"}).json()
         assert (found["limits"]["rows"], found["stores"]) == (7, ["lab"])
+        app.app.state.service.checks.acquire_on_behalf_of_nowait(object())
+        checked = client.post("/v1/costs:check", json=SQUARE, headers={"X-API-Key": "bob"})
+        problem(checked, 429, "too-many-requests")
         # What is wrong changes nothing.
         file.write_text("[")
         with pytest.raises(ValueError, match=r"keys\.toml"):

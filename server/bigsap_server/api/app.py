@@ -207,6 +207,7 @@ def reload(app: Admission, settings: Settings) -> Settings:
     app.reload(keys)
     service.keys, service.settings, service.plain = keys, found, found.model_dump(mode="json")
     app.app.state.settings = found
+    service.checks.total_tokens = found.limits.checks
     service.supervisor.reload(found, keys)
     logs.set_level(found.log_level)
     return found
