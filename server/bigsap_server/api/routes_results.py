@@ -121,10 +121,13 @@ class _Passing(FileResponse):
 async def drawn(job_id: JobId, service: TheService, caller: Reader) -> Response:
     """A sample of the points and links of a matching in the plane."""
     job = await _with_result(job_id, service, caller)
-    file = service.store.result_file(job, "col4row")
+    # Rows of a job with demands have several columns, of which each has one row.
+    several = "demand" in (job.result or {}).get("arrays", {})
+    name, by = ("row4col", "columns") if several else ("col4row", "rows")
+    file = service.store.result_file(job, name)
     resolver = service.resolver(caller)
     try:
-        found = await run_in_threadpool(lambda: picture(job.spec["cost"], resolver, _open(file)))
+        found = await run_in_threadpool(lambda: picture(job.spec["cost"], resolver, _open(file), by))
     except HttpProblem as problem:
         raise HttpProblem("not-found", f"the points cannot be read: {problem.detail}") from problem
     return Response(status_code=204) if found is None else answer(schemas.Picture(**found))
