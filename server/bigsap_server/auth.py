@@ -99,9 +99,13 @@ class Caller:
             detail = f"{most} open streams, polls and uploads are allowed"
             raise HttpProblem("too-many-requests", detail, quota="streams", limit=most)
 
+    def has(self, *scopes: Scope) -> bool:
+        """Return whether the caller has one of the scopes."""
+        return not self.scopes.isdisjoint({*scopes, "admin"})
+
     def require(self, *scopes: Scope) -> None:
         """Raise HttpProblem ``forbidden`` without one of the scopes."""
-        if self.scopes.isdisjoint({*scopes, "admin"}):
+        if not self.has(*scopes):
             named = " or ".join(map(repr, scopes))
             raise HttpProblem("forbidden", f"this needs a key with the scope {named}")
 

@@ -16,6 +16,8 @@ from bigsap.system import patiently, replace
 
 #: Prefix of the name of a folder that is being deleted.
 DELETED = ".deleted-"
+#: Name of a whole result in the folder of temporary files, for as long as it is being sent.
+RESULT_COPY = "{}.npz"
 
 
 class FileLock:
@@ -96,3 +98,10 @@ def scratch(data: str | os.PathLike[str]) -> Path:
     folder = Path(data) / "scratch"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def sweep_scratch(data: str | os.PathLike[str]) -> None:
+    """Remove results that were being sent when the server ended. Workers' own files stay."""
+    for file in scratch(data).glob(RESULT_COPY.format("*")):
+        with suppress(OSError):
+            file.unlink()

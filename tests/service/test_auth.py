@@ -11,10 +11,10 @@ import pytest
 from bigsap_server import auth
 from bigsap_server.auth import Bucket, Keys, hashed, new_key
 from bigsap_server.settings import Limits, Settings, load
-from checks import SQUARE, problem, solved, upload
+from checks import NOW, SQUARE, problem, solved, upload
 
-KEYS = {"alice": new_key(), "bob": new_key(), "eve": new_key(), "root": new_key()}
-SCOPES = {"alice": "read submit", "bob": "read submit", "eve": "read", "root": "admin"}
+SCOPES = {"alice": "read submit", "bob": "read submit", "eve": "read", "sue": "submit", "root": "admin"}
+KEYS = {name: new_key() for name in SCOPES}
 
 
 @pytest.fixture
@@ -84,6 +84,19 @@ def test_scopes(keyed: dict[str, As]) -> None:
     eve = keyed["eve"]
     assert eve.get("/v1/jobs").status_code == 200
     problem(eve.post("/v1/jobs", json=SQUARE), 403, "forbidden")
+
+
+def test_a_key_that_only_submits_sees_no_result(keyed: dict[str, As]) -> None:
+    sue, key = keyed["sue"], {"Idempotency-Key": "once"}
+    made = sue.post("/v1/jobs", json=SQUARE, headers=NOW | key)
+    again = sue.post("/v1/jobs", json=SQUARE, headers=NOW | key)
+    job = made.json()
+    assert (made.status_code, job["state"]) == (200, "succeeded")
+    for seen in (job, again.json()):
+        assert not {"result", "outcome"} & {name for name, value in seen.items() if value is not None}
+        assert seen["progress"] is None
+    problem(sue.get(job["links"]["result"]), 403, "forbidden")
+    assert keyed["alice"].post("/v1/jobs", json=SQUARE, headers=NOW).json()["result"]["objective"] == 5
 
 
 def test_owners_see_their_own(keyed: dict[str, As]) -> None:

@@ -218,6 +218,20 @@ def test_warm_start(api: Any) -> None:
     problem(api.post("/v1/jobs", json=wide), 422, "invalid-spec", "/warm_start/job")
 
 
+COUNTS = [{}, {"demand": [2, 1]}, {"capacity": [1, 2, 0]}, {"unassigned_cost": 3}]
+
+
+@pytest.mark.parametrize("of", COUNTS)
+@pytest.mark.parametrize("to", COUNTS)
+def test_a_job_starts_from_one_of_other_counts(api: Any, of: dict[str, Any], to: dict[str, Any]) -> None:
+    cost = {"type": "array", "values": [[4, 1, 3], [2, 0, 5]]}
+    first = solved(api, {"cost": cost, "options": of})
+    again = solved(api, {"cost": cost, "options": to, "warm_start": {"job": first["id"]}})
+    assert again["state"] == "succeeded", again["problem"]
+    assert again["result"]["objective"] == solved(api, {"cost": cost, "options": to})["result"]["objective"]
+    assert again["result"]["status"] == "optimal"
+
+
 def read_events(lines: Any) -> list[dict[str, str]]:
     """The events of a stream, as the standard says."""
     found: list[dict[str, str]] = []

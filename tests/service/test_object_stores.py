@@ -56,6 +56,14 @@ def test_costs_of_a_file_at_an_address(make_app: Make, bucket: Any, order: Any) 
     assert kinds["npy"]["enabled"]
 
 
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_every_version_of_npy_is_read(make_app: Make, bucket: Any, version: tuple[int, int]) -> None:
+    api, file = make_app(zarr_uris=["memory://lab/"]), io.BytesIO()
+    np.lib.format.write_array(file, np.asarray(COST), version)
+    bucket.pipe_file("/lab/costs.npy", file.getvalue())
+    assert solved(api, cost_at("memory://lab/costs.npy"))["result"]["objective"] == 5
+
+
 @pytest.mark.parametrize(
     ("content", "slug"),
     [
@@ -66,6 +74,9 @@ def test_costs_of_a_file_at_an_address(make_app: Make, bucket: Any, order: Any) 
         (npy(np.zeros((40, 40))), "over-limit"),
         (npy(COST).replace(b"(3, 3)", b"(-1,3)"), "invalid-store"),
         (npy(COST).replace(b"NUMPY\x01", b"NUMPY\x02"), "invalid-store"),
+        (npy(COST).replace(b"NUMPY\x01", b"NUMPY\x04"), "invalid-store"),
+        (b"\x93NUMPY\x02\x00\xff\xff\xff\xff{'descr': '<f8'", "invalid-store"),
+        (b"\x93NUMPY\x02\x00\x01\x00", "invalid-store"),
         (None, "source-failed"),
     ],
 )

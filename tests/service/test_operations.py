@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
 import os
 import queue
 import re
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +80,16 @@ def test_keys_and_settings_are_reloaded(tmp_path: Path) -> None:
         assert (status("ann"), status("bob")) == (200, 401)
         keys_of(file, "bob")
         (tmp_path / "lab").mkdir()
-        new = settings_in(tmp_path / "data", {"rows": 7}, keys=file, stores={"lab": tmp_path / "lab"})
+        new = settings_in(
+            tmp_path / "data", {"rows": 7, "checks": 1}, keys=file, stores={"lab": tmp_path / "lab"}
+        )
         reload(app, new)
         assert (status("ann"), status("bob")) == (401, 200)
         found = client.get("/v1/capabilities", headers={"X-API-Key": "bob"}).json()
         assert (found["limits"]["rows"], found["stores"]) == (7, ["lab"])
+        app.app.state.service.checks.acquire_on_behalf_of_nowait(object())
+        checked = client.post("/v1/costs:check", json=SQUARE, headers={"X-API-Key": "bob"})
+        problem(checked, 429, "too-many-requests")
         # What is wrong changes nothing.
         file.write_text("[")
         with pytest.raises(ValueError, match=r"keys\.toml"):
@@ -140,6 +149,71 @@ def test_a_result_in_one_file(api: Any, tmp_path: Path) -> None:
     result.verify(np.array(cost["values"]))
     assert np.load(io.BytesIO(answer.content))["col4row"].tolist() == result.col4row.tolist()
     assert api.get(job["links"]["result"]).json()["status"] == "optimal"
+
+
+RANGES = {
+    "bytes=0-3": 206,
+    "bytes=0-1,4-5": 206,
+    "bytes=-8": 206,
+    "bytes=5-2": 200,
+    "bytes=a": 200,
+    "lines=1-2": 200,
+    "bytes=999999-": 416,
+}
+
+
+@pytest.mark.parametrize("wanted", RANGES)
+def test_a_range_of_the_whole_result_leaves_no_file(api: Any, tmp_path: Path, wanted: str) -> None:
+    link = solved(api, SQUARE)["links"]["result"]
+    headers = {"Accept": "application/x-npz"}
+    whole = api.get(link, headers=headers)
+    answer = api.get(link, headers={**headers, "Range": wanted})
+    assert answer.status_code == RANGES[wanted]
+    if answer.status_code == 416:
+        problem(answer, 416, "range-not-satisfiable")
+    elif answer.status_code == 200:
+        assert answer.content == whole.content
+    head = api.head(link, headers=headers)
+    same = {**headers, "If-None-Match": whole.headers["etag"]}
+    assert (head.headers["etag"], api.get(link, headers=same).status_code) == (whole.headers["etag"], 304)
+    assert head.headers["last-modified"] == whole.headers["last-modified"]
+    assert list((tmp_path / "data" / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize(("path", "kind"), [("", "application/x-npz"), ("/{name}", "application/x-npy")])
+def test_ranges_of_results_are_in_the_document(api: Any, path: str, kind: str) -> None:
+    responses = api.get("/openapi.json").json()["paths"]["/v1/jobs/{job_id}/result" + path]["get"][
+        "responses"
+    ]
+    assert set(responses["206"]["content"]) == {kind, "multipart/byteranges"}
+    assert {"304", "416"} <= set(responses)
+
+
+def test_a_whole_result_that_cannot_be_sent_leaves_no_file(
+    make_app: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "data" / "scratch"
+    scratch.mkdir(parents=True)
+    (scratch / "job_0123456789abcdef-00000000.npz").write_bytes(b"of a server that was killed")
+    (scratch / "of_a_worker").mkdir()
+    api = make_app()
+    link, headers = solved(api, SQUARE)["links"]["result"], {"Accept": "application/x-npz"}
+    with monkeypatch.context() as patched:
+        patched.setattr("bigsap_server.api.routes_results.FileResponse._handle_simple", broken)
+        assert api.get(link, headers=headers).status_code == 500
+    with monkeypatch.context() as patched:
+        patched.setattr(bigsap.Result, "save", half_written)
+        problem(api.get(link, headers=headers), 507, "disk-full")
+    assert [file.name for file in scratch.iterdir()] == ["of_a_worker"]
+
+
+async def broken(*_: Any) -> None:
+    raise OSError("the client has gone")
+
+
+def half_written(_: Any, file: Path) -> None:
+    file.write_bytes(b"PK")
+    raise OSError(errno.ENOSPC, "no space left")
 
 
 def test_uploads_are_found_by_digest_and_expire(make_app: Callable[..., Any], tmp_path: Path) -> None:
@@ -213,6 +287,69 @@ def test_webhooks_are_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     job, _ = store.submit(SQUARE | {"webhook": "https://hooks.example/2"})
     store.request_cancel(job.id, "now")
     assert tried.get(timeout=HANG_S) == "https://hooks.example/2"
+    hooks.stop()
+    store.close()
+
+
+class _Slow(BaseHTTPRequestHandler):
+    """Answers 200 at /body and never sends the body; at /head the head does not end."""
+
+    wanted: threading.Event
+    seen: queue.SimpleQueue[str]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.seen.put(self.path)
+        if self.path == "/body":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nx")
+            self.wanted.wait(HANG_S)
+        elif self.path == "/head":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+            with suppress(OSError):
+                while not self.wanted.wait(0.02):
+                    self.wfile.write(b"x")
+        else:
+            self.send_response(204)
+            self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def slow() -> Iterator[tuple[ThreadingHTTPServer, queue.SimpleQueue[str]]]:
+    """A receiver of webhooks that keeps its callers waiting, and the paths it was sent to."""
+    wanted, seen = threading.Event(), queue.SimpleQueue[str]()
+    receiver = ThreadingHTTPServer(("127.0.0.1", 0), type("", (_Slow,), {"wanted": wanted, "seen": seen}))
+    thread = threading.Thread(target=receiver.serve_forever)
+    thread.start()
+    yield receiver, seen
+    wanted.set()
+    receiver.shutdown()
+    thread.join(HANG_S)
+    receiver.server_close()
+
+
+@pytest.mark.parametrize("kept", ["body", "head"])
+def test_a_slow_receiver_keeps_no_other_message(
+    slow: tuple[ThreadingHTTPServer, queue.SimpleQueue[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    kept: str,
+) -> None:
+    receiver, seen = slow
+    # The time is not awaited where only the body is slow: the message is delivered then.
+    monkeypatch.setattr(webhooks, "_TIMEOUT_S", {"body": 2 * HANG_S, "head": 2.0}[kept])
+    monkeypatch.setattr(webhooks, "PAUSES", (2 * HANG_S,))
+    host = f"127.0.0.1:{receiver.server_port}"
+    store = JobStore(tmp_path / "jobs.sqlite")
+    hooks = Webhooks(lambda: settings_in(tmp_path, **(HOOK | {"webhook_hosts": [host]})))
+    hooks.start()
+    store.on_change(lambda job_id: hooks.follow(store.recent.job(job_id)))
+    for path in (kept, "other"):
+        job, _ = store.submit(SQUARE | {"webhook": f"http://{host}/{path}"})
+        store.request_cancel(job.id, "now")
+    assert [seen.get(timeout=HANG_S) for _ in range(2)] == [f"/{kept}", "/other"]
     hooks.stop()
     store.close()
 

@@ -11,7 +11,7 @@ import pytest
 from bigsap_server.costs import previews as pictures
 from bigsap_server.costs.build import Resolver
 from bigsap_server.settings import load
-from checks import problem, solved, upload
+from checks import problem, solved, upload, vector
 
 X = np.array([[0.0, 0], [4, 1], [2, 2]])
 Y = np.array([[4.0, 2], [0, 1], [2, 0], [3, 1]])
@@ -59,6 +59,22 @@ def test_points_within_other_costs(api: Any) -> None:
     job = solved(api, {"cost": {"type": "sum", "terms": [extra, gated]}})
     assert len(api.get(job["result"]["links"]["picture"]).json()["links"]) == 3
     assert pictures.points_in({"type": "sum", "terms": [points, points]}) is None, "which ones?"
+
+
+@pytest.mark.parametrize("counts", [{"demand": [2, 1, 1]}, {"capacity": [1, 2, 1, 0]}])
+def test_all_pairs_of_rows_and_columns_that_take_several(api: Any, counts: dict[str, Any]) -> None:
+    cost = {"type": "points", "x": X.tolist(), "y": Y.tolist()}
+    job = solved(api, {"cost": cost, "options": counts})
+    found = api.get(job["result"]["links"]["picture"]).json()
+    if "demand" in counts:
+        columns = np.arange(4)
+        rows = vector(api, job, "row4col")
+        assert np.bincount(rows).tolist() == counts["demand"]
+    else:
+        rows = np.arange(3)
+        columns = vector(api, job, "col4row")
+    assert found["assigned"] == len(rows)
+    np.testing.assert_allclose(found["links"], np.hstack([X[rows], Y[columns]]) * BOX, atol=1)
 
 
 def test_rows_left_out_have_no_link(api: Any) -> None:

@@ -27,6 +27,7 @@ from bigsap_server.api.context import Service
 from bigsap_server.api.middleware import Admission, response_of
 from bigsap_server.api.service_metrics import Metrics
 from bigsap_server.auth import Keys
+from bigsap_server.files import sweep_scratch
 from bigsap_server.jobs.events import Notifier
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.supervisor import Supervisor, make_executor
@@ -122,6 +123,7 @@ def create_app(settings: Settings, store: JobStore | None = None) -> Admission:
         jobs = store
         if jobs is None:
             jobs = await anyio.to_thread.run_sync(JobStore, settings.data / "jobs.sqlite")
+        await anyio.to_thread.run_sync(sweep_scratch, settings.data)
         notifier = Notifier(asyncio.get_running_loop())
         jobs.on_change(notifier.wake)
         jobs.on_change(lambda job_id: metrics.follow(jobs.recent.job(job_id)))
@@ -205,6 +207,7 @@ def reload(app: Admission, settings: Settings) -> Settings:
     app.reload(keys)
     service.keys, service.settings, service.plain = keys, found, found.model_dump(mode="json")
     app.app.state.settings = found
+    service.checks.total_tokens = found.limits.checks
     service.supervisor.reload(found, keys)
     logs.set_level(found.log_level)
     return found

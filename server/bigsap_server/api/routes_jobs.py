@@ -68,6 +68,8 @@ async def submit(
 ) -> Response:
     """Accept a job (202), or with ``Prefer: wait=N`` its result (200) if done in N seconds.
 
+    A key without the scope ``read`` gets the job without outcome and result.
+
     Where the key has no open stream left it is not waited for: 202 without Preference-Applied.
 
     An ``Idempotency-Key`` that has made a job is answered as it was then, while there is the job.
@@ -113,7 +115,7 @@ async def submit(
             idempotency_key=key,
             digest=digest,
             most_active=caller.quotas["active_jobs"],
-            answer=partial(_accepted, service) if wait is None else None,
+            answer=partial(_accepted, service, caller) if wait is None else None,
             check=partial(check_references, service),
         )
     )
@@ -173,24 +175,26 @@ async def _answer(service: Service, caller: Caller, job: JobRow, wait: float | N
     """Return the answer to a submission: the job, or its result if the client waits for it."""
     if wait is None or not caller.may_wait:
         # The job is stored, so answer 202 even if we cannot wait.
-        return _accepted(service, job)
+        return _accepted(service, caller, job)
     wait = min(wait, service.settings.limits.wait_s)
     applied = {"Preference-Applied": f"wait={wait:g}"}
     # The job may be deleted meanwhile, or the table unreadable: the answer is still 202.
     with caller.waiting(), suppress(UnknownJob, StoreUnavailable):
         job = await _waited(service, job, wait, lambda job: not job.active)
     if job.active:
-        return _accepted(service, job, applied)
+        return _accepted(service, caller, job, applied)
     headers = {"Location": job_path(job, service.root), **applied, "ETag": etag(job)}
     if job.result is not None:
         headers["Content-Location"] = job_path(job, service.root)
-    return Answer(200, headers, _text(Job.of(job, service.root, whole=True)))
+    return Answer(200, headers, _text(Job.of(job, service.root, whole=True, reads=caller.has("read"))))
 
 
-def _accepted(service: Service, job: JobRow, further: Mapping[str, str] | None = None) -> Answer:
+def _accepted(
+    service: Service, caller: Caller, job: JobRow, further: Mapping[str, str] | None = None
+) -> Answer:
     place = {"Location": job_path(job, service.root)}
     headers = {**place, **(further or {}), **_RETRY, "ETag": etag(job)}
-    return Answer(202, headers, _text(Job.of(job, service.root)))
+    return Answer(202, headers, _text(Job.of(job, service.root, reads=caller.has("read"))))
 
 
 def _text(document: schemas.Answer) -> str:
@@ -278,7 +282,8 @@ async def cancel(
     await service.job(job_id, caller)
     mode = "graceful" if body is None else body.mode
     job = await run_in_threadpool(service.store.request_cancel, job_id, mode)
-    return answer(Job.of(job, service.root), 200 if not job.active else 202, {"ETag": etag(job)})
+    view = Job.of(job, service.root, reads=caller.has("read"))
+    return answer(view, 202 if job.active else 200, {"ETag": etag(job)})
 
 
 @router.post("/{job_id}/resume", summary="Resume a job", response_model=schemas.Job, status_code=202)
@@ -287,7 +292,8 @@ async def resume(job_id: JobId, service: TheService, caller: Submitter) -> Respo
     await service.job(job_id, caller)
     check = partial(check_references, service, job_id=job_id)
     job = await run_in_threadpool(service.store.resume, job_id, caller.quotas["active_jobs"], check)
-    return answer(Job.of(job, service.root), 202, {"ETag": etag(job), **_RETRY})
+    view = Job.of(job, service.root, reads=caller.has("read"))
+    return answer(view, 202, {"ETag": etag(job), **_RETRY})
 
 
 @router.delete("/{job_id}", summary="Delete a job and its files", status_code=204)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import FileResponse, Response, StreamingResponse
-from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
+import bigsap
 from bigsap.summary import FURTHER_ARRAYS, RESULT_ARRAYS, result_of
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
@@ -23,7 +26,7 @@ from bigsap_server.api.routes_jobs import JobId
 from bigsap_server.api.schemas import answer, etag
 from bigsap_server.auth import Caller
 from bigsap_server.costs.previews import picture
-from bigsap_server.files import scratch
+from bigsap_server.files import RESULT_COPY, scratch
 from bigsap_server.jobs.model import JobRow
 from bigsap_server.problems import HttpProblem
 from bigsap_server.uploads.blocks import disk
@@ -36,6 +39,7 @@ router = APIRouter(
 )
 
 NPY, CSV, JSON, NPZ = "application/x-npy", "text/csv", "application/json", "application/x-npz"
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
 ArrayName: TypeAlias = Literal[*RESULT_ARRAYS, *FURTHER_ARRAYS]  # type: ignore[valid-type]
 _ROWS_AT_A_TIME = 8192
 _MOST_ROWS = 100_000
@@ -65,20 +69,47 @@ async def _with_result(job_id: str, service: Service, caller: Caller) -> JobRow:
     "",
     summary="The outcome of a job",
     response_model=schemas.ResultSummary,
-    responses={200: {"content": {NPZ: {"schema": {"type": "string", "format": "binary"}}}}},
+    responses={200: {"content": {NPZ: _BINARY}}, **schemas.range_responses(NPZ)},
 )
 async def summary(
-    job_id: JobId, service: TheService, caller: Reader, accept: Annotated[str | None, Header()] = None
+    request: Request,
+    job_id: JobId,
+    service: TheService,
+    caller: Reader,
+    accept: Annotated[str | None, Header()] = None,
+    if_none_match: Annotated[str | None, Header()] = None,
+    # Only for the OpenAPI document: ``narrow_range`` reads the header.
+    range_: Annotated[str | None, Header(alias="Range", description="of the npz file")] = None,
 ) -> Response:
     """By ``Accept``: status, objective, bound, gap, certificate, stats and links to the arrays; or all of
-    it in one file, as ``bigsap.Result.save`` writes it."""
+    it in one file (with Range), as ``bigsap.Result.save`` writes it."""
     job = await _with_result(job_id, service, caller)
-    if accepted(accept, [JSON, NPZ]) == NPZ:
-        file = await run_in_threadpool(_whole, job, service)
-        done = BackgroundTask(file.unlink, missing_ok=True)
-        headers = {"Vary": "Accept"}
-        return FileResponse(file, media_type=NPZ, filename=f"{job.id}.npz", headers=headers, background=done)
-    return answer(schemas.ResultSummary.of(job, service.root), headers={"ETag": etag(job)})
+    kind = accepted(accept, [JSON, NPZ])
+    # Another version may write another file of the same result.
+    attempt = job.result["attempt"] if job.result else 0
+    tag = etag(job) if kind == JSON else f'"{job.id}-{attempt}-npz-{bigsap.__version__}"'
+    headers = {"ETag": tag, "Vary": "Accept"}
+    if matches(if_none_match, tag):
+        return Response(status_code=304, headers=headers)
+    if kind == JSON:
+        return answer(schemas.ResultSummary.of(job, service.root), headers=headers)
+    file = await run_in_threadpool(_whole, job, service)
+    try:
+        narrow_range(request.scope, file.stat().st_size)
+    except BaseException:
+        _drop(file)
+        raise
+    return _Passing(file, media_type=NPZ, filename=f"{job.id}.npz", headers=headers)
+
+
+class _Passing(FileResponse):
+    """A file that is removed once it is sent, or cannot be."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            _drop(FilePath(self.path))
 
 
 @router.get(
@@ -90,10 +121,13 @@ async def summary(
 async def drawn(job_id: JobId, service: TheService, caller: Reader) -> Response:
     """A sample of the points and links of a matching in the plane."""
     job = await _with_result(job_id, service, caller)
-    file = service.store.result_file(job, "col4row")
+    # Rows of a job with demands have several columns, of which each has one row.
+    several = "demand" in (job.result or {}).get("arrays", {})
+    name, by = ("row4col", "columns") if several else ("col4row", "rows")
+    file = service.store.result_file(job, name)
     resolver = service.resolver(caller)
     try:
-        found = await run_in_threadpool(lambda: picture(job.spec["cost"], resolver, _open(file)))
+        found = await run_in_threadpool(lambda: picture(job.spec["cost"], resolver, _open(file), by))
     except HttpProblem as problem:
         raise HttpProblem("not-found", f"the points cannot be read: {problem.detail}") from problem
     return Response(status_code=204) if found is None else answer(schemas.Picture(**found))
@@ -104,16 +138,8 @@ async def drawn(job_id: JobId, service: TheService, caller: Reader) -> Response:
     summary="An array of the result",
     response_model=schemas.ValuePage,
     responses={
-        200: {
-            "description": "The array",
-            "content": {
-                NPY: {"schema": {"type": "string", "format": "binary"}},
-                CSV: {"schema": {"type": "string"}},
-            },
-        },
-        206: {"description": "A range of the npy file"},
-        304: {"description": "not changed"},
-        416: schemas.problem_response("The range lies outside"),
+        200: {"description": "The array", "content": {NPY: _BINARY, CSV: {"schema": {"type": "string"}}}},
+        **schemas.range_responses(NPY),
     },
 )
 async def array(
@@ -162,9 +188,20 @@ def _whole(job: JobRow, service: Service) -> FilePath:
     assert job.result is not None
     result = result_of(job.result, lambda name: _open(service.store.result_file(job, name)))
     with disk():
-        file = scratch(service.settings.data) / f"{job.id}-{secrets.token_hex(4)}.npz"
-        result.save(file)
+        file = scratch(service.settings.data) / RESULT_COPY.format(f"{job.id}-{secrets.token_hex(4)}")
+        try:
+            result.save(file)
+            # The same time for the same bytes: clients compare it before they ask for a range.
+            os.utime(file, (job.finished or 0.0,) * 2)
+        except BaseException:
+            _drop(file)
+            raise
     return file
+
+
+def _drop(file: FilePath) -> None:
+    with suppress(OSError):  # on Windows, while it is looked at: the next start removes it
+        file.unlink()
 
 
 def _open(file: FilePath) -> np.ndarray[Any, Any]:

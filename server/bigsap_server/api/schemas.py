@@ -151,8 +151,11 @@ class Job(Answer):
     links: dict[str, str]
 
     @classmethod
-    def of(cls, job: JobRow, root: str, *, whole: bool = False) -> Job:
-        """Return a job, as lists show it; ``whole``: with its result, if it has one."""
+    def of(cls, job: JobRow, root: str, *, whole: bool = False, reads: bool = True) -> Job:
+        """Return a job, as lists show it; ``whole``: with its result, if it has one.
+
+        reads: False for a caller that may not see what the solve finds.
+        """
         link = job_path(job, root)
         links = {"self": link, "events": f"{link}/events", "result": f"{link}/result"}
         settled = job.result is not None and job.result.get("status") in SETTLED
@@ -161,12 +164,13 @@ class Job(Answer):
         if job.active:
             links["cancel"] = f"{link}/cancel"
         more: dict[str, Any] = {}
-        if job.result is not None:
+        if job.result is not None and reads:
             more["outcome"] = {name: job.result.get(name) for name in Outcome.model_fields}
             if whole:
                 more["result"] = ResultSummary.of(job, root)
-        same = ("id", "state", "attempt", "label", "progress", "cancel", "problem")
+        same = ("id", "state", "attempt", "label", "cancel", "problem")
         return cls(
+            progress=job.progress if reads else None,
             **{name: getattr(job, name) for name in same},
             created=stamp(job.created) or "",
             started=stamp(job.started),
@@ -375,6 +379,19 @@ _PROBLEM = {
 def problem_response(description: str) -> dict[str, Any]:
     """Return the OpenAPI description of an error."""
     return {"description": description, **_PROBLEM}
+
+
+def range_responses(kind: str) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI description of a file's answers besides the whole file. kind: its media type."""
+    part: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+    return {
+        206: {
+            "description": "A range of the file, or several",
+            "content": {kind: part, "multipart/byteranges": part},
+        },
+        304: {"description": "not changed"},
+        416: problem_response("The range lies outside"),
+    }
 
 
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {

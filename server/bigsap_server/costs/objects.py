@@ -7,6 +7,7 @@ requests and answers have none.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
 import tempfile
@@ -27,6 +28,8 @@ from bigsap_server.problems import HttpProblem, is_disk_full
 
 _log = logging.getLogger("bigsap_server.objects")
 _BLOCK = 8 << 20
+#: Bytes of the header of a ``.npy`` file; only that of records is longer.
+_MOST_HEADER = 1 << 16
 #: Most seconds that a store may take for a result, and those between two looks at whether it is wanted.
 STORE_SECONDS, _LOOK_S = 900.0, 0.1
 
@@ -60,12 +63,9 @@ def open_npy(uri: str, settings: Mapping[str, Any], pointer: str) -> np.ndarray[
 
 
 def _copied(remote: Any, settings: Mapping[str, Any], pointer: str) -> np.ndarray[Any, Any]:
-    form, limit = np.lib.format, settings["limits"]["array_bytes"]
+    limit = settings["limits"]["array_bytes"]
     try:
-        # A header of version 1 has 64 KiB at most; only records need more.
-        if form.read_magic(remote) != (1, 0):
-            raise ValueError
-        shape, fortran, dtype = form.read_array_header_1_0(remote)
+        shape, fortran, dtype = _header(remote)
     except (ValueError, EOFError):
         raise HttpProblem("invalid-store", "this is not a readable .npy file", pointer=pointer) from None
     if dtype.kind not in "biuf" or len(shape) != 2 or min(shape) < 0:
@@ -85,6 +85,35 @@ def _copied(remote: Any, settings: Mapping[str, Any], pointer: str) -> np.ndarra
             left -= len(block)
         file.flush()
         return np.memmap(file, dtype, "r", 0, shape, "F" if fortran else "C")
+
+
+def _header(remote: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, whether in Fortran's order, and dtype. Raises ValueError or EOFError."""
+    form = np.lib.format
+    version = form.read_magic(remote)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError
+    width = 2 if version == (1, 0) else 4
+    size = _exactly(remote, width)
+    # numpy reads the whole header before it looks at the size, which may be 4 GiB.
+    if int.from_bytes(size, "little") > _MOST_HEADER:
+        raise ValueError
+    header = io.BytesIO(size + _exactly(remote, int.from_bytes(size, "little")))
+    if version == (1, 0):
+        return form.read_array_header_1_0(header)
+    # Version 3 differs in the names of fields alone, which no matrix of numbers has.
+    return form.read_array_header_2_0(header)
+
+
+def _exactly(remote: Any, size: int) -> bytes:
+    """Read so many bytes, which may take several reads. Raises EOFError."""
+    found = b""
+    while len(found) < size:
+        block = remote.read(size - len(found))
+        if not block:
+            raise EOFError
+        found += block
+    return found
 
 
 def put_result(

@@ -34,22 +34,25 @@ def points_in(cost: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return None
 
 
-def picture(cost: Mapping[str, Any], resolver: Resolver, col4row: _Array) -> dict[str, Any] | None:
+def picture(
+    cost: Mapping[str, Any], resolver: Resolver, chosen: _Array, by: str = "rows"
+) -> dict[str, Any] | None:
     """Return a ``schemas.Picture``; None without links, or without points in the plane.
 
-    col4row: int (n,), -1 for unassigned rows. Raises HttpProblem when the points no longer exist.
+    chosen: int (n,), the column of each row; ``by="columns"``: (m,), the row of each column. -1 = none.
+    Raises HttpProblem when the points no longer exist.
     Reads some 20,000 points, however many there are.
     """
     found = points_in(cost)
-    assigned = int(np.count_nonzero(col4row >= 0))
+    assigned = int(np.count_nonzero(chosen >= 0))
     if found is None or assigned == 0:
         return None
     x, y = (resolver.array(found[side], f"/cost/{side}") for side in "xy")
     if not x.ndim == y.ndim == 2 or not x.shape[1] == y.shape[1] == 2:
         return None
-    rows = np.arange(0, len(x), _step(len(x), _LINKS))
-    columns = col4row[rows]
-    rows, columns = rows[columns >= 0], columns[columns >= 0]
+    each = np.arange(0, len(chosen), _step(len(chosen), _LINKS))
+    each = each[chosen[each] >= 0]
+    rows, columns = (each, chosen[each]) if by == "rows" else (chosen[each], each)
     sampled = (x[:: _step(len(x), _POINTS)], y[:: _step(len(y), _POINTS)], x[rows], y[columns])
     # The first coordinate of haversine is the latitude, which is drawn upwards.
     axes = [1, 0] if found.get("metric") == "haversine" else [0, 1]

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from bigsap_server.problems import HttpProblem
+
+if TYPE_CHECKING:
+    import httpx
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -66,19 +69,42 @@ def pinned_client(host: str, port: int, headers: Mapping[str, str]) -> Any:
     """
     import httpx
 
+    address = _address(host, port)
+
+    class Pinned(httpx.HTTPTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            return super().handle_request(_pinned(request, host, address))
+
+    return httpx.Client(transport=Pinned(), headers=dict(headers), trust_env=False)
+
+
+def pinned_async_client(host: str, port: int, headers: Mapping[str, str]) -> Any:
+    """Return an ``httpx.AsyncClient`` like ``pinned_client``: what it does can be given up at any point."""
+    import httpx
+
+    address = _address(host, port)
+
+    class Pinned(httpx.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            return await super().handle_async_request(_pinned(request, host, address))
+
+    return httpx.AsyncClient(transport=Pinned(), headers=dict(headers), trust_env=False)
+
+
+def _address(host: str, port: int) -> str:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
         raise HttpProblem("source-failed", f"the host {host} is unknown") from None
-    address = str(found[0][4][0])
+    return str(found[0][4][0])
 
-    class Pinned(httpx.HTTPTransport):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            if request.url.host != host:
-                raise httpx.ConnectError("requests to other hosts are not allowed")
-            request.extensions = {**request.extensions, "sni_hostname": host}
-            request.url = request.url.copy_with(host=address)
-            # The Host header keeps the host of the spec's URL.
-            return super().handle_request(request)
 
-    return httpx.Client(transport=Pinned(), headers=dict(headers), trust_env=False)
+def _pinned(request: httpx.Request, host: str, address: str) -> httpx.Request:
+    """Return the request, to be sent to the address. Its Host header keeps the host of the spec's URL."""
+    import httpx
+
+    if request.url.host != host:
+        raise httpx.ConnectError("requests to other hosts are not allowed")
+    request.extensions = {**request.extensions, "sni_hostname": host}
+    request.url = request.url.copy_with(host=address)
+    return request

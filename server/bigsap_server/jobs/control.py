@@ -8,7 +8,7 @@
 ``outcome-N.json``   how attempt N ended; written last, when all files it names are on the disk
 ``result-N/``        the arrays of attempt N
 ``checkpoint``       state from which any attempt continues
-``start/``           the prices that a job starts from, if they are another job's result
+``start/``           prices, perhaps pairs, that a job starts from, if they are another job's result
 
 So the files are valid whichever process dies (worker, scheduler, server): an existing outcome
 counts, and a free lock without an outcome means that the attempt was lost.
@@ -32,6 +32,7 @@ from bigsap_server.problems import HttpProblem
 #: run; stop and keep the answer so far; exit; stop to be continued; superseded by another attempt.
 Command = Literal["run", "graceful", "now", "stop", "fenced"]
 
+#: What a job starts from: prices, and the pairs of a result that has a column for each row.
 START_ARRAYS = ("v", "col4row")
 STOPPED = "the server was stopped"
 _ANY_NUMBER = 1 << 30
@@ -62,7 +63,8 @@ class Folder:
         """Store the arrays that the job starts from, once; return their folder.
 
         result: the arrays of another job, which may be deleted or resumed before this one
-        has ended. Raises FileNotFoundError when neither exists.
+        has ended. Of a job with demands there are prices alone. Raises FileNotFoundError when neither
+        exists.
         """
         if not self.start.exists():
             if result is None:
@@ -70,14 +72,10 @@ class Folder:
             temporary = self.start.with_name("start.tmp")
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir()
-            for name in START_ARRAYS:
-                file = f"{name}.npy"
-                try:
-                    os.link(result / file, temporary / file)  # result files are never modified
-                except FileNotFoundError:
-                    raise
-                except OSError:  # a file system without hard links
-                    shutil.copyfile(result / file, temporary / file)
+            prices, pairs = (f"{name}.npy" for name in START_ARRAYS)
+            _linked(result / prices, temporary / prices)
+            with suppress(FileNotFoundError):
+                _linked(result / pairs, temporary / pairs)
             replace(temporary, self.start)
         return self.start
 
@@ -160,6 +158,16 @@ class Folder:
                 shutil.rmtree(entry, ignore_errors=True)
             elif kind in ("begun", "outcome") and int(number) < attempt:
                 entry.unlink(missing_ok=True)
+
+
+def _linked(file: Path, link: Path) -> None:
+    """Let ``link`` be the same file, which is never modified. Raises FileNotFoundError."""
+    try:
+        os.link(file, link)
+    except FileNotFoundError:
+        raise
+    except OSError:  # a file system without hard links
+        shutil.copyfile(file, link)
 
 
 @dataclass(frozen=True)

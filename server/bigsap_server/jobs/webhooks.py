@@ -8,6 +8,7 @@ an end look at the job as well.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -16,17 +17,21 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bigsap_server.costs.url_policy import check_host, pinned_client
+from bigsap_server.costs.url_policy import check_host, pinned_async_client
 from bigsap_server.jobs.model import FINISHED, JobRow
 from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import Settings
+
+if TYPE_CHECKING:
+    import httpx
 
 _log = logging.getLogger("bigsap_server.webhooks")
 
 #: Seconds before each further try.
 PAUSES = (1.0, 5.0, 30.0, 120.0, 600.0)
+#: Seconds of a whole try, from the connection to the head of the answer.
 _TIMEOUT_S = 10.0
 
 
@@ -108,5 +113,15 @@ class Webhooks:
 
 
 def _post(url: str, host: str, port: int, body: bytes, headers: dict[str, str]) -> int:
-    with pinned_client(host, port, headers) as client:
-        return int(client.post(url, content=body, timeout=_TIMEOUT_S, follow_redirects=False).status_code)
+    return asyncio.run(_posted(url, pinned_async_client(host, port, headers), body))
+
+
+async def _posted(url: str, client: httpx.AsyncClient, body: bytes) -> int:
+    """Return the status of the answer, whose body is not read. Raises TimeoutError."""
+    # A limit of httpx would be one of each read, and a receiver may send a byte at a time.
+    async with (
+        asyncio.timeout(_TIMEOUT_S),
+        client,
+        client.stream("POST", url, content=body, timeout=None, follow_redirects=False) as answer,
+    ):
+        return answer.status_code

@@ -227,7 +227,7 @@ class Attempt:
         result = self.settings.get("warm_folder")
         try:
             folder = self.folder.keep_start(None if result is None else Path(result))
-            v, col4row = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in START_ARRAYS)
+            return _start_in(folder)
         except FileNotFoundError:
             if self.folder.checkpoint.exists():  # which has prices of its own
                 self._note("going on without the job that this started from")
@@ -235,7 +235,6 @@ class Attempt:
             raise HttpProblem(
                 "invalid-spec", "the job to start from has no result (any more)", pointer="/warm_start/job"
             ) from None
-        return v, col4row
 
     # The outcome
 
@@ -335,6 +334,17 @@ class Attempt:
         except OSError as error:
             # A full disk: the solve notices it if it has to write.
             _log.warning("%s: %s", self.folder.path.name, error)
+
+
+def _start_in(folder: Path) -> Any:
+    """Return prices, with pairs if each row has a column of its own there. Raises FileNotFoundError."""
+    v, pairs = (folder / f"{name}.npy" for name in START_ARRAYS)
+    prices = np.load(v, allow_pickle=False)
+    if not pairs.exists():
+        return prices
+    col4row = np.load(pairs, allow_pickle=False)
+    # A column of a job with capacities may take several rows: its prices are a start of any job.
+    return prices if np.bincount(col4row + 1)[1:].max(initial=0) > 1 else (prices, col4row)
 
 
 def may_pass(cause: BaseException | None) -> bool:
