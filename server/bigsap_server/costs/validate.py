@@ -76,12 +76,27 @@ def priced(
     """Return what ``validate`` and ``estimate`` return. Raises HttpProblem beyond the memory of a job."""
     plan = validate(request, resolver, devices)
     found = estimate(request, plan, threads, workers)
+    _check_memory(request, found, resolver)
+    return plan, found
+
+
+def check_opened(
+    request: Mapping[str, Any], source: bigsap.CostSource, resolver: Resolver, threads: int
+) -> None:
+    """Make the checks of a request that had to wait until its costs were opened. Raises HttpProblem."""
+    n, m = source.shape
+    check_shape((n, m), resolver.settings)
+    check_given(request, resolver, (n, m), SMALL_BYTES)
+    found = estimate(request, Plan(preview.costs_of(source, (n, m))), threads)
+    _check_memory(request, found, resolver)
+
+
+def _check_memory(request: Mapping[str, Any], found: Mapping[str, Any], resolver: Resolver) -> None:
     limit = resolver.settings["limits"]["memory_bytes"]
     if limit is not None and (found["memory_bytes"] or 0) > limit:
         pointer = "/options/cache" if request["options"]["cache"] is not None else "/shape"
         needs = f"the job would need about {found['memory_bytes']} bytes of memory"
         raise over(f"{needs}; at most {limit} are allowed", pointer)
-    return plan, found
 
 
 def validate(request: Mapping[str, Any], resolver: Resolver, devices: list[str]) -> Plan:
@@ -105,7 +120,8 @@ def validate(request: Mapping[str, Any], resolver: Resolver, devices: list[str])
         found = replace(found, costs=replace(found.costs, dtype=np.dtype(options["dtype"])))
     if found.costs is not None:
         _check_tall(request, found.costs, resolver, devices)
-        check_given(request, resolver, found.costs.shape, SMALL_BYTES)
+    check_given(request, resolver, None if found.costs is None else found.costs.shape, SMALL_BYTES)
+    if found.costs is not None:
         _check_sizes(request, found, resolver)
     return found
 
