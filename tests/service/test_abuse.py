@@ -246,6 +246,10 @@ def test_the_longest_time_limit_is_the_default(make_app: Callable[..., Any]) -> 
         (JSON | {"Host": "localhost@evil.example"}, 403),
         (JSON | {"Origin": "https://evil.example"}, 403),
         (JSON | {"Origin": "null"}, 403),
+        (JSON | {"Host": "[:]"}, 403),
+        (JSON | {"Host": "[1.2.3.4]:80"}, 403),
+        (JSON | {"Origin": "http://[1.2.3.4]"}, 403),
+        (JSON | {"Origin": "http://[:::]:1"}, 403),
     ],
 )
 def test_header_abuse(intact: Any, headers: dict[str, str], status: int) -> None:
