@@ -264,7 +264,7 @@ def test_plugins(make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) 
 def test_parameters_of_plugins_are_not_nested_too_deeply(shared: Any, depth: int, kind: str) -> None:
     opening, closing = ("[", "]") if kind == "[]" else ('{"a": ', "}")
     params = '{"a": ' + opening * (depth - 1) + "1" + closing * (depth - 1) + "}"
-    body = '{"cost": {"type": "plugin", "name": "none", "params": %s}}' % params
+    body = '{"cost": {"type": "plugin", "name": "none", "params": ' + params + "}}"
     for path in ("/v1/jobs", "/v1/costs:check"):
         answer = shared.post(path, content=body, headers={"Content-Type": "application/json"})
         found = problem(answer, 422, "invalid-spec", f"/cost/{'params' if depth > 64 else 'name'}")
