@@ -53,6 +53,8 @@ class Options:
 
     def __post_init__(self) -> None:
         for name in ("maximize", "epsilon"):
+            if isinstance(getattr(self, name), str):  # "false" would be true
+                raise OptionError(f"{name} must be True or False, got {getattr(self, name)!r}")
             object.__setattr__(self, name, bool(getattr(self, name)))
         if not isinstance(self.certify, str):
             object.__setattr__(self, "certify", bool(self.certify))

@@ -219,6 +219,11 @@ class _Unread:
         raise AssertionError("the costs of a preview are not read")
 
 
+def check_shape(shape: tuple[int, int]) -> None:
+    """Raise ShapeError for more rows or columns than a solve takes."""
+    Problem(_Unread(shape))
+
+
 def check_options(method: str, variant: str, start: str, epsilon: bool) -> None:
     """Raise OptionError for choices that do not go together."""
     rest: Any = dict.fromkeys(("dtype", "cache", "memory_limit", "threads", "checkpoint"))

@@ -103,6 +103,8 @@ def _options(given: object, file: Path) -> dict[str, Any]:
             found[key] = "pairs" if value == "pairs" else True
         elif key not in known:
             raise InputError(f"{file}: /options/{key}: unknown option; there are {', '.join(known)}, certify")
+        elif known[key].kind == "flag" and not isinstance(value, (bool, type(None))):
+            raise InputError(f"{file}: /options/{key}: must be true or false, got {_kind_name(value)}")
         elif value is not None:
             place = _Place(file.parent, f"{file}: /options/{key}")
             is_array = known[key].kind in ARRAYS and isinstance(value, (list, Mapping))

@@ -411,6 +411,8 @@ def whole_array(values: Any, name: str) -> Array:
 
 def check_finite(array: Array, place: str, what: str) -> None:
     """Raise InvalidCostError naming the first NaN or infinity of an array."""
+    if array.size == 0:  # of any number of rows
+        return
     step = max(1, _NUMBERS // max(1, math.prod(array.shape[1:])))
     for start in range(0, len(array), step):
         some = array[start : start + step]

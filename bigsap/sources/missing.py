@@ -196,10 +196,14 @@ def _numbers(objects: _Array, name: str, labels: Any = None) -> tuple[_Array, _A
         if not exact and isinstance(number, int) and int(found[k]) != number:
             where = [int(x) for x in np.unravel_index(k, objects.shape)]
             raise InvalidCostError(
-                f"{name} holds {number} at {where}, which float64 would round; give them as floats",
+                f"{name} holds {number}{_at(where)}, which float64 would round; give them as floats",
                 *_pair(where),
             )
     return found.reshape(objects.shape), (missing if missing.any() else None)
+
+
+def _at(where: list[int]) -> str:
+    return f" at {where}" if where else ""
 
 
 def _float(number: Any, k: int, objects: _Array, name: str) -> float:
@@ -212,7 +216,7 @@ def _float(number: Any, k: int, objects: _Array, name: str) -> float:
     if math.isinf(value) and not _is_infinite(number):
         where = [int(x) for x in np.unravel_index(k, objects.shape)]
         raise InvalidCostError(
-            f"{name} holds a number at {where} that float64 cannot: {reason}", *_pair(where)
+            f"{name} holds a number{_at(where)} that float64 cannot: {reason}", *_pair(where)
         )
     return value
 

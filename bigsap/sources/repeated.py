@@ -26,6 +26,9 @@ def counts_of(value: Any, size: int, name: str, what: str) -> Array:
     value: a whole number for all, or (size,) whole numbers. name: of the option. what: whose numbers
     they are, "column" or "row". Raises OptionError, DtypeError, ShapeError or InvalidCostError.
     """
+    if isinstance(value, int) and value < 0:
+        raise OptionError(f"{name} is {value}: a {what} cannot take fewer than no pairs")
+    value = [_at_most(count) for count in value] if isinstance(value, (list, tuple)) else _at_most(value)
     try:
         given, missing = parted(value, name)
     except InputError as error:
@@ -48,6 +51,12 @@ def counts_of(value: Any, size: int, name: str, what: str) -> Array:
     found = np.empty(size, np.int64)
     found[:] = np.minimum(given.astype(np.uint64), np.uint64(_MOST))  # narrow types do not hold the limit
     return found
+
+
+def _at_most(count: Any) -> Any:
+    """Return a whole number of any size as one that 64 bits hold; anything else as it is."""
+    whole = isinstance(count, int) and not isinstance(count, bool)
+    return min(count, _MOST) if whole else count
 
 
 def repeat_columns(source: CostSource, counts: Array, room: float = math.inf) -> CostSource:

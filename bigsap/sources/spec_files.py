@@ -29,6 +29,8 @@ def read_json(file: Path) -> Any:
         raise InputError(f"{file}: nested too deeply") from error
     except _RepeatedKeyError as error:
         raise InputError(f"{file}: key {error.args[0]!r} appears twice in one object") from error
+    except ValueError as error:  # more digits than Python converts
+        raise InputError(f"{file}: not JSON that can be read: {str(error).partition(';')[0]}") from error
 
 
 def load_npy(path: str | os.PathLike[str], pointer: str | None = None) -> Array:

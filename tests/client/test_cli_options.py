@@ -185,6 +185,8 @@ def test_solve_takes_the_document_that_submit_takes(folder: Path, capsys: Any) -
     for wrong, text in (
         ({"options": {"wrong": 1}}, "/options/wrong: unknown option"),
         ({"options": []}, "/options: must be an object"),
+        ({"options": {"maximize": "false"}}, "/options/maximize: must be true or false, got a string"),
+        ({"options": {"epsilon": 0}}, "/options/epsilon: must be true or false, got a number"),
         ({"spread": True}, "/spread: is for a service"),
         ({"shape": [3, 2]}, "3"),
     ):

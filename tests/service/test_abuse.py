@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bigsap_server.costs import validate
 from checks import SQUARE, problem, solved
+
+import bigsap
 
 JSON = {"Content-Type": "application/json"}
 POST = ("/v1/jobs", "/v1/costs:check", "/v1/arrays")
@@ -243,6 +246,10 @@ def test_the_longest_time_limit_is_the_default(make_app: Callable[..., Any]) -> 
         (JSON | {"Host": "localhost@evil.example"}, 403),
         (JSON | {"Origin": "https://evil.example"}, 403),
         (JSON | {"Origin": "null"}, 403),
+        (JSON | {"Host": "[:]"}, 403),
+        (JSON | {"Host": "[1.2.3.4]:80"}, 403),
+        (JSON | {"Origin": "http://[1.2.3.4]"}, 403),
+        (JSON | {"Origin": "http://[:::]:1"}, 403),
     ],
 )
 def test_header_abuse(intact: Any, headers: dict[str, str], status: int) -> None:
@@ -328,3 +335,59 @@ def test_store_files_that_are_no_arrays(make_app: Callable[..., Any], lab: Path)
 def test_names_of_arrays_in_expressions(intact: Any, name: str) -> None:
     cost = {"type": "expression", "code": "i + j", "arrays": {name: [1.0, 2.0]}}
     problem(intact.post("/v1/jobs", json={"shape": [2, 2], "cost": cost}), 422, "invalid-spec")
+
+
+#: Rows of a hollow array: its entries take no bytes, however many rows there are.
+HOLLOW = 2**53 - 1
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        {"type": "lowrank", "a": "tall", "b": "tall"},
+        {"type": "points", "x": "tall", "y": "tall"},
+        {"type": "points", "x": "wide", "y": "wide"},
+        {"type": "table", "values": "tall", "row_class": [], "column_class": []},
+        {"type": "table", "values": "wide", "row_class": [], "column_class": []},
+        {"type": "array", "values": "tall"},
+        {"type": "mask", "cost": {"type": "array", "values": [[1]]}, "allowed": "tall"},
+        {"type": "expression", "code": "i + x[i, 0]", "arrays": {"x": "tall"}, "shape": [HOLLOW, 1]},
+        {"type": "expression", "code": "i + x[j, 0]", "arrays": {"x": "wide"}, "shape": [1, 0]},
+        {"type": "sparse", "rows": [0], "columns": [0], "costs": [1], "shape": [HOLLOW, HOLLOW]},
+        {"type": "sparse", "rows": [0], "columns": [0], "costs": [1], "shape": [1, HOLLOW]},
+    ],
+)
+def test_nothing_is_built_of_a_shape_beyond_the_solver(
+    make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, cost: dict[str, Any]
+) -> None:
+    def build(spec: Any, *rest: Any) -> Any:
+        assert spec["type"] == "array"
+        return bigsap.as_source(np.ones((1, 1)))
+
+    api, arrays = make_app(limits={"rows": 2**54, "columns": 2**54, "pairs": 2**108}), {}
+    for name, shape in (("tall", [HOLLOW, 0]), ("wide", [0, HOLLOW])):
+        arrays[name] = api.post("/v1/arrays", json={"dtype": "f8", "shape": shape}).json()["id"]
+        assert api.post(f"/v1/arrays/{arrays[name]}/seal").status_code == 200
+    text = json.dumps(cost)
+    for name, array in arrays.items():
+        text = text.replace(f'"{name}"', json.dumps({"array": array}))
+    monkeypatch.setattr(validate, "build", build)
+    for place in ("/v1/jobs", "/v1/costs:check?sample=false"):
+        answer = api.post(place, json={"cost": json.loads(text)})
+        problem(answer, 422, "over-limit")
+
+
+def test_nothing_is_built_of_a_shape_beyond_the_operators_limits(
+    shared: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validate, "build", None)
+    sparse = {"type": "sparse", "rows": [0], "columns": [0], "costs": [1], "shape": [10**8, 10**8]}
+    problem(shared.post("/v1/jobs", json={"cost": sparse}), 422, "over-limit", "/shape")
+
+
+def test_hollow_arrays_within_the_limits_are_not_walked(shared: Any) -> None:
+    array = shared.post("/v1/arrays", json={"dtype": "f8", "shape": [3_000_000, 0]}).json()["id"]
+    assert shared.post(f"/v1/arrays/{array}/seal").status_code == 200
+    cost = {"type": "lowrank", "a": {"array": array}, "b": {"array": array}}
+    answer = shared.post("/v1/jobs?dry_run=true", json={"cost": cost})
+    assert answer.status_code in (200, 422), answer.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,34 @@ def test_owners_see_their_own(keyed: dict[str, As]) -> None:
     assert root.get(link).status_code == 200
     assert len(root.get("/v1/jobs").json()["jobs"]) == 1
     assert root.delete(link).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("more", "pointer"),
+    [
+        ({"assignment": {"col4row": "ARRAY"}}, "/assignment/col4row"),
+        ({"assignment": {"col4row": [0, 1], "v": "ARRAY"}}, "/assignment/v"),
+        ({"assignment": {"col4row": [0, 1], "v": [0, 0], "v_low": "ARRAY"}}, "/assignment/v_low"),
+        ({"warm_start": {"v": "ARRAY"}}, "/warm_start/v"),
+        ({"warm_start": {"v": [0, 0], "col4row": "ARRAY"}}, "/warm_start/col4row"),
+        ({"options": {"unassigned_cost": "ARRAY"}}, "/options/unassigned_cost"),
+        ({"options": {"capacity": "ARRAY"}}, "/options/capacity"),
+        ({"options": {"demand": "ARRAY"}}, "/options/demand"),
+    ],
+)
+def test_arrays_of_others_are_not_there_whatever_the_shape(
+    make_app: Callable[..., Any], file: Path, more: dict[str, Any], pointer: str
+) -> None:
+    client = make_app(keys=file, zarr_uris=["https://data.example/"])
+    alice, bob, root = (As(client, KEYS[name]) for name in ("alice", "bob", "root"))
+    hers = {"array": upload(alice, np.array([1, 0]))}
+    body = {"cost": {"type": "npy", "uri": "https://data.example/costs.npy"}} | more
+    text = json.dumps(body).replace('"ARRAY"', json.dumps(hers))
+    dry = "/v1/jobs?dry_run=true"
+    for path in ("/v1/jobs", dry):
+        problem(bob.post(path, json=json.loads(text)), 422, "invalid-spec", pointer)
+    for who in (alice, root):
+        assert who.post(dry, json=json.loads(text)).status_code == 200
 
 
 def test_admin_may_start_from_anybodys_job(keyed: dict[str, As]) -> None:

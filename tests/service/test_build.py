@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import json
 import types
 from collections.abc import Callable
@@ -256,6 +257,37 @@ def test_plugins(make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) 
     problem(api.post("/v1/jobs", json=bad), 422, "invalid-spec", "/cost/params/size")
     (plugin,) = api.get("/v1/kernels").json()["plugins"]
     assert plugin["schema"]["properties"]["size"]["type"] == "integer"
+
+
+@pytest.mark.parametrize("depth", [64, 65, 300, 900])
+@pytest.mark.parametrize("kind", ["[]", "{}"])
+def test_parameters_of_plugins_are_not_nested_too_deeply(shared: Any, depth: int, kind: str) -> None:
+    opening, closing = ("[", "]") if kind == "[]" else ('{"a": ', "}")
+    params = '{"a": ' + opening * (depth - 1) + "1" + closing * (depth - 1) + "}"
+    body = '{"cost": {"type": "plugin", "name": "none", "params": ' + params + "}}"
+    for path in ("/v1/jobs", "/v1/costs:check"):
+        answer = shared.post(path, content=body, headers={"Content-Type": "application/json"})
+        found = problem(answer, 422, "invalid-spec", f"/cost/{'params' if depth > 64 else 'name'}")
+        assert ("64 levels" in found["detail"]) == (depth > 64)
+
+
+def test_types_of_remote_rows_are_types_of_numpy(make_app: Callable[..., Any]) -> None:
+    api = make_app(http_rows_hosts=["rows.example"])
+    cost = {"type": "http_rows", "url": "http://rows.example/", "shape": [2, 2]}
+    taken = []
+    for order, kind, size in itertools.product(("", "<", "|"), ("f", "i", "u"), "1248"):
+        answer = api.post("/v1/jobs?dry_run=true", json={"cost": cost | {"dtype": order + kind + size}})
+        if answer.status_code == 200:
+            taken.append(answer.json()["dtype"])
+        else:
+            problem(answer, 422, "invalid-spec", "/cost/dtype")
+    assert len(taken) == 33
+    for name in ("float8", ">f8", "f16", "complex64", "f8\n"):
+        answer = api.post("/v1/jobs?dry_run=true", json={"cost": cost | {"dtype": name}})
+        problem(answer, 422, "invalid-spec", "/cost/dtype")
+    for name in ("float16", "float32", "int8", "uint64"):
+        answer = api.post("/v1/jobs?dry_run=true", json={"cost": cost | {"dtype": name}})
+        assert answer.json()["dtype"] == name
 
 
 # Integers beyond 2**53

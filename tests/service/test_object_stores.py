@@ -207,3 +207,52 @@ def test_a_fenced_attempt_writes_no_more(
     found = objects.put_result(result, {}, "memory://out", "job_2", settings, fenced.is_set)
     assert "InterruptedError" in found["problem"]["detail"]
     assert [name for name in bucket.store if name.endswith(".json")] == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "detail"),
+    [
+        ({"rows": 2}, "3 rows"),
+        ({"columns": 2}, "3 columns"),
+        ({"pairs": 8}, "9 pairs"),
+        ({"memory_bytes": 1 << 20}, "bytes of memory"),
+    ],
+)
+def test_limits_are_those_of_the_opened_costs(make_app: Make, bucket: Any, limits: Any, detail: str) -> None:
+    api = make_app(zarr_uris=["memory://lab/"], limits=limits)
+    bucket.pipe_file("/lab/costs.npy", npy(COST))
+    job = solved(api, cost_at("memory://lab/costs.npy"))
+    assert (job["state"], job["problem"]["type"]) == ("failed", "urn:bigsap:problem:over-limit")
+    assert detail in job["problem"]["detail"]
+    assert job["problem"]["pointer"] == "/shape"
+
+
+@pytest.mark.parametrize(
+    ("more", "pointer"),
+    [
+        ({"warm_start": {"v": [[0, 0, 0]]}}, "/warm_start/v"),
+        ({"warm_start": {"v": [0, "Infinity", 0]}}, "/warm_start/v/1"),
+        ({"warm_start": {"v": [0, 0], "col4row": [0, 2]}}, "/warm_start/col4row"),
+        ({"warm_start": {"v": [0, 0]}, "options": {"capacity": [1, 2, 3]}}, "/warm_start/v"),
+        ({"options": {"unassigned_cost": [[1], [2]]}}, "/options/unassigned_cost"),
+        ({"options": {"capacity": [0.5, 1]}}, "/options/capacity"),
+        ({"options": {"demand": [1, 2], "unassigned_cost": [1, 2, 3]}}, "/options/demand"),
+        ({"assignment": {"col4row": [[0, 1]]}}, "/assignment/col4row"),
+        ({"assignment": {"col4row": [0, 2], "v": [0, 0]}}, "/assignment/col4row"),
+        ({"assignment": {"col4row": [0, 1], "v": [0, 0], "v_low": [0]}}, "/assignment/v_low"),
+    ],
+)
+def test_what_is_given_besides_costs_of_unknown_shape(
+    make_app: Make, bucket: Any, more: dict[str, Any], pointer: str
+) -> None:
+    api = make_app(zarr_uris=["memory://lab/"])
+    found = problem(api.post("/v1/jobs", json=cost_at("memory://lab/costs.npy") | more), 422, "invalid-spec")
+    assert found["pointer"].startswith(pointer.rpartition("/")[0]), found
+
+
+def test_arrays_for_another_shape_than_the_opened_costs_have(make_app: Make, bucket: Any) -> None:
+    api = make_app(zarr_uris=["memory://lab/"])
+    bucket.pipe_file("/lab/costs.npy", npy(COST))
+    job = solved(api, cost_at("memory://lab/costs.npy") | {"options": {"capacity": [1, 1]}})
+    assert job["problem"]["type"] == "urn:bigsap:problem:invalid-spec"
+    assert job["problem"]["pointer"] == "/options/capacity"

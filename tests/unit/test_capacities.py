@@ -14,7 +14,7 @@ import bigsap
 from bigsap import policy
 from bigsap.cli import commands as cli
 from bigsap.engine.core.team import Team
-from bigsap.errors import CertificateError, DtypeError, OptionError, ShapeError
+from bigsap.errors import CertificateError, DtypeError, InvalidCostError, OptionError, ShapeError
 from bigsap.problem import Problem
 from bigsap.proof.capacities import certify_capacities
 from bigsap.strategies.capacities import Balance
@@ -242,6 +242,8 @@ def test_bad_options():
             bigsap.solve(cost, capacity=wrong)
     with pytest.raises(DtypeError, match="capacity"):
         bigsap.solve(cost, capacity=[1, np.nan, 2])
+    with pytest.raises(OptionError, match=f"capacity is {-(10**25) - 1}: a column"):
+        bigsap.solve(cost, capacity=-(10**25) - 1)
     with pytest.raises(OptionError, match=r"demand\[1\] is -2"):
         bigsap.solve(cost, demand=[1, -2, 3, 4])
     with pytest.raises(OptionError, match="demand is not valid with capacity above 1"):
@@ -249,6 +251,27 @@ def test_bad_options():
     for other in ({"cluster": "local"}, {"objective": "bottleneck"}, {"device": "cuda"}):
         with pytest.raises(OptionError, match="is not valid with capacity"):
             bigsap.solve(cost, capacity=2, **other)
+
+
+@pytest.mark.parametrize("most", [2**31 - 1, 2**63, 10**20 - 1, 10**400])
+def test_a_capacity_of_any_size_is_all_there_are(most):
+    cost = np.random.default_rng(3).integers(0, 50, (6, 3))
+    expected = cost.min(axis=1).sum()
+    for capacity in (most, [most] * 3, (most, 9, most)):
+        assert bigsap.solve(cost, capacity=capacity).fun == expected
+
+
+@pytest.mark.parametrize("price", [10**400, 10**20 - 1])
+def test_a_number_that_is_refused_is_at_no_empty_place(price):
+    with pytest.raises(InvalidCostError) as found:
+        bigsap.solve(np.ones((2, 2)), unassigned_cost=price)
+    assert "[]" not in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["maximize", "epsilon"])
+def test_text_is_no_flag(name):
+    with pytest.raises(OptionError, match=f"{name} must be True or False, got 'false'"):
+        bigsap.solve(np.ones((2, 2)), **{name: "false"})
 
 
 def test_sources_of_every_kind():

@@ -178,6 +178,7 @@ TEXTS = [
     ('{"type": "array", "type": "npy"}', "key 'type' appears twice"),
     ("[" * 200_000, "nested too deeply"),
     ("", "not JSON"),
+    ('{"type": "array", "values": [[' + "9" * 5000 + "]]}", "spec.json: not JSON that can be read: .*limit"),
 ]
 
 

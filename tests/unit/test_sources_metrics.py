@@ -14,7 +14,7 @@ import pytest
 from bigsap.errors import DtypeError, InvalidCostError, OptionError, OverflowRiskError, ShapeError
 from bigsap.sources.kernels import _TILE
 from bigsap.sources.lowrank import lowrank, table
-from bigsap.sources.metrics import METRICS, points
+from bigsap.sources.metrics import METRICS, check_finite, points
 from contracts import N_COLUMNS, N_ROWS, SourceContract, one_class_each, whole
 
 distance = pytest.importorskip("scipy.spatial.distance")
@@ -356,3 +356,11 @@ def test_no_contraction_and_no_expansion(d):
         squares += (x[:, k, None] - y[:, k]) ** 2
     np.testing.assert_array_equal(whole(points(x, y)), squares)
     np.testing.assert_array_equal(whole(points(x, y, "euclidean")), np.sqrt(squares))
+
+
+def test_rows_without_entries_are_not_walked():
+    class Untouched(np.ndarray):
+        def __getitem__(self, part):
+            raise AssertionError(part)
+
+    check_finite(np.empty((2**50, 0)).view(Untouched), "a[{}, {}]", "finite numbers")

@@ -13,7 +13,7 @@ import re
 import secrets
 import time
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -137,18 +137,24 @@ def _check_local(method: str, headers: Headers) -> None:
     request forged across sites.
     """
     host = headers.get("host", "")
-    name = urlsplit(f"//{host}").hostname if _plain_host(host) else None
-    if name is None or not is_loopback(name):
+    here = _place_of(host)
+    if here is None or here.hostname is None or not is_loopback(here.hostname):
         raise HttpProblem("forbidden", "without keys this service answers to localhost only")
     origin = headers.get("origin")
     if method not in _SAFE and origin is not None:
-        parts = urlsplit(origin) if _plain_host(origin.partition("://")[2]) else None
-        if parts is None or parts.netloc.lower() != host.lower():
+        there = _place_of(origin.partition("://")[2])
+        if there is None or there.netloc.lower() != host.lower():
             raise HttpProblem("forbidden", "requests from other origins are not accepted")
 
 
-def _plain_host(text: str) -> bool:
-    return re.fullmatch(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?", text) is not None
+def _place_of(text: str) -> SplitResult | None:
+    """Return a name or an address, with or without a port; None for anything else."""
+    if re.fullmatch(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?", text) is None:
+        return None
+    try:
+        return urlsplit(f"//{text}")
+    except ValueError:  # in brackets, but no address
+        return None
 
 
 class _Answer:

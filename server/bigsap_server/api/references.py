@@ -35,29 +35,32 @@ def check_warm_start(service: Service, job_id: str, owner: str | None, shape: li
         raise _bad(f"{job_id} has no prices to start from: it is {job.result['status']}")
 
 
-def check_references(service: Service, spec: dict[str, Any], job_id: str | None = None) -> None:
-    """Raise HttpProblem when something that ``spec`` names was deleted since its validation.
+def check_references(
+    service: Service, spec: dict[str, Any], owner: str | None, job_id: str | None = None
+) -> None:
+    """Raise HttpProblem when something that ``spec`` names does not exist, or not for this owner.
 
-    job_id: of a job to be resumed. Once started, it does not need the job that it started from.
+    owner: whose arrays and jobs may be named; None: anybody's. job_id: of a job to be resumed. Once
+    started, it does not need the job that it started from.
     """
     begun = None if job_id is None else Folder(service.store.folder(job_id))
     for thing, pointer in references(spec).items():
         if pointer != START:
-            _check_array(service, thing, pointer)
+            _check_array(service, thing, owner, pointer)
         elif begun is None or not (begun.start.exists() or begun.checkpoint.exists()):
-            _job(service, thing)
+            _job(service, thing, owner)
 
 
-def _job(service: Service, job_id: str, owner: str | None = None) -> JobRow:
+def _job(service: Service, job_id: str, owner: str | None) -> JobRow:
     try:
         return service.store.get(job_id, owner)
     except UnknownJob:
         raise _bad(f"there is no job {job_id}") from None
 
 
-def _check_array(service: Service, array_id: str, pointer: str) -> None:
+def _check_array(service: Service, array_id: str, owner: str | None, pointer: str) -> None:
     try:
-        service.arrays.get(array_id, None)
+        service.arrays.get(array_id, owner)
         service.arrays.touch(array_id)
     except HttpProblem:
         raise HttpProblem("invalid-spec", f"there is no array {array_id}", pointer=pointer) from None

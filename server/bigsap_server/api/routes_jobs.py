@@ -116,7 +116,7 @@ async def submit(
             digest=digest,
             most_active=caller.quotas["active_jobs"],
             answer=partial(_accepted, service, caller) if wait is None else None,
-            check=partial(check_references, service),
+            check=partial(check_references, service, owner=caller.sees),
         )
     )
     if not created:
@@ -290,7 +290,7 @@ async def cancel(
 async def resume(job_id: JobId, service: TheService, caller: Submitter) -> Response:
     """A new attempt from the checkpoint, for jobs that ended without being solved."""
     await service.job(job_id, caller)
-    check = partial(check_references, service, job_id=job_id)
+    check = partial(check_references, service, owner=caller.sees, job_id=job_id)
     job = await run_in_threadpool(service.store.resume, job_id, caller.quotas["active_jobs"], check)
     view = Job.of(job, service.root, reads=caller.has("read"))
     return answer(view, 202, {"ETag": etag(job), **_RETRY})

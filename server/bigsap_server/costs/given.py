@@ -14,7 +14,7 @@ import numpy as np
 import bigsap
 from bigsap import preview
 from bigsap_server.costs.build import Resolver, below, invalid
-from bigsap_server.problems import from_error
+from bigsap_server.problems import from_error, pointer_to
 
 
 def check_choices(request: Mapping[str, Any]) -> None:
@@ -33,23 +33,51 @@ def check_choices(request: Mapping[str, Any]) -> None:
             raise invalid("is not valid with prices v: there is no solve", f"/{name}")
 
 
+#: Arrays that are given beside the costs, and whether they have one entry a row (0) or a column (1).
+_SIDES = {
+    ("options", "unassigned_cost"): 0,
+    ("options", "demand"): 0,
+    ("warm_start", "col4row"): 0,
+    ("assignment", "col4row"): 0,
+    ("options", "capacity"): 1,
+    ("warm_start", "v"): 1,
+    ("assignment", "v"): 1,
+    ("assignment", "v_low"): 1,
+}
+
+
+def _sizes_of(request: Mapping[str, Any], resolver: Resolver) -> list[int | None]:
+    """Return the rows and columns that the arrays beside the costs have; None: no array tells."""
+    sizes: list[int | None] = [None, None]
+    for (group, name), side in _SIDES.items():
+        ref = (request[group] or {}).get(name)
+        if isinstance(ref, (list, dict)):
+            shape = resolver.facts(ref, pointer_to(group, name)).shape
+            if len(shape) == 1 and sizes[side] is None:
+                sizes[side] = shape[0]
+    return sizes
+
+
 def check_given(
-    request: Mapping[str, Any], resolver: Resolver, shape: tuple[int, int], most_bytes: int
+    request: Mapping[str, Any], resolver: Resolver, shape: tuple[int, int] | None, most_bytes: int
 ) -> None:
     """Validate the arrays of a normalised request for costs of this shape. Raises HttpProblem.
 
-    most_bytes: larger arrays are not read.
+    shape: None if only the costs tell it; then the arrays must agree with each other, and what needs
+    the shape is left to the worker. most_bytes: larger arrays are not read.
     """
-    (n, m), options = shape, request["options"]
+    n, m = _sizes_of(request, resolver) if shape is None else shape
+    options, rows, columns = request["options"], 1 if n is None else n, 1 if m is None else m
     start, asked = request["warm_start"] or {}, request["assignment"] or {}
 
-    def check(ref: Any, size: int, pointer: str, judge: Callable[[Any], Any]) -> Any:
+    def check(ref: Any, size: int | None, pointer: str, judge: Callable[[Any], Any]) -> Any:
         """Return what ``judge`` returns of a number or a small array; None for others."""
         value = ref
         if ref is not None and not isinstance(ref, (int, float)):
             facts = resolver.facts(ref, pointer)
             if facts.shape != (size,):
-                raise invalid(f"needs shape {[size]}, got {list(facts.shape)}", pointer)
+                needs = "one dimension" if size is None else f"shape {[size]}"
+                raise invalid(f"needs {needs}, got shape {list(facts.shape)}", pointer)
             value = resolver.array(ref, pointer) if facts.nbytes <= most_bytes else None
         try:
             return None if value is None else judge(value)
@@ -59,30 +87,30 @@ def check_given(
             row = getattr(error, "row", None)
             raise from_error(error, pointer if row is None else below(pointer, row)) from error
 
-    def check_counts(name: str, size: int) -> Any:
-        place = f"/options/{name}"
-        return check(options[name], size, place, lambda counts: preview.check_counts(counts, size, name))
+    def check_counts(name: str, size: int | None) -> Any:
+        place, length = f"/options/{name}", 1 if size is None else size
+        return check(options[name], size, place, lambda counts: preview.check_counts(counts, length, name))
 
     def check_pairs(col4row: Any) -> None:
-        if (options["capacity"] is None) == (capacity is None):
+        if m is not None and (options["capacity"] is None) == (capacity is None):
             partial = options["unassigned_cost"] is not None
-            preview.check_assignment(col4row, shape, capacity, partial=partial)
+            preview.check_assignment(col4row, (rows, columns), capacity, partial=partial)
 
     check(
         options["unassigned_cost"],
         n,
         "/options/unassigned_cost",
-        lambda prices: preview.check_unassigned_cost(prices, n, options["maximize"]),
+        lambda prices: preview.check_unassigned_cost(prices, rows, options["maximize"]),
     )
     capacity = check_counts("capacity", m)
     check_counts("demand", n)
-    check(start.get("v"), m, "/warm_start/v", lambda v: preview.check_warm_start(v, shape))
+    check(start.get("v"), m, "/warm_start/v", lambda v: preview.check_warm_start(v, (rows, columns)))
     check(
         start.get("col4row"),
         n,
         "/warm_start/col4row",
-        lambda pairs: preview.check_warm_start((np.zeros(m), pairs), shape),
+        lambda pairs: preview.check_warm_start((np.zeros(columns), pairs), (rows, columns)),
     )
     for name in ("v", "v_low"):
-        check(asked.get(name), m, f"/assignment/{name}", lambda prices: preview.check_prices(prices, m))
+        check(asked.get(name), m, f"/assignment/{name}", lambda prices: preview.check_prices(prices, columns))
     check(asked.get("col4row"), n, "/assignment/col4row", check_pairs)

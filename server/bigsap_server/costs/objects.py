@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import bigsap
+from bigsap_server.costs.limits import check_shape
 from bigsap_server.costs.url_policy import check_uri
 from bigsap_server.files import scratch
 from bigsap_server.problems import HttpProblem, is_disk_full
@@ -70,6 +71,7 @@ def _copied(remote: Any, settings: Mapping[str, Any], pointer: str) -> np.ndarra
         raise HttpProblem("invalid-store", "this is not a readable .npy file", pointer=pointer) from None
     if dtype.kind not in "biuf" or len(shape) != 2 or min(shape) < 0:
         raise HttpProblem("invalid-store", "this is not a matrix of real numbers", pointer=pointer)
+    check_shape(shape, settings)
     left = dtype.itemsize * shape[0] * shape[1]
     if left > limit:
         detail = f"the array has {left} bytes; at most {limit} are allowed"

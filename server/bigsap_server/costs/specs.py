@@ -30,6 +30,8 @@ from pydantic import (
 
 ID_PATTERN = r"^[a-z]+_[A-Za-z0-9]{1,40}$"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+#: Most levels of lists and objects in the parameters of a plugin.
+_PARAMS_DEPTH = 64
 DTYPES = ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
 
 
@@ -331,7 +333,7 @@ class HttpRows(Model):
 
     type: Literal["http_rows"]
     url: str = Field(min_length=1, max_length=2048, pattern=r"^https?://", description="provider")
-    dtype: str = Field(pattern=r"^[<|]?[fiu][1248]$|^(float|int|uint)(8|16|32|64)$")
+    dtype: str = Field(pattern=r"^[<|]?(f[248]|[iu][1248])$|^(float(16|32|64)|u?int(8|16|32|64))$")
     shape: Shape | None = Field(None, description="needed unless the request has it")
     credentials: str | None = Field(
         None, pattern=NAME_PATTERN, description="name of headers that the operator has set"
@@ -340,6 +342,21 @@ class HttpRows(Model):
     retries: int = Field(4, ge=0, le=20)
     in_flight: int = Field(4, ge=1, le=16, description="requests at a time")
     block_rows: int | None = Field(None, ge=1, le=2**31, description="most rows of a request")
+
+
+def _check_depth(value: Any) -> None:
+    """Raise ValueError for lists and objects in each other that are too deep to be written as JSON."""
+    within, depth = [value], 0
+    while within:
+        within = [
+            part
+            for parts in within
+            if isinstance(parts, (dict, list))
+            for part in (parts.values() if isinstance(parts, dict) else parts)
+        ]
+        depth += 1
+        if within and depth > _PARAMS_DEPTH:
+            raise ValueError(f"is nested more than {_PARAMS_DEPTH} levels deep")
 
 
 class Plugin(Model):
@@ -354,6 +371,7 @@ class Plugin(Model):
     @field_validator("params")
     @classmethod
     def _plain_json(cls, params: dict[str, Any]) -> dict[str, Any]:
+        _check_depth(params)
         # Infinities and lone surrogates can be parsed but not be written as JSON.
         json.dumps(params, allow_nan=False, ensure_ascii=False).encode("utf-8")
         return params

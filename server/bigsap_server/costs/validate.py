@@ -9,7 +9,7 @@ own checks; the worker builds the whole.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from bigsap_server.costs.build import (
     shape_of,
 )
 from bigsap_server.costs.given import check_choices, check_given
+from bigsap_server.costs.limits import check_array, check_shape, over
 from bigsap_server.costs.sandbox import evenly, infinite, infinite_among
 from bigsap_server.costs.stores import check_zarr_folder, zarr_folder
 from bigsap_server.costs.url_policy import check_uri
@@ -75,12 +76,27 @@ def priced(
     """Return what ``validate`` and ``estimate`` return. Raises HttpProblem beyond the memory of a job."""
     plan = validate(request, resolver, devices)
     found = estimate(request, plan, threads, workers)
+    _check_memory(request, found, resolver)
+    return plan, found
+
+
+def check_opened(
+    request: Mapping[str, Any], source: bigsap.CostSource, resolver: Resolver, threads: int
+) -> None:
+    """Make the checks of a request that had to wait until its costs were opened. Raises HttpProblem."""
+    n, m = source.shape
+    check_shape((n, m), resolver.settings)
+    check_given(request, resolver, (n, m), SMALL_BYTES)
+    found = estimate(request, Plan(preview.costs_of(source, (n, m))), threads)
+    _check_memory(request, found, resolver)
+
+
+def _check_memory(request: Mapping[str, Any], found: Mapping[str, Any], resolver: Resolver) -> None:
     limit = resolver.settings["limits"]["memory_bytes"]
     if limit is not None and (found["memory_bytes"] or 0) > limit:
         pointer = "/options/cache" if request["options"]["cache"] is not None else "/shape"
         needs = f"the job would need about {found['memory_bytes']} bytes of memory"
-        raise _over(f"{needs}; at most {limit} are allowed", pointer)
-    return plan, found
+        raise over(f"{needs}; at most {limit} are allowed", pointer)
 
 
 def validate(request: Mapping[str, Any], resolver: Resolver, devices: list[str]) -> Plan:
@@ -96,15 +112,16 @@ def validate(request: Mapping[str, Any], resolver: Resolver, devices: list[str])
         raise invalid(f"the workers have no {options['device']}", "/options/device")
     longest = limits["time_limit_s"]
     if longest is not None and (options["time_limit_s"] or 0) > longest:
-        raise _over(f"at most {longest} s are allowed", "/options/time_limit_s")
+        raise over(f"at most {longest} s are allowed", "/options/time_limit_s")
     most = limits["threads"] or (None if resolver.settings["scheduler"] else usable_cores())
     if most is not None and (options["threads"] or 0) > most:
-        raise _over(f"{options['threads']} threads; at most {most} are allowed", "/options/threads")
+        raise over(f"{options['threads']} threads; at most {most} are allowed", "/options/threads")
     if found.costs is not None and options["dtype"] is not None:
         found = replace(found, costs=replace(found.costs, dtype=np.dtype(options["dtype"])))
     if found.costs is not None:
         _check_tall(request, found.costs, resolver, devices)
-        check_given(request, resolver, found.costs.shape, SMALL_BYTES)
+    check_given(request, resolver, None if found.costs is None else found.costs.shape, SMALL_BYTES)
+    if found.costs is not None:
         _check_sizes(request, found, resolver)
     return found
 
@@ -113,16 +130,14 @@ def validate_costs(cost: Mapping[str, Any], resolver: Resolver, shape: Shape, ma
     """Validate a normalised cost spec."""
     limits = resolver.settings["limits"]
     if (depth := _depth(cost)) > limits["depth"]:
-        raise _over(f"costs are nested {depth} deep; at most {limits['depth']} levels are allowed", "/cost")
+        raise over(f"costs are nested {depth} deep; at most {limits['depth']} levels are allowed", "/cost")
     validator = _Validator(resolver, shape, maximize)
     costs = validator.part(cost, "/cost")
     if costs is not None:
         n, m = costs.shape
         if shape is not None and tuple(shape) != costs.shape:
             raise invalid(f"shape is {list(shape)}, but the costs have {[n, m]}", "/shape")
-        for name, size in (("rows", n), ("columns", m), ("pairs", n * m)):
-            if size > limits[name]:
-                raise _over(f"{size} {name}; at most {limits[name]} are allowed", "/shape")
+        check_shape(costs.shape, resolver.settings)
     return Plan(costs, tuple(validator.kinds), validator.infinite)
 
 
@@ -242,7 +257,7 @@ class _Validator:
     ) -> dict[str, Any]:
         """Return the sizes of a member by the letters of its ``DIMENSIONS``, and of its arrays together."""
         found: dict[str, Any] = {} if known is None else dict(zip("nm", known.shape, strict=True))
-        nbytes, kept = 0, 0
+        nbytes, kept, least = 0, 0, 0
         for name, letters in DIMENSIONS[spec["type"]].items():
             if spec[name] is None:
                 continue
@@ -253,16 +268,18 @@ class _Validator:
                 shape = (*shape, 1)
             if len(shape) != len(letters):
                 raise invalid(f"needs {len(letters)} dimensions, got shape {list(facts.shape)}", place)
+            check_array(shape, place)
             if letters[1:] in ("d", "r") and facts.finite is False:
                 raise HttpProblem("invalid-cost", "the array has infinite entries", pointer=place)
             for letter, size in zip(letters, shape, strict=True):
                 if found.setdefault(letter, size) != size:
                     raise invalid(f"has shape {list(facts.shape)}; {found[letter]} were expected", place)
             nbytes += 8 * math.prod(shape)
-            kept += 8 * math.prod(
-                size for letter, size in zip(letters, shape, strict=True) if letter not in "nm"
-            )
-        return found | {"nm": (found["n"], found["m"]), "nbytes": nbytes, "kept": kept}
+            least += _work(shape)
+            kept += _work(size for letter, size in zip(letters, shape, strict=True) if letter not in "nm")
+        nm = (found["n"], found["m"])
+        check_shape(nm, self.resolver.settings)
+        return found | {"nm": nm, "nbytes": nbytes, "kept": kept, "least": least}
 
     def leaf(self, spec: Mapping[str, Any], pointer: str) -> preview.Costs:
         sizes = self.sizes(spec, pointer)
@@ -274,12 +291,13 @@ class _Validator:
         nbytes = 2 * sizes["nbytes"] if spec["type"] != "table" else sizes["nbytes"]
         if 2 * sizes["kept"] > SMALL_BYTES:
             return preview.Costs(shape, nbytes=nbytes, by_rows=False)
-        few = None if nbytes <= SMALL_BYTES else {"n": 2, "m": 2 if n == m else 3}
+        few = None if max(nbytes, sizes["least"]) <= SMALL_BYTES else {"n": 2, "m": 2 if n == m else 3}
         source = build(spec, self.resolver, shape, self.maximize, pointer, few)
         return preview.costs_of(source, shape, nbytes)
 
     def sparse(self, spec: Mapping[str, Any], pointer: str) -> preview.Costs:
         n, m = shape = shape_of(spec, self.shape, pointer)
+        check_shape(shape, self.resolver.settings)
         costs = self.resolver.facts(spec["costs"], below(pointer, "costs"))
         expected = {"costs": costs.shape[:1], "columns": costs.shape[:1]}
         expected |= {"rows": costs.shape[:1]} if spec["start"] is None else {"start": (n + 1,)}
@@ -291,7 +309,7 @@ class _Validator:
             if name != "costs" and facts.dtype.kind not in "biu" and 0 not in facts.shape:
                 raise invalid("needs integers", place)
             nbytes += facts.nbytes
-        if nbytes <= SMALL_BYTES:
+        if max(nbytes, _work([max(shape)])) <= SMALL_BYTES:
             build(spec, self.resolver, shape, self.maximize, pointer)
         return preview.Costs((n, m), costs.dtype, nbytes, by_rows=False, entries=costs.shape[0])
 
@@ -307,20 +325,28 @@ class _Validator:
 
     def expression(self, spec: Mapping[str, Any], pointer: str) -> preview.Costs:
         n, m = shape = shape_of(spec, self.shape, pointer)
-        nbytes = 0
+        check_shape(shape, self.resolver.settings)
+        nbytes, least = 0, 0
         for name, value in spec["arrays"].items():
             if not isinstance(value, (int, float)):
                 place = below(pointer, "arrays", name)
                 facts = self.resolver.facts(value, place)
                 nbytes += 8 * math.prod(facts.shape)
+                least += _work(facts.shape)
                 if len(facts.shape) not in (1, 2) or facts.shape[0] not in shape:
                     needs = f"needs one or two dimensions, the first of {n} rows or {m} columns"
                     raise invalid(f"{needs}; has {list(facts.shape)}", place)
-        few = None if nbytes <= SMALL_BYTES else {"n": 2, "m": 2 if n == m else 3}
+                check_array(facts.shape, place)
+        few = None if max(nbytes, least) <= SMALL_BYTES else {"n": 2, "m": 2 if n == m else 3}
         source = build(spec, self.resolver, shape, self.maximize, pointer, few)
         if few is None and self.infinite is None:
             self.infinite = _sample(source)
         return preview.costs_of(source, shape, nbytes)
+
+
+def _work(shape: Iterable[int]) -> int:
+    """Return the bytes of float64 of this shape; a size of 0 counts as 1: empty rows are walked, too."""
+    return 8 * math.prod(max(1, size) for size in shape)
 
 
 def _sample(source: Any) -> dict[str, Any] | None:
@@ -379,7 +405,3 @@ def _check_sizes(request: Mapping[str, Any], plan: Plan, resolver: Resolver) -> 
             continue
         if name == "memory_limit" or gated or not _ability(request, costs, resolver, "resident"):
             raise invalid(f"{size} does not hold one row of costs, {row_bytes} bytes", f"/options/{name}")
-
-
-def _over(detail: str, pointer: str) -> HttpProblem:
-    return HttpProblem("over-limit", detail, pointer=pointer)

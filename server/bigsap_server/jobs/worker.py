@@ -163,10 +163,14 @@ class Attempt:
     def _solve(self) -> bigsap.Result:
         # Imported here, so that a server that never runs a job in its own process starts faster.
         from bigsap_server.costs.build import Resolver, build_source
+        from bigsap_server.costs.validate import check_opened
 
         settings, options = self.settings, {"dtype": None, **self.spec["options"]}
         resolver = Resolver(Path(settings["data"]), settings)
         source = build_source(self.spec, settings["data"], settings)
+        if self.spec["shape"] is None:
+            request = {"assignment": None, "spread": False, **self.spec}
+            check_opened(request, source, resolver, settings.get("threads") or 1)
         for name in ("unassigned_cost", "capacity", "demand"):
             if isinstance(options[name], (list, dict)):
                 options[name] = resolver.array(options[name], f"/options/{name}")
