@@ -325,3 +325,41 @@ def test_threads_do_not_change_the_answers(monkeypatch):
     for one, other in zip(alone, shared, strict=True):
         same(one, other)
     np.testing.assert_array_equal(alone.col4row, shared.col4row)
+
+
+def raised(call):
+    """Return the type and the text of the error of a call, without the problem's number."""
+    with pytest.raises(bigsap.InputError) as caught:
+        call()
+    return type(caught.value), str(caught.value).removeprefix("problem 0: ")
+
+
+LARGE = {
+    "ends of a price's range": ([[2**53 + 1, 2**53]], "u8", 1e300, False),
+    "2**60": ([[2**60 + 100, 2**60]], "u8", [1e300], False),
+    "maximised": ([[2**63 - 10, 2**63 - 400]], "u8", -0.5, True),
+    "beyond int64": ([[2**64 - 1, 2**64 - 2]], "u8", 0.5, False),
+    "other byte order": ([[2**53 + 1, 2**53]], ">u8", 1e300, False),
+    "signed": ([[2**53 + 1, 2**53]], "i8", 1e300, False),
+}
+
+
+@each(name=list(LARGE), stacked=[False, True])
+def test_large_integers_next_to_real_prices_are_an_error(name, stacked):
+    """A float64 would round them, and prove the wrong pair."""
+    cost, dtype, price, maximize = LARGE[name]
+    cost = np.array(cost, dtype)
+    expected = raised(lambda: bigsap.solve(cost, unassigned_cost=price, maximize=maximize))
+    assert expected[0] is bigsap.OverflowRiskError
+    costs, prices = (cost[None], np.array(price)[None]) if stacked else ([cost], [price])
+    found = raised(lambda: bigsap.solve_many(costs, unassigned_cost=prices, maximize=maximize))
+    assert found == expected
+
+
+@pytest.mark.parametrize("dtype", ["u8", ">u8"])
+def test_small_unsigned_integers_next_to_real_prices(dtype):
+    cost = np.random.default_rng(4).integers(0, 99, (7, 4, 6)).astype(dtype)[:, ::2, ::-1]
+    for costs in (cost, list(cost)):
+        batch = bigsap.solve_many(costs, unassigned_cost=30.5)
+        for one, result in zip(cost, batch, strict=True):
+            same(result, bigsap.solve(one, unassigned_cost=30.5, threads=1))
