@@ -8,6 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import bigsap
 from bigsap import policy
@@ -363,3 +364,64 @@ def test_small_unsigned_integers_next_to_real_prices(dtype):
         batch = bigsap.solve_many(costs, unassigned_cost=30.5)
         for one, result in zip(cost, batch, strict=True):
             same(result, bigsap.solve(one, unassigned_cost=30.5, threads=1))
+
+
+def prices_of_one_problem():
+    packed = xr.DataArray(np.array([1, 2], "i2"), attrs={"scale_factor": 0.1})
+    return {
+        "masked": np.ma.array([-100.0, 1.0], mask=[True, False]),
+        "masked, nothing": np.ma.array([1, 2]),
+        "packed": packed,
+        "packed variable": packed.variable,
+        "integers": np.array([1, 2]),
+        "integers that floats round": np.array([2**53 + 1, 1]),
+        "unsigned": np.array([1, 2], "u8"),
+        "small integers": [1, 2],
+        "bools": np.array([True, False]),
+        "float16": np.array([1.5, 2], "f2"),
+        "a number": 2,
+        "must": [np.inf, 1],
+        "none": None,
+        "missing": [1, None],
+        "ragged": [1, [2, 3]],
+        "too long": [1, 2, 3, 4],
+        "text": ["a", "b"],
+        "too large": np.array([2**62, 0]),
+        "too small": np.array([-(2**62) - 1, 0]),
+        "largest": np.array([2**62 - 1, 0]),
+        "unsigned, too large": np.array([2**63 + 5, 1], "u8"),
+        "a large number": 2**62,
+        "beyond 64 bits": [2**70, 1],
+    }
+
+
+OTHERS = {"floats": np.array([0.5, 1.0]), "integers": np.array([1, 2]), "unsigned": np.array([1, 2], "u8")}
+
+
+@each(name=list(prices_of_one_problem()), other=list(OTHERS), dtype=["f8", "i8"], padded=[False, True])
+def test_prices_in_a_list_mean_what_they_mean_to_solve(name, other, dtype, padded):
+    cost, price = np.array([[1, 2], [3, 4]], dtype), prices_of_one_problem()[name]
+    options = {"unassigned_cost": [price, OTHERS[other]]}
+    costs = [cost, cost]
+    if padded:
+        costs = [np.pad(cost, (0, 1), constant_values=-9)] * 2
+        options |= {"rows": [2, 2], "columns": [2, 2]}
+    try:
+        expected = bigsap.solve(cost, unassigned_cost=price, threads=1)
+    except bigsap.InputError as error:
+        assert raised(lambda: bigsap.solve_many(costs, **options)) == (type(error), str(error))
+    else:
+        batch = bigsap.solve_many(costs, **options)
+        same(batch[0], expected)
+        same(batch[1], bigsap.solve(cost, unassigned_cost=OTHERS[other], threads=1))
+
+
+@each(
+    price=[-(2**62) - 1, 2**62, np.uint64(2**63 + 5)], kind=["one", "a problem", "a row"], dtype=["f8", "i8"]
+)
+def test_integer_prices_beyond_sums_in_int64_are_an_error(price, kind, dtype):
+    cost = np.array([[1, 2], [3, 4]], dtype)
+    shape = {"one": (), "a problem": (1,), "a row": (1, 2)}[kind]
+    expected = raised(lambda: bigsap.solve(cost, unassigned_cost=price))
+    assert expected[0] is bigsap.OverflowRiskError
+    assert raised(lambda: bigsap.solve_many([cost], unassigned_cost=np.full(shape, price))) == expected
