@@ -33,8 +33,20 @@ class BatchProblems:
     def each(self) -> Iterator[Any]:
         """Return the costs of one problem after the other."""
         if self.rows is None and self.columns is None and isinstance(self.costs, Iterable):
-            return iter(self.costs)
+            many = self.prices is not None and not self._one_price
+            return self._counted() if many and _length(self.costs) is None else iter(self.costs)
         return (self.cost(place) for place in range(len(self)))
+
+    def _counted(self) -> Iterator[Any]:
+        """Return the costs of a generator, one after the other, if they are as many as prices."""
+        count = 0
+        for cost in self.costs:
+            if count == len(self.prices):
+                raise _too_many_or_few(self.prices, f"more than {count}")
+            count += 1
+            yield cost
+        if count < len(self.prices):
+            raise _too_many_or_few(self.prices, count)
 
     def cost(self, place: int) -> Any:
         """Return the costs of a problem without their padding: a view of the user's array."""
@@ -49,8 +61,13 @@ class BatchProblems:
             return {}
         return {"unassigned_cost": self._prices_of(place)}
 
+    @property
+    def _one_price(self) -> bool:
+        """Whether one number is the price of all rows of all problems."""
+        return isinstance(self.prices, np.ndarray) and not self.prices.ndim
+
     def _prices_of(self, place: int) -> Any:
-        if isinstance(self.prices, np.ndarray) and not self.prices.ndim:
+        if self._one_price:
             return self.prices
         prices = self.prices[place]
         if self.rows is None or not isinstance(prices, np.ndarray) or prices.ndim != 1:
@@ -170,11 +187,14 @@ def _count(costs: Any) -> int:
 
 def _as_matrix(cost: Any, place: int) -> Any:
     """Return costs that can be cut to their true size."""
-    if isinstance(cost, (list, tuple)):
+    # Data frames, which have no common way to be cut.
+    if isinstance(cost, (list, tuple)) or (hasattr(cost, "columns") and hasattr(cost, "__array__")):
         cost, missing = parted(cost, "costs")
         if missing is not None:
-            cost = None
-    if not (isinstance(cost, np.ndarray) or is_tensor(cost)) or len(cost.shape) != 2:
+            cost = np.ma.MaskedArray(cost, missing)
+    of_xarray = type(cost).__module__.partition(".")[0] == "xarray"
+    held: Any = cost.data if of_xarray else cost
+    if not (isinstance(held, np.ndarray) or is_tensor(held)) or len(held.shape) != 2:
         raise OptionError(
             f"rows= and columns= are not valid: problem {place} is no matrix in memory; give padded"
             " matrices, or costs of their true size and neither option"
@@ -218,7 +238,7 @@ def _prices(given: Any, costs: Any) -> Any:
     """Return prices that can be indexed by problem; a number is the price of all rows."""
     if given is None:
         return None
-    count = _count(costs) if hasattr(costs, "__len__") or is_tensor(costs) else None
+    count = _length(costs)
     listed = isinstance(given, (list, tuple)) and any(_is_vector(one) for one in given)
     if listed:
         given = [_as_numbers(one) for one in given]
@@ -228,13 +248,22 @@ def _prices(given: Any, costs: Any) -> Any:
             raise DtypeError("unassigned_cost is not valid: values are missing; give a number for each")
         if given.ndim == 0:
             return given
-    if len(given) != count or (not listed and given.ndim > 2):
-        what = f"a list of {len(given)}" if listed else f"shape {given.shape}"
-        raise ShapeError(
-            f"unassigned_cost is not valid: {what} for {count} problems; give a number, one a problem,"
-            " or one a row of each problem"
-        )
+    if len(given) != (len(given) if count is None else count) or (not listed and given.ndim > 2):
+        raise _too_many_or_few(given, "uncounted" if count is None else count)
     return given
+
+
+def _length(costs: Any) -> int | None:
+    """Return the number of problems; None for a generator."""
+    return _count(costs) if hasattr(costs, "__len__") or is_tensor(costs) else None
+
+
+def _too_many_or_few(prices: Any, count: int | str) -> ShapeError:
+    what = f"a list of {len(prices)}" if isinstance(prices, list) else f"shape {prices.shape}"
+    return ShapeError(
+        f"unassigned_cost is not valid: {what} for {count} problems; give a number, one a problem,"
+        " or one a row of each problem"
+    )
 
 
 def _is_vector(price: Any) -> bool:
