@@ -193,7 +193,8 @@ def _batch(
     n, m = shapes.max(axis=0).tolist() if len(shapes) else (0, 0)
     if len(getattr(problems.costs, "shape", ())) == 3:
         n, m = problems.costs.shape[1:]
-    return Batch(shapes, (n, m), found, maximize=maximize, answers=answers, give=give)
+    whole = getattr(getattr(problems.costs, "dtype", None), "kind", "f") in "biu"
+    return Batch(shapes, (n, m), found, maximize=maximize, answers=answers, give=give, whole=whole)
 
 
 class _Left(BaseException):

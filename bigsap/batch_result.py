@@ -37,8 +37,10 @@ class Batch(Sequence[Any]):
     one line a problem; N and M are the largest sizes. For costs in arrays of another library than
     numpy, see ``solve_many``, they are arrays of that library.
 
-    col4row: (k, N) intp, the column of each row; -1 = unassigned, or no row of the problem.
-    row4col: (k, M) intp, the row of each column, likewise.
+    col4row: (k, N) intp, the column of each row; -1 = unassigned, or no row of the problem. None if rows
+        take several columns (``demand``): see ``pairs``.
+    row4col: (k, M) intp, the row of each column, likewise; None if columns take several rows
+        (``capacity``).
     fun: (k,) total costs; int64 if all costs are integers, else float64, NaN where there is none.
     bound, gap: (k,) likewise; NaN without a certificate.
     status: (k,) strings, see ``Status``; "error" for an exception. Always an array of numpy.
@@ -55,11 +57,13 @@ class Batch(Sequence[Any]):
         maximize: bool,
         answers: Answers | None = None,
         give: Callable[[Array], Any] | None = None,
+        whole: bool = False,
     ) -> None:
         """Keep what was found.
 
         widths: N and M. found: the results and exceptions that are not in ``answers``. give:
-        converts arrays to those of the user's library.
+        converts arrays to those of the user's library. whole: whether the costs of a batch without
+        problems are integers.
         """
         self.maximize = maximize
         self.shapes = shapes
@@ -68,6 +72,7 @@ class Batch(Sequence[Any]):
         self._made: dict[int, Any] = found
         self._answers = answers
         self._give = give
+        self._whole = whole
 
     def __len__(self) -> int:
         return len(self.shapes)
@@ -109,7 +114,7 @@ class Batch(Sequence[Any]):
         n, m = self._widths
         lines = [("problems", f"{len(self):,}"), ("largest sizes", f"{n:,} x {m:,}")]
         lines += [(str(name), f"{count:,}") for name, count in zip(names, counts.tolist(), strict=True)]
-        lines.append(("assigned pairs", f"{int((self._columns >= 0).sum()):,}"))
+        lines.append(("assigned pairs", f"{len(self._pairs()):,}"))
         return html_table("bigsap.Batch", lines)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -122,17 +127,19 @@ class Batch(Sequence[Any]):
             "_made": dict(enumerate(self)),
             "_answers": None,
             "_give": None,
+            "_whole": self._whole,
         }
 
     @cached_property
     def col4row(self) -> Any:
-        """(k, N) intp, the column of each row."""
-        return self._given(self._columns)
+        """(k, N) intp, the column of each row; None if rows take several."""
+        return None if self._columns is None else self._given(self._columns)
 
     @cached_property
     def row4col(self) -> Any:
-        """(k, M) intp, the row of each column."""
-        return self._given(self._table("row4col", 1))
+        """(k, M) intp, the row of each column; None if columns take several."""
+        rows = self._table("row4col", 1)
+        return None if rows is None else self._given(rows)
 
     @cached_property
     def fun(self) -> Any:
@@ -167,24 +174,33 @@ class Batch(Sequence[Any]):
 
     def pairs(self) -> Any:
         """Return all assigned pairs as a (p, 3) intp array of problem, row, column, in this order."""
-        problems, rows = np.nonzero(self._columns >= 0)
-        return self._given(np.column_stack((problems, rows, self._columns[problems, rows])))
+        return self._given(self._pairs())
+
+    def _pairs(self) -> Array:
+        if self._columns is not None:
+            problems, rows = np.nonzero(self._columns >= 0)
+            return np.column_stack((problems, rows, self._columns[problems, rows]))
+        found = [(place, one.pairs()) for place, one in enumerate(self) if isinstance(one, Result)]
+        return np.concatenate([np.insert(pairs, 0, place, axis=1) for place, pairs in found])
 
     def _given(self, array: Array) -> Any:
         return array if self._give is None else self._give(array)
 
     @cached_property
-    def _columns(self) -> Array:
+    def _columns(self) -> Array | None:
         return self._table("col4row", 0)
 
-    def _table(self, name: str, axis: int) -> Array:
+    def _table(self, name: str, axis: int) -> Array | None:
+        """Return a table of all problems; None if a result has no such line."""
+        others = {place: one for place, one in self._others.items() if isinstance(one, Result)}
+        if any(one[name] is None for one in others.values()):
+            return None
         if self._answers is None:
             found = np.full((len(self), self._widths[axis]), -1, np.intp)
         else:
             found = self._answers.table(axis, self._widths[axis])
-        for place, other in self._others.items():
-            if isinstance(other, Result):
-                found[place, : other.shape[axis]] = other[name]
+        for place, other in others.items():
+            found[place, : other.shape[axis]] = other[name]
         return found
 
     def _numbers(self, name: str) -> Array:
@@ -193,6 +209,8 @@ class Batch(Sequence[Any]):
         else:
             found = self._answers.numbers(name)
         others = {p: getattr(other, name, None) for p, other in self._others.items()}
+        if not len(self):
+            return found.astype(np.int64) if self._whole else found
         if found.dtype.kind == "f" and len(others) == len(self) and all(map(_is_int64, others.values())):
             found = np.empty(len(self), np.int64)
         elif found.dtype.kind == "i" and not all(map(_is_int64, others.values())):

@@ -249,7 +249,9 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
         options.setdefault("shape", facts.get("asked_shape"))
     asked = signature(solve).bind(cost, **options)
     asked.apply_defaults()
-    return _solve(asked.arguments.pop("cost"), asked.arguments, saved)
+    labels = labels_of(cost)
+    result = _solve(asked.arguments.pop("cost"), asked.arguments, saved)
+    return result.with_labels(labels) if labels else result
 
 
 def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) -> Result:

@@ -19,7 +19,7 @@ class BatchProblems:
     """Costs (k, n, m) or a sequence of them, with what differs from problem to problem.
 
     rows, columns: (k,) int64, the sizes of padded problems; None if they are not padded. prices: None,
-    an array () or (k,) or (k, n), or a list of numbers and vectors.
+    an array () or (k,) or (k, n), or a list of arrays () and vectors; what is no array is left to ``solve``.
     """
 
     costs: Any
@@ -33,8 +33,20 @@ class BatchProblems:
     def each(self) -> Iterator[Any]:
         """Return the costs of one problem after the other."""
         if self.rows is None and self.columns is None and isinstance(self.costs, Iterable):
-            return iter(self.costs)
+            many = self.prices is not None and not self._one_price
+            return self._counted() if many and _length(self.costs) is None else iter(self.costs)
         return (self.cost(place) for place in range(len(self)))
+
+    def _counted(self) -> Iterator[Any]:
+        """Return the costs of a generator, one after the other, if they are as many as prices."""
+        count = 0
+        for cost in self.costs:
+            if count == len(self.prices):
+                raise _too_many_or_few(self.prices, f"more than {count}")
+            count += 1
+            yield cost
+        if count < len(self.prices):
+            raise _too_many_or_few(self.prices, count)
 
     def cost(self, place: int) -> Any:
         """Return the costs of a problem without their padding: a view of the user's array."""
@@ -49,40 +61,53 @@ class BatchProblems:
             return {}
         return {"unassigned_cost": self._prices_of(place)}
 
+    @property
+    def _one_price(self) -> bool:
+        """Whether one number is the price of all rows of all problems."""
+        return isinstance(self.prices, np.ndarray) and not self.prices.ndim
+
     def _prices_of(self, place: int) -> Any:
-        if isinstance(self.prices, np.ndarray) and not self.prices.ndim:
+        if self._one_price:
             return self.prices
         prices = self.prices[place]
-        padded = self.rows is not None and np.ndim(prices) == 1 and len(prices) == len(self.costs[place])
-        return prices[: self.rows[place]] if padded and self.rows is not None else prices
+        if self.rows is None or not isinstance(prices, np.ndarray) or prices.ndim != 1:
+            return prices
+        return prices[: self.rows[place]] if len(prices) == len(self.costs[place]) else prices
 
     def row_prices(self, rows: Array, maximize: bool) -> RowPrices | None:
         """Return the prices of all rows; None if all rows must be assigned. rows: (k,) their numbers."""
         if self.prices is None:
             return None
         first, fits = np.cumsum(rows) - rows, np.ones(len(rows), np.bool_)
+        own: list[Array] | None = None
         each = isinstance(self.prices, np.ndarray) and self.prices.ndim < 2
         if each:
             given = np.broadcast_to(self.prices, len(rows))
         elif isinstance(self.prices, np.ndarray) and (rows == self.prices.shape[1]).all():
             given = self.prices.reshape(-1)
         else:
-            given, fits = _joined([self._prices_of(place) for place in range(len(rows))], rows)
+            parts, fits = _fitting([self._prices_of(place) for place in range(len(rows))], rows)
+            own = parts if len({part.dtype for part in parts}) > 1 else None
+            given = np.concatenate(parts) if parts else np.empty(0)
         real = given.dtype.kind in "biuf"
         values = given.astype(np.float64) if real else np.zeros(len(given))
-        if real:
-            given = given.astype(np.float64 if given.dtype.kind == "f" else np.int64)
+        whole: Any = given.dtype.kind != "f"
+        if own is not None:
+            whole = np.repeat([part.dtype.kind != "f" for part in own], rows)
+        elif real:
+            given = given.astype(np.int64 if whole else np.float64)
         sign = -1.0 if maximize else 1.0
-        free = np.isfinite(values)
-        wrong = np.isnan(values) | (values == -sign * np.inf)
-        rounded = free & ((values != np.rint(values)) | (np.abs(values) >= 2.0**62))
+        free, large = np.isfinite(values), np.abs(values) >= 2.0**62
+        # ``solve`` refuses integers of this size.
+        wrong = np.isnan(values) | (values == -sign * np.inf) | (whole & large)
+        rounded = free & ((values != np.rint(values)) | large)
         marks = [wrong, rounded, ~free]
         if each:
             given, values = given.repeat(rows), values.repeat(rows)
         else:
             marks = [_any(one, first, rows) for one in marks]
         bad = marks[0] | ~fits | (not real)
-        return RowPrices(given, sign * values, first, rows, bad, ~marks[1], ~marks[2])
+        return RowPrices(given, sign * values, first, rows, bad, ~marks[1], ~marks[2], own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +116,7 @@ class RowPrices:
 
     given: int64 or float64. caps: signed float64. first, rows: (k,) where each problem's begin, and
     their number. wrong, whole, finite: (k,) whether a price is not valid, all finite ones are
-    integers, all are finite.
+    integers, all are finite. own: each problem's prices, if some are integers and others are not.
     """
 
     given: Array
@@ -101,9 +126,12 @@ class RowPrices:
     wrong: Array
     whole: Array
     finite: Array
+    own: list[Array] | None = None
 
     def of(self, place: int) -> Array:
         """Return the prices of a problem's rows."""
+        if self.own is not None:
+            return self.own[place].copy()
         start = int(self.first[place])
         return self.given[start : start + int(self.rows[place])].copy()
 
@@ -115,15 +143,28 @@ def _any(flags: Array, first: Array, rows: Array) -> Array:
     return found
 
 
-def _joined(prices: list[Any], rows: Array) -> tuple[Array, Array]:
-    """Return numbers and vectors of prices as one vector, and which fit their problem's rows."""
+def _fitting(prices: list[Any], rows: Array) -> tuple[list[Array], Array]:
+    """Return the prices of each problem's rows, and which fit.
+
+    Of several number types they are int64 or float64, as in ``solve``.
+    """
     parts, fits = [], np.ones(len(rows), np.bool_)
     for place, (price, n) in enumerate(zip(prices, rows.tolist(), strict=True)):
-        part = np.asarray(price)
-        if part.ndim > 1 or (part.ndim == 1 and len(part) != n) or part.dtype.kind not in "biuf":
-            part, fits[place] = np.zeros(1), False
-        parts.append(np.broadcast_to(part, n) if part.ndim == 0 or not fits[place] else part)
-    return (np.concatenate(parts) if parts else np.empty(0)), fits
+        part = price
+        if type(part) is not np.ndarray or part.shape not in ((), (n,)) or part.dtype.kind not in "biuf":
+            part, fits[place] = np.zeros(()), False
+        parts.append(part if part.ndim else np.broadcast_to(part, n))
+    if len({part.dtype for part in parts}) > 1:
+        parts = [_of_64_bits(part) for part in parts]
+    return parts, fits
+
+
+def _of_64_bits(prices: Array) -> Array:
+    if prices.dtype.kind == "f":
+        return prices.astype(np.float64, copy=False)
+    if prices.dtype == np.uint64:  # too large ones stay too large
+        prices = np.minimum(prices, np.uint64(2**62))
+    return prices.astype(np.int64, copy=False)
 
 
 def batch_problems(costs: Any, rows: Any, columns: Any, prices: Any) -> BatchProblems:
@@ -146,11 +187,14 @@ def _count(costs: Any) -> int:
 
 def _as_matrix(cost: Any, place: int) -> Any:
     """Return costs that can be cut to their true size."""
-    if isinstance(cost, (list, tuple)):
+    # Data frames, which have no common way to be cut.
+    if isinstance(cost, (list, tuple)) or (hasattr(cost, "columns") and hasattr(cost, "__array__")):
         cost, missing = parted(cost, "costs")
         if missing is not None:
-            cost = None
-    if not (isinstance(cost, np.ndarray) or is_tensor(cost)) or len(cost.shape) != 2:
+            cost = np.ma.MaskedArray(cost, missing)
+    of_xarray = type(cost).__module__.partition(".")[0] == "xarray"
+    held: Any = cost.data if of_xarray else cost
+    if not (isinstance(held, np.ndarray) or is_tensor(held)) or len(held.shape) != 2:
         raise OptionError(
             f"rows= and columns= are not valid: problem {place} is no matrix in memory; give padded"
             " matrices, or costs of their true size and neither option"
@@ -194,18 +238,51 @@ def _prices(given: Any, costs: Any) -> Any:
     """Return prices that can be indexed by problem; a number is the price of all rows."""
     if given is None:
         return None
-    count = _count(costs) if hasattr(costs, "__len__") or is_tensor(costs) else None
-    listed = isinstance(given, (list, tuple)) and any(np.ndim(one) for one in given)
-    if not listed:
+    count = _length(costs)
+    listed = isinstance(given, (list, tuple)) and any(_is_vector(one) for one in given)
+    if listed:
+        given = [_as_numbers(one) for one in given]
+    else:
         given, missing = parted(given, "unassigned_cost")
         if missing is not None:
             raise DtypeError("unassigned_cost is not valid: values are missing; give a number for each")
         if given.ndim == 0:
             return given
-    if len(given) != count or (not listed and given.ndim > 2):
-        what = f"a list of {len(given)}" if listed else f"shape {given.shape}"
-        raise ShapeError(
-            f"unassigned_cost is not valid: {what} for {count} problems; give a number, one a problem,"
-            " or one a row of each problem"
-        )
+    if len(given) != (len(given) if count is None else count) or (not listed and given.ndim > 2):
+        raise _too_many_or_few(given, "uncounted" if count is None else count)
     return given
+
+
+def _length(costs: Any) -> int | None:
+    """Return the number of problems; None for a generator."""
+    return _count(costs) if hasattr(costs, "__len__") or is_tensor(costs) else None
+
+
+def _too_many_or_few(prices: Any, count: int | str) -> ShapeError:
+    what = f"a list of {len(prices)}" if isinstance(prices, list) else f"shape {prices.shape}"
+    return ShapeError(
+        f"unassigned_cost is not valid: {what} for {count} problems; give a number, one a problem,"
+        " or one a row of each problem"
+    )
+
+
+def _is_vector(price: Any) -> bool:
+    if hasattr(price, "ndim"):
+        return bool(price.ndim > 0)
+    return hasattr(price, "__len__") and not isinstance(price, (str, bytes))
+
+
+def _as_numbers(price: Any) -> Any:
+    """Return a number or a vector as an array, masked where values are missing.
+
+    Unchanged if it is neither, which ``solve`` reports.
+    """
+    if price is None or type(price) is np.ndarray:
+        return price
+    if isinstance(price, (list, tuple)) and set(map(type, price)) <= {float, np.float64}:
+        return np.array(price, np.float64)  # most lists, in half the time
+    try:
+        numbers, missing = parted(price, "unassigned_cost")
+    except InputError:
+        return price
+    return numbers if missing is None else np.ma.MaskedArray(numbers, missing)

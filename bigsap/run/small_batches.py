@@ -45,8 +45,10 @@ from bigsap.types import Array
 _FACT = {"fun": 3, "gap": 4, "bound": 5}
 _OTHER = (0, 0, 0, -1)
 _KINDS = {dtype: place for place, dtype in enumerate(DTYPES)}
-# What other number types are read as. Of unsigned integers of 64 bits the kernel takes those below 2**53.
-_READ_AS = {"b": "i4", "i": "i4", "u": "i4", "f": "f4", "u4": "i8", "u8": "f8", "i8": "i8", "f8": "f8"}
+# What other number types are read as; unsigned integers of 64 bits: see ``_readable``.
+_READ_AS = {"b": "i4", "i": "i4", "u": "i4", "f": "f4", "u4": "i8", "i8": "i8", "f8": "f8"}
+# The kernel leaves integers of this size to ``solve``: float64 may round them.
+_NOT_EXACT = np.uint64(2**53)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,8 @@ def _readable(costs: Array) -> Array:
     if _is_read(costs):
         return costs
     kind, size = costs.dtype.kind, costs.dtype.itemsize
+    if (kind, size) == ("u", 8):  # as int64, whose size the kernel checks for any prices
+        return np.minimum(costs, _NOT_EXACT, dtype=np.uint64).view(np.int64)
     return np.array(costs, _READ_AS.get(f"{kind}{size}", _READ_AS[kind]))
 
 

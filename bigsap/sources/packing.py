@@ -282,8 +282,9 @@ def labels_of(cost: Any) -> dict[str, tuple[int, npt.NDArray[Any]]]:
     """Return the labels that an xarray has for its rows and columns: name, axis, and one label each."""
     if type(cost).__module__.partition(".")[0] != "xarray" or len(getattr(cost, "dims", ())) != 2:
         return {}
+    coordinates = getattr(cost, "coords", {})  # a Variable has none
     return {
-        str(name): (axis, np.array(cost.coords[name].values))
+        str(name): (axis, np.array(coordinates[name].values))
         for axis, name in enumerate(cost.dims)
-        if name in cost.coords
+        if name in coordinates
     }

@@ -325,3 +325,187 @@ def test_threads_do_not_change_the_answers(monkeypatch):
     for one, other in zip(alone, shared, strict=True):
         same(one, other)
     np.testing.assert_array_equal(alone.col4row, shared.col4row)
+
+
+def raised(call):
+    """Return the type and the text of the error of a call, without the problem's number."""
+    with pytest.raises(bigsap.InputError) as caught:
+        call()
+    return type(caught.value), str(caught.value).removeprefix("problem 0: ")
+
+
+LARGE = {
+    "ends of a price's range": ([[2**53 + 1, 2**53]], "u8", 1e300, False),
+    "2**60": ([[2**60 + 100, 2**60]], "u8", [1e300], False),
+    "maximised": ([[2**63 - 10, 2**63 - 400]], "u8", -0.5, True),
+    "beyond int64": ([[2**64 - 1, 2**64 - 2]], "u8", 0.5, False),
+    "other byte order": ([[2**53 + 1, 2**53]], ">u8", 1e300, False),
+    "signed": ([[2**53 + 1, 2**53]], "i8", 1e300, False),
+}
+
+
+@each(name=list(LARGE), stacked=[False, True])
+def test_large_integers_next_to_real_prices_are_an_error(name, stacked):
+    """A float64 would round them, and prove the wrong pair."""
+    cost, dtype, price, maximize = LARGE[name]
+    cost = np.array(cost, dtype)
+    expected = raised(lambda: bigsap.solve(cost, unassigned_cost=price, maximize=maximize))
+    assert expected[0] is bigsap.OverflowRiskError
+    costs, prices = (cost[None], np.array(price)[None]) if stacked else ([cost], [price])
+    found = raised(lambda: bigsap.solve_many(costs, unassigned_cost=prices, maximize=maximize))
+    assert found == expected
+
+
+@pytest.mark.parametrize("dtype", ["u8", ">u8"])
+def test_small_unsigned_integers_next_to_real_prices(dtype):
+    cost = np.random.default_rng(4).integers(0, 99, (7, 4, 6)).astype(dtype)[:, ::2, ::-1]
+    for costs in (cost, list(cost)):
+        batch = bigsap.solve_many(costs, unassigned_cost=30.5)
+        for one, result in zip(cost, batch, strict=True):
+            same(result, bigsap.solve(one, unassigned_cost=30.5, threads=1))
+
+
+REFUSED_PRICES = {
+    "masked": np.ma.array([-100.0, 1.0], mask=[True, False]),
+    "missing": [1, None],
+    "ragged": [1, [2, 3]],
+    "too long": [1, 2, 3, 4],
+    "text": ["a", "b"],
+    "too large": np.array([2**62, 0]),
+    "too small": np.array([-(2**62) - 1, 0]),
+    "unsigned, too large": np.array([2**63 + 5, 1], "u8"),
+    "a large number": 2**62,
+    "beyond 64 bits, rounded": [2**70 + 1, 1],
+}
+
+
+def prices_of_one_problem():
+    packed = pytest.importorskip("xarray").DataArray(np.array([1, 2], "i2"), attrs={"scale_factor": 0.1})
+    return {
+        "masked, nothing": np.ma.array([1, 2]),
+        "packed": packed,
+        "packed variable": packed.variable,
+        "integers": np.array([1, 2]),
+        "integers that floats round": np.array([2**53 + 1, 1]),
+        "unsigned": np.array([1, 2], "u8"),
+        "small integers": [1, 2],
+        "bools": np.array([True, False]),
+        "float16": np.array([1.5, 2], "f2"),
+        "a number": 2,
+        "must": [np.inf, 1],
+        "none": None,
+        "largest": np.array([2**62 - 1, 0]),
+        "beyond 64 bits": [2**70, 1],
+    }
+
+
+OTHERS = {"floats": np.array([0.5, 1.0]), "integers": np.array([1, 2]), "unsigned": np.array([1, 2], "u8")}
+
+
+def two_problems(dtype, price, other, padded):
+    """A matrix, and the arguments of a batch of it twice, at two prices."""
+    cost = np.array([[1, 2], [3, 4]], dtype)
+    options = {"costs": [cost, cost], "unassigned_cost": [price, OTHERS[other]]}
+    if padded:
+        options["costs"] = [np.pad(cost, (0, 1), constant_values=-9)] * 2
+        options |= {"rows": [2, 2], "columns": [2, 2]}
+    return cost, options
+
+
+@each(name=list(prices_of_one_problem()), other=list(OTHERS), dtype=["f8", "i8"], padded=[False, True])
+def test_prices_in_a_list_mean_what_they_mean_to_solve(name, other, dtype, padded):
+    price = prices_of_one_problem()[name]
+    cost, options = two_problems(dtype, price, other, padded)
+    batch = bigsap.solve_many(**options)
+    for result, own in zip(batch, (price, OTHERS[other]), strict=True):
+        same(result, bigsap.solve(cost, unassigned_cost=own, threads=1))
+
+
+@each(name=list(REFUSED_PRICES), other=list(OTHERS), dtype=["f8", "i8"], padded=[False, True])
+def test_prices_in_a_list_are_refused_as_by_solve(name, other, dtype, padded):
+    price = REFUSED_PRICES[name]
+    cost, options = two_problems(dtype, price, other, padded)
+    expected = raised(lambda: bigsap.solve(cost, unassigned_cost=price))
+    assert raised(lambda: bigsap.solve_many(**options)) == expected
+
+
+@each(
+    price=[-(2**62) - 1, 2**62, np.uint64(2**63 + 5)], kind=["one", "a problem", "a row"], dtype=["f8", "i8"]
+)
+def test_integer_prices_beyond_sums_in_int64_are_an_error(price, kind, dtype):
+    cost = np.array([[1, 2], [3, 4]], dtype)
+    shape = {"one": (), "a problem": (1,), "a row": (1, 2)}[kind]
+    expected = raised(lambda: bigsap.solve(cost, unassigned_cost=price))
+    assert expected[0] is bigsap.OverflowRiskError
+    assert raised(lambda: bigsap.solve_many([cost], unassigned_cost=np.full(shape, price))) == expected
+
+
+@pytest.mark.parametrize("prices", [[0.25, 2.0], [[0.25, 0.5], 2.0], np.array([[0.25, 0.5], [2, 1.0]]), 0.5])
+def test_a_generator_with_prices(prices):
+    costs = [np.eye(2) + k for k in range(2)]
+    expected = bigsap.solve_many(costs, unassigned_cost=prices)
+    batch = bigsap.solve_many(iter(costs), unassigned_cost=prices)
+    for one, other in zip(batch, expected, strict=True):
+        same(one, other)
+
+
+@each(prices=[[0.25, 2.0], [[0.25, 0.5], 2.0]], count=[0, 1, 3])
+def test_a_generator_of_too_many_or_few_problems(prices, count):
+    with pytest.raises(bigsap.ShapeError, match=f"for {'more than 2' if count > 2 else count} problems"):
+        bigsap.solve_many((np.eye(2) for _ in range(count)), unassigned_cost=prices)
+
+
+def frames(matrix):
+    """The same matrix in what libraries of tables and labels keep it in."""
+    xarray, pandas, polars = map(pytest.importorskip, ("xarray", "pandas", "polars"))
+    labelled = xarray.DataArray(matrix, dims=("p", "q"), coords={"p": list("abc")})
+    return [labelled, labelled.variable, pandas.DataFrame(matrix), polars.DataFrame(matrix), matrix.tolist()]
+
+
+def test_tables_and_labelled_arrays_are_cut():
+    matrix = np.array([[1.0, 2, 9], [5, 3, 9], [9, 9, 9]])
+    costs = frames(matrix)
+    batch = bigsap.solve_many(costs, rows=[2] * len(costs), columns=[2] * len(costs))
+    agree(batch)
+    for result in batch:
+        np.testing.assert_array_equal(result.col4row, [0, 1])
+        assert (result.fun, result.shape) == (4.0, (2, 2))
+    assert batch[0].labels["p"].tolist() == ["a", "b"]
+
+
+def test_missing_values_of_a_table_count_where_they_are_used():
+    holes = [[1.0, 2, 9], [5, 3, None]]
+    assert bigsap.solve_many([holes], columns=[2])[0].fun == 4.0
+    with pytest.raises(bigsap.InvalidCostError, match=r"^problem 0: cost\[1, 2\] is missing"):
+        bigsap.solve_many([holes], columns=[3])
+
+
+MATRICES = [np.arange(12.0).reshape(3, 4), np.eye(3)]
+
+
+@pytest.mark.parametrize("demand", [1, 2])
+def test_pairs_of_rows_that_take_several_columns(demand):
+    costs = [*MATRICES, np.ones(3), np.full((3, 8), np.inf)]
+    batch = bigsap.solve_many(costs, demand=demand, errors="return")
+    assert batch.col4row is None
+    pairs = [(p, *pair) for p in (0, 1, 3) if demand * 3 <= 8 for pair in batch[p].pairs().tolist()]
+    assert batch.pairs().tolist() == [list(pair) for pair in pairs]
+    assert f"{len(pairs)}</td>" in batch._repr_html_()
+    assert batch.pairs().dtype == np.intp
+    again = pickle.loads(pickle.dumps(batch))
+    assert again.pairs().tolist() == batch.pairs().tolist()
+
+
+def test_columns_that_take_several_rows():
+    batch = bigsap.solve_many(MATRICES, capacity=2)
+    assert batch.row4col is None
+    np.testing.assert_array_equal(batch.col4row, [result.col4row for result in batch])
+    assert len(batch.pairs()) == 6
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [("f8", "f8"), ("f4", "f8"), ("i4", "i8"), ("?", "i8")])
+def test_sums_of_no_problems_have_the_type_of_the_costs(dtype, expected):
+    batch = bigsap.solve_many(np.zeros((0, 3, 4), dtype))
+    for numbers in (batch.fun, batch.bound, batch.gap, pickle.loads(pickle.dumps(batch)).fun):
+        assert numbers.dtype == expected
+    assert bigsap.solve_many([]).fun.dtype == float

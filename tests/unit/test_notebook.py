@@ -131,3 +131,20 @@ def test_labels_are_those_that_there_are():
     result = bigsap.solve(costs)
     costs["station"] = ["x", "y", "z"]
     assert result.labels["station"].tolist() == ["a", "b", "c"]
+
+
+def test_a_resumed_solve_keeps_labels(tmp_path):
+    costs = labelled_costs()
+    expected = bigsap.solve(costs, checkpoint=tmp_path / "c").labels
+    found = bigsap.resume(tmp_path / "c", costs).labels
+    assert {name: labels.tolist() for name, labels in found.items()} == {
+        name: labels.tolist() for name, labels in expected.items()
+    }
+    assert len(found) == 2
+
+
+def test_a_variable_without_coordinates_has_no_labels():
+    costs = labelled_costs()
+    result = bigsap.solve(costs.variable)
+    assert (result.fun, result.labels) == (bigsap.solve(costs.values).fun, {})
+    assert bigsap.solve_many([costs.variable])[0].fun == result.fun
