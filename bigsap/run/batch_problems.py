@@ -75,6 +75,10 @@ class BatchProblems:
         sign = -1.0 if maximize else 1.0
         free = np.isfinite(values)
         wrong = np.isnan(values) | (values == -sign * np.inf)
+        if real and given.dtype.kind == "i":
+            # Rounded, or too large: ``solve`` has them exactly, or names them.
+            large = np.abs(values) >= 2.0**62
+            wrong |= large | (np.where(large, 0.0, values).astype(np.int64) != given)
         rounded = free & ((values != np.rint(values)) | (np.abs(values) >= 2.0**62))
         marks = [wrong, rounded, ~free]
         if each:
