@@ -72,7 +72,13 @@ def unassigned_prices(value: npt.ArrayLike, n_rows: int, maximize: bool) -> Arra
         if largest >= 2**62:
             raise OverflowRiskError(f"{what} holds {largest} in size; sums could leave int64")
     number = np.float64 if given.dtype.kind == "f" else np.int64
-    prices = np.array(np.broadcast_to(given, (n_rows,)), number)
+    with np.errstate(over="ignore"):
+        prices = np.array(np.broadcast_to(given, (n_rows,)), number)
+    lost = np.isinf(prices) & np.isfinite(given)  # long doubles
+    if lost.any():
+        row = int(lost.argmax())
+        price = np.broadcast_to(given, (n_rows,))[row]
+        raise InvalidCostError(f"{what} of row {row} is {price!s}, which float64 cannot hold", row)
     must, wrong = (-np.inf, np.inf) if maximize else (np.inf, -np.inf)
     bad = np.isnan(prices) | (prices == wrong)
     if bad.any():

@@ -504,6 +504,7 @@ def test_whole_prices_that_float64_does_not_hold(price, maximize):
         (None, False, InvalidCostError, "row 0 is missing"),
         (1j, False, DtypeError, "real numbers"),
         (2**70 + 1, False, InvalidCostError, "float64 would round"),
+        (np.array(["1", "1e4000", "2"], "g"), False, InvalidCostError, "row 1 is (1e\\+4000, which|inf)"),
         (2**63, False, OverflowRiskError, "int64"),
         (-(2**63), True, OverflowRiskError, "int64"),
     ],
