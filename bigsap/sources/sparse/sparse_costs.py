@@ -55,7 +55,7 @@ class SparseCosts(Shown):
         """Return the allowed pairs."""
         return self._entries
 
-    def for_sense(self, maximize: bool) -> SparseCosts:
+    def in_sense(self, maximize: bool) -> SparseCosts:
         """Return the same costs, with the infinity that forbids under this sense in its rows."""
         wanted = -np.inf if maximize else np.inf
         if wanted == self.forbidden:
