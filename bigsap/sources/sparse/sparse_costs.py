@@ -123,7 +123,8 @@ def sparse(entries: Any, shape: Sequence[int] | None = None) -> SparseCosts:
 
     entries: a ``scipy.sparse`` array or matrix of any format, or any other object with ``tocsr``; or
         three vectors ``(rows, columns, costs)`` of one length, in any order. An explicit zero is a
-        cost. ``inf`` (``-inf`` under ``maximize``) forbids a pair as if it were not listed.
+        cost, as is every entry of a stored diagonal (DIA) inside the shape, or of a stored block
+        (BSR). ``inf`` (``-inf`` under ``maximize``) forbids a pair as if it were not listed.
     shape: (n_rows, n_columns); of vectors one more than the largest row and column by default,
         otherwise checked.
 
@@ -207,9 +208,22 @@ def sparse_of_spec(
 
 def _from_coordinates(given: Any, size: tuple[int, int]) -> SparseCosts:
     """Return sparse costs of another format. Conversions to CSR would add duplicates up."""
+    if getattr(given, "format", None) == "dia":
+        return _from_vectors(_of_diagonals(given, size), size)
     coo = given.tocoo() if callable(getattr(given, "tocoo", None)) else given.tocsr().tocoo()
     rows, columns = getattr(coo, "coords", None) or (coo.row, coo.col)
     return _from_vectors((rows, columns, coo.data), size)
+
+
+def _of_diagonals(given: Any, size: tuple[int, int]) -> tuple[Array, Array, Array]:
+    """Return rows, columns and costs of all that the stored diagonals have inside the shape.
+
+    scipy's own conversion drops zeros, explicit ones too.
+    """
+    costs, columns = given.data, np.arange(given.data.shape[1])
+    rows = columns - np.asarray(given.offsets, np.int64)[:, None]
+    inside = (rows >= 0) & (rows < size[0]) & (columns < size[1])
+    return rows[inside], np.broadcast_to(columns, rows.shape)[inside], costs[inside]
 
 
 def _from_vectors(vectors: Any, shape: Sequence[int] | None) -> SparseCosts:
