@@ -91,16 +91,14 @@ class BatchProblems:
             given = np.concatenate(parts) if parts else np.empty(0)
         real = given.dtype.kind in "biuf"
         values = given.astype(np.float64) if real else np.zeros(len(given))
-        whole: Any = given.dtype.kind != "f"
-        if own is not None:
-            whole = np.repeat([part.dtype.kind != "f" for part in own], rows)
-        elif real:
-            given = given.astype(np.int64 if whole else np.float64)
         sign = -1.0 if maximize else 1.0
-        free, large = np.isfinite(values), np.abs(values) >= 2.0**62
-        # ``solve`` refuses integers of this size.
-        wrong = np.isnan(values) | (values == -sign * np.inf) | (whole & large)
-        rounded = free & ((values != np.rint(values)) | large)
+        free = np.isfinite(values)
+        wrong = np.isnan(values) | (values == -sign * np.inf)
+        if real:
+            wrong |= _inexact(given) if own is None else np.concatenate([_inexact(part) for part in own])
+        rounded = free & ((values != np.rint(values)) | (np.abs(values) >= 2.0**62))
+        if real and own is None:
+            given = given.astype(np.float64 if given.dtype.kind == "f" else np.int64)
         marks = [wrong, rounded, ~free]
         if each:
             given, values = given.repeat(rows), values.repeat(rows)
@@ -134,6 +132,16 @@ class RowPrices:
             return self.own[place].copy()
         start = int(self.first[place])
         return self.given[start : start + int(self.rows[place])].copy()
+
+
+def _inexact(prices: Array) -> Array:
+    """Return which prices are integers that float64 rounds, or too large: ``solve`` has them, or names them."""
+    if prices.dtype.kind not in "iu":
+        return np.zeros(prices.shape, np.bool_)
+    values = prices.astype(np.float64)
+    large = np.abs(values) >= 2.0**62
+    found: Array = large | (np.where(large, 0.0, values).astype(np.int64) != prices)
+    return found
 
 
 def _any(flags: Array, first: Array, rows: Array) -> Array:

@@ -56,8 +56,6 @@ def solve_bottleneck(
     plain = {**asked, "objective": "sum", "device": "cpu"}
     if n == 0 or m == 0:
         return solve_sum(source, {**plain, "shape": None, "args": ()})
-    if isinstance(source, SparseCosts):
-        source = source.for_sense(options.maximize)
     problem = Problem(source, options.maximize)
     threads = min(check_threads(options.threads), max(1, m // policy.COLUMNS_PER_THREAD))
     try:

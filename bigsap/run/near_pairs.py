@@ -45,7 +45,7 @@ class NearPairs:
             run.seconds["start"] += time.perf_counter() - clock
         if pairs is None:
             return None
-        sparse = Problem(pairs.for_sense(problem.maximize), problem.maximize, problem.transposed)
+        sparse = Problem(pairs.in_sense(problem.maximize), problem.maximize, problem.transposed)
         clock, before = time.perf_counter(), counts.scans
         search = SparseSearch(
             sparse,

@@ -72,7 +72,13 @@ def unassigned_prices(value: npt.ArrayLike, n_rows: int, maximize: bool) -> Arra
         if largest >= 2**62:
             raise OverflowRiskError(f"{what} holds {largest} in size; sums could leave int64")
     number = np.float64 if given.dtype.kind == "f" else np.int64
-    prices = np.array(np.broadcast_to(given, (n_rows,)), number)
+    with np.errstate(over="ignore"):
+        prices = np.array(np.broadcast_to(given, (n_rows,)), number)
+    lost = np.isinf(prices) & np.isfinite(given)  # long doubles
+    if lost.any():
+        row = int(lost.argmax())
+        price = np.broadcast_to(given, (n_rows,))[row]
+        raise InvalidCostError(f"{what} of row {row} is {price!s}, which float64 cannot hold", row)
     must, wrong = (-np.inf, np.inf) if maximize else (np.inf, -np.inf)
     bad = np.isnan(prices) | (prices == wrong)
     if bad.any():
@@ -94,7 +100,8 @@ class ClippedCosts:
     dtype: that of the costs if it holds every price, else int64 (whole prices and integer costs) or
     float64. Integer costs also become float64, and then must stay below 2**53 in size, if a row
     must be assigned although there are more rows than columns, because only floats can forbid a
-    pair. O(1) beyond the source's own time, two vectors of memory.
+    pair. A whole price that float costs do not hold is an OverflowRiskError. O(1) beyond the
+    source's own time, two vectors of memory.
     """
 
     def __init__(self, source: CostSource, unassigned_cost: npt.ArrayLike, *, maximize: bool = False) -> None:
@@ -105,6 +112,7 @@ class ClippedCosts:
         self.shape = (n, max(n, m))
         self.n_columns = m
         self.dtype = _dtype_for(source, self.prices)
+        _refuse_inexact_prices(self.prices, self.dtype)
         # ``converted`` accepts all of int64 as float64, rounded: so check the size here.
         self._check_size = _own_dtype(source) == np.int64 and self.dtype.kind == "f"
         if self._check_size and isinstance(source, Sparse):
@@ -181,7 +189,11 @@ class ClippedCosts:
         prices = self.prices[np.isfinite(self.prices)]
         if ends is None or not prices.size:
             return ends
-        return min(ends[0], float(prices.min())), max(ends[1], float(prices.max()))
+        # Of whole prices that a float does not hold, the next floats outward: a range never is too narrow.
+        low, high = prices.min().item(), prices.max().item()
+        below = float(low) if float(low) <= low else np.nextafter(float(low), -np.inf)
+        above = float(high) if float(high) >= high else np.nextafter(float(high), np.inf)
+        return min(ends[0], float(below)), max(ends[1], float(above))
 
     @property
     def evaluated_by(self) -> str | None:
@@ -238,11 +250,28 @@ def _refuse_large_entries(source: Sparse) -> None:
 
 def _too_large(row: int, column: int) -> OverflowRiskError:
     return OverflowRiskError(
-        f"cost[{row}, {column}] is not below 2**53 in size; next to"
-        " unassigned_cost with fractions, or rows that must be assigned, costs are float64",
+        f"cost[{row}, {column}] is not below 2**53 in size; next to unassigned_cost with fractions or"
+        " of at least 2**62, or rows that must be assigned, costs are float64",
         row,
         column,
     )
+
+
+def _refuse_inexact_prices(prices: Array, dtype: np.dtype[Any]) -> None:
+    """Raise an error for the first whole price that a float next to the costs does not hold."""
+    if prices.dtype.kind == "f" or dtype.kind != "f":
+        return
+    rounded = prices.astype(np.float64)
+    # Prices are below 2**62 in size, so that the way back stays in int64.
+    lost = rounded.astype(np.int64) != prices
+    if lost.any():
+        row = int(lost.argmax())
+        raise OverflowRiskError(
+            f"unassigned_cost of row {row} is {prices[row]}: the costs are floats here, which do not hold"
+            " it; give a price that float64 holds, or integer costs (of sparse ones, with"
+            ' method="auto")',
+            row,
+        )
 
 
 def _dtype_for(source: CostSource, prices: Array) -> np.dtype[Any]:
@@ -253,7 +282,9 @@ def _dtype_for(source: CostSource, prices: Array) -> np.dtype[Any]:
         with np.errstate(over="ignore"):
             return own if (free.astype(own) == free).all() else np.dtype(np.float64)
     n, m = source.shape
-    whole = (free == np.rint(free)).all() and (not free.size or np.abs(free).max() < 2.0**62)
+    # As numbers of Python: float64 would round a price just below 2**62 up to it.
+    largest = max(-free.min().item(), free.max().item()) if free.size else 0
+    whole = (free == np.rint(free)).all() and largest < 2**62
     # Pairs that are not listed are forbidden in a row that must be assigned.
     must = n > m or isinstance(source, Sparse)
     if not whole or (must and free.size < n):

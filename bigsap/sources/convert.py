@@ -94,7 +94,8 @@ def convert(values: Array, out: Array, rows: Ids, first_column: int) -> None:
         k, p = np.argwhere(lost)[0]
         row, column = int(rows[k]), first_column + int(p)
         kind = OverflowRiskError if values.dtype.kind in "iu" else InvalidCostError
-        text = f"cost[{row}, {column}] = {values[k, p]} cannot be held by {out.dtype}"
+        # By ``str``: a format would show a longdouble as the float that it does not fit.
+        text = f"cost[{row}, {column}] = {values[k, p]!s} cannot be held by {out.dtype}"
         if values.dtype == np.uint64 and out.dtype == np.int64:
             text += "; give them as an array of float64 in memory, costs.astype(float)"
         raise kind(text, row, column)

@@ -292,6 +292,14 @@ def test_prices_equal_one_by_one(name, maximize):
     assert np.isnan(unproved.gap.astype(float)).all()
 
 
+@pytest.mark.parametrize("price", [2**53 + 1, 2**62, np.uint64(2**63)])
+def test_prices_that_floats_do_not_hold(price):
+    with pytest.raises(bigsap.OverflowRiskError, match=f"problem 0: unassigned_cost .*{price}"):
+        bigsap.solve_many(np.ones((2, 2, 3)), unassigned_cost=price)
+    whole = bigsap.solve_many(np.ones((2, 2, 3), int), unassigned_cost=[2**62 - 5, -(2**53) - 1])
+    assert whole.fun.tolist() == whole.bound.tolist() == [2, -2 * (2**53 + 1)]
+
+
 def test_prices_of_padded_problems():
     costs, rows, columns = padded()
     prices = np.random.default_rng(9).integers(-9, 60, (25, 5)).astype(float)

@@ -141,17 +141,19 @@ def test_longer_lists_begin_with_the_pairs_of_shorter_ones(turned, monkeypatch):
     assert max(begun)[0] > 0
 
 
-def test_sparse_costs_and_functions():
+@pytest.mark.parametrize("maximize", [False, True])
+def test_sparse_costs_and_functions(maximize):
     cost = np.random.default_rng(6).random((30, 30))
-    cost[cost > 0.5] = np.inf
+    cost[cost > 0.5] = -np.inf if maximize else np.inf
     rows, columns = np.nonzero(np.isfinite(cost))
-    expected = bigsap.solve(cost, objective="bottleneck")
+    expected = bigsap.solve(cost, objective="bottleneck", maximize=maximize)
     for source in (
         bigsap.sparse((rows, columns, cost[rows, columns]), (30, 30)),
         bigsap.from_function(lambda i: cost[i], (30, 30), kind="row"),
     ):
-        found = bigsap.solve(source, objective="bottleneck")
+        found = bigsap.solve(source, objective="bottleneck", maximize=maximize)
         assert (found.bottleneck, found.fun) == (expected.bottleneck, expected.fun)
+        assert found.verify(source).optimal
 
 
 def test_the_violator_is_checked():

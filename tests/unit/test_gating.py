@@ -456,6 +456,35 @@ def test_integers_that_float64_cannot_hold():
     with pytest.raises(OverflowRiskError, match=r"cost\[0, 0\]"):
         solve(cost, 0.5)
     assert solve(cost, 1).fun == 1
+    with pytest.raises(OverflowRiskError, match=r"cost\[0, 0\] .* of at least 2\*\*62"):
+        solve(cost, 2.0**62)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("price", [2**62 - 5, 2**60 + 1, 2**53 + 1])
+def test_whole_prices_that_float64_does_not_hold(price, maximize):
+    sign = -1 if maximize else 1
+    none = np.array([], int)
+    empty, one = (
+        bigsap.sparse((none, none, none), shape=(3, 2)),
+        bigsap.sparse(([0], [0], [sign * (price - 2)])),
+    )
+    found = [bigsap.solve(c, unassigned_cost=sign * price, maximize=maximize) for c in (empty, one)]
+    assert [f.fun for f in found] == [f.bound for f in found] == [sign * 3 * price, sign * (price - 2)]
+    assert found[0].verify(empty, unassigned_cost=sign * price).optimal
+    low, high = ClippedCosts(as_source(one), [sign * price], maximize=maximize).cost_range()
+    assert int(low) <= sign * price <= int(high)
+    large = np.zeros((1, 0), int), np.array([[sign * (price + 1)]])
+    for cost in large if price < 2**60 else ():
+        assert bigsap.solve(cost, unassigned_cost=sign * price, maximize=maximize).fun == sign * price
+    for cost in large if price >= 2**60 else ():
+        with pytest.raises(OverflowRiskError, match="exact sums"):
+            bigsap.solve(cost, unassigned_cost=sign * price, maximize=maximize)
+    for cost, method in ((empty, "ssp"), (np.ones((3, 2)), "auto"), (np.ones((3, 2), "f4"), "compressed")):
+        prices = [0, sign * price, sign * price]
+        with pytest.raises(OverflowRiskError, match=f"unassigned_cost of row 1 is {sign * price}"):
+            bigsap.solve(cost, unassigned_cost=prices, maximize=maximize, method=method)
+    assert bigsap.solve(empty, unassigned_cost=2**60, method="ssp").fun == 3 * 2**60
 
 
 # --- bad prices ---------------------------------------------------------------------------
@@ -475,6 +504,7 @@ def test_integers_that_float64_cannot_hold():
         (None, False, InvalidCostError, "row 0 is missing"),
         (1j, False, DtypeError, "real numbers"),
         (2**70 + 1, False, InvalidCostError, "float64 would round"),
+        (np.array(["1", "1e4000", "2"], "g"), False, InvalidCostError, "row 1 is (1e\\+4000, which|inf)"),
         (2**63, False, OverflowRiskError, "int64"),
         (-(2**63), True, OverflowRiskError, "int64"),
     ],

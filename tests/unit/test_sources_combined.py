@@ -84,6 +84,18 @@ def test_the_sense_decides_what_forbids() -> None:
     np.testing.assert_array_equal(read(bigsap.forbid_above(matrix, 7), [0]), [[1, 7]])
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+def test_pairs_that_sparse_costs_do_not_list_are_forbidden_in_both_senses(maximize: bool) -> None:
+    listed = bigsap.sparse(([0, 1], [0, 1], [1.0, 2.0]), shape=(2, 2))
+    far = bigsap.forbid_above(listed, 5.0, maximize=maximize)
+    for cost, fun in (
+        (bigsap.sum_of([listed, np.ones((2, 2))]), 5),
+        (bigsap.scaled(listed, -1), -3),
+        (far, 3),
+    ):
+        assert bigsap.solve(cost, maximize=maximize).fun == fun
+
+
 def test_infinities_of_both_signs_are_an_error_when_solved() -> None:
     source = bigsap.sum_of([np.array([[np.inf]]), np.array([[-np.inf]])])
     with pytest.raises(InvalidCostError):

@@ -17,7 +17,7 @@ class ByRows:
     dtype = np.dtype(np.float64)
 
     def __init__(self, source: SparseCosts, *, maximize: bool = False) -> None:
-        self.source = source.for_sense(maximize)
+        self.source = source.in_sense(maximize)
         self.shape = source.shape
 
     def __repr__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ class SparseCosts(Shown):
         """Return the allowed pairs."""
         return self._entries
 
-    def for_sense(self, maximize: bool) -> SparseCosts:
+    def in_sense(self, maximize: bool) -> SparseCosts:
         """Return the same costs, with the infinity that forbids under this sense in its rows."""
         wanted = -np.inf if maximize else np.inf
         if wanted == self.forbidden:
@@ -100,17 +100,7 @@ class SparseCosts(Shown):
         start, ids, costs = self._entries
         if costs.dtype == dtype:
             return self
-        values = np.empty(costs.size, dtype)
-        try:
-            convert(costs[None], values[None], np.zeros(1, np.int64), 0)
-        except InvalidCostError as error:
-            k = error.column or 0
-            row, column = self._pair(k)
-            value = costs[k]
-            raise type(error)(
-                f"cost[{row}, {column}] = {value} cannot be held by {dtype}", row, column
-            ) from None
-        found = Entries(start, ids, read_only(values))
+        found = Entries(start, ids, read_only(_as_dtype(costs, dtype, self._pair)))
         return SparseCosts(self.shape, found, forbidden=self.forbidden)
 
     def fingerprint(self) -> str:
@@ -133,7 +123,8 @@ def sparse(entries: Any, shape: Sequence[int] | None = None) -> SparseCosts:
 
     entries: a ``scipy.sparse`` array or matrix of any format, or any other object with ``tocsr``; or
         three vectors ``(rows, columns, costs)`` of one length, in any order. An explicit zero is a
-        cost. ``inf`` (``-inf`` under ``maximize``) forbids a pair as if it were not listed.
+        cost, as is every entry of a stored diagonal (DIA) inside the shape, or of a stored block
+        (BSR). ``inf`` (``-inf`` under ``maximize``) forbids a pair as if it were not listed.
     shape: (n_rows, n_columns); of vectors one more than the largest row and column by default,
         otherwise checked.
 
@@ -177,12 +168,16 @@ def from_csr(
     """
     start = _whole(start, "indptr")
     columns = _whole(columns, "indices")
+
+    def pair(k: int) -> tuple[int, int]:
+        return _named((int(np.searchsorted(start, k, side="right")) - 1, int(columns[k])), turned)
+
     if start.shape != (shape[0] + 1,) or columns.ndim != 1:
         raise ShapeError(
             f"indptr has shape {start.shape}, not ({shape[0] + 1},): one number a"
             f" {'column' if turned else 'row'} and the end"
         )
-    costs = _costs(costs, columns.size)
+    costs = _costs(costs, columns.size, pair)
     if columns.dtype not in (np.int32, np.int64):
         columns = columns.astype(np.int64)
     found = Entries(
@@ -213,9 +208,22 @@ def sparse_of_spec(
 
 def _from_coordinates(given: Any, size: tuple[int, int]) -> SparseCosts:
     """Return sparse costs of another format. Conversions to CSR would add duplicates up."""
+    if getattr(given, "format", None) == "dia":
+        return _from_vectors(_of_diagonals(given, size), size)
     coo = given.tocoo() if callable(getattr(given, "tocoo", None)) else given.tocsr().tocoo()
     rows, columns = getattr(coo, "coords", None) or (coo.row, coo.col)
     return _from_vectors((rows, columns, coo.data), size)
+
+
+def _of_diagonals(given: Any, size: tuple[int, int]) -> tuple[Array, Array, Array]:
+    """Return rows, columns and costs of all that the stored diagonals have inside the shape.
+
+    scipy's own conversion drops zeros, explicit ones too.
+    """
+    costs, columns = given.data, np.arange(given.data.shape[1])
+    rows = columns - np.asarray(given.offsets, np.int64)[:, None]
+    inside = (rows >= 0) & (rows < size[0]) & (columns < size[1])
+    return rows[inside], np.broadcast_to(columns, rows.shape)[inside], costs[inside]
 
 
 def _from_vectors(vectors: Any, shape: Sequence[int] | None) -> SparseCosts:
@@ -224,7 +232,7 @@ def _from_vectors(vectors: Any, shape: Sequence[int] | None) -> SparseCosts:
         raise ShapeError(
             f"rows and columns have shapes {rows.shape} and {columns.shape}: give two vectors of one length"
         )
-    costs = _costs(vectors[2], rows.size)
+    costs = _costs(vectors[2], rows.size, lambda k: (int(rows[k]), int(columns[k])))
     if shape is None:
         size = tuple(int(x.max(initial=-1)) + 1 for x in (rows, columns))
         n, m = cost_shape(size, "the costs")
@@ -250,21 +258,29 @@ def _whole(values: Any, name: str) -> Array:
     return array if array.dtype.kind == "i" else array.astype(np.int64)
 
 
-def _costs(values: Any, size: int) -> Array:
-    """Return the costs of entries, of a scannable dtype."""
+def _costs(values: Any, size: int, pair: Callable[[int], tuple[int, int]]) -> Array:
+    """Return the costs of entries, of a scannable dtype. pair: names the pair of an entry, for errors."""
     array, missing = parted(values, "the costs")
     if array.shape != (size,):
         raise ShapeError(f"the costs have shape {array.shape}, not ({size},): one for each listed pair")
     if missing is not None and missing.any():
         refuse(0, int(missing.argmax()), "missing")
-    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.dtype.kind == "u":
-        if array.size and int(array.max()) >= 2**63:
-            raise OverflowRiskError(f"the costs hold {int(array.max())}, which int64 cannot hold")
-        return array.astype(np.int64)
-    target = cost_dtype(array.dtype, "the sparse costs")
-    if array.dtype != target:
-        array = array.astype(target)
-    return array
+    return _as_dtype(array, cost_dtype(array.dtype, "the sparse costs"), pair)
+
+
+def _as_dtype(costs: Array, dtype: np.dtype[Any], pair: Callable[[int], tuple[int, int]]) -> Array:
+    """Return costs of entries as another dtype. A cost that it cannot hold is an error naming its pair."""
+    if costs.dtype == dtype:
+        return costs
+    values = np.empty(costs.size, dtype)
+    try:
+        convert(costs[None], values[None], np.zeros(1, np.int64), 0)
+    except InvalidCostError as error:
+        k = error.column or 0
+        row, column = pair(k)
+        text = f"cost[{row}, {column}] = {costs[k]!s} cannot be held by {dtype}"
+        raise type(error)(text, row, column) from None
+    return values
 
 
 def _check(found: Entries, shape: tuple[int, int], turned: bool) -> None:
