@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,9 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
         TypeError: costs that cannot safely become float64.
 
     Integer costs are solved exactly, in integers, unless their sums could leave int64; then, as
-    scipy always does, as float64. Memory: the matrix is used in place, the rest is O(n + m). For
-    costs other than arrays see ``bigsap.solve``.
+    scipy always does, as float64. Where costs are so far apart that optimality is not proved
+    (``solve`` says ``imprecise``), a UserWarning says to within what the sum is optimal. Memory: the
+    matrix is used in place, the rest is O(n + m). For costs other than arrays see ``bigsap.solve``.
     """
     plain = type(cost_matrix) is np.ndarray and cost_matrix.dtype is _FLOAT64 and not maximize
     # carray: contiguous, aligned and writable, as the kernel is compiled for.
@@ -108,6 +110,13 @@ def _by_solve(costs: Any, maximize: bool, device: str = "cpu") -> tuple[Array, A
         result = solve(_with_room_for_sums(costs), maximize=maximize)
     if result.status == Status.INFEASIBLE:
         raise InfeasibleError("cost matrix is infeasible", result.violator.tolist())
+    if result.status == Status.IMPRECISE:
+        warnings.warn(
+            "the costs differ by so many orders of magnitude that the assignment is proved only to within"
+            f" {result.gap} of the optimum, see bigsap.solve",
+            UserWarning,
+            stacklevel=5,
+        )
     return result.row_ind, result.col_ind
 
 

@@ -30,7 +30,7 @@ from bigsap.proof.row_minima import Prices
 from bigsap.row_cache import parse_bytes
 from bigsap.run.run import Run
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import CostSource, Sparse
+from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.residual import Residual
 from bigsap.sources.sparse.sparse_costs import from_csr
@@ -73,6 +73,7 @@ def refined(
             break
         found = _by_near_pairs(run, column_of_row, certificate) if few else None
         few = found is not None
+        clips = not few and _clips(run, certificate)
         if found is None:
             found = _next(run, column_of_row, certificate, solve)
         if found is None:
@@ -84,7 +85,7 @@ def refined(
         if gap < before:
             column_of_row, certificate = found[0], better
         if gap > before / 2:
-            if not few:
+            if not few and not clips:
                 break
             few = False
     return column_of_row, certificate
@@ -125,43 +126,62 @@ def _next(
     """Return the next assignment, and prices in two parts; None if no method applies."""
     source = run.reading.source
     n, m = source.shape
-    gap = certificate.gap or 0.0
-    # The gap exceeds rounding, so another assignment is optimal.
-    far = gap > policy.ROUNDING_GAP * certificate.size
-    if isinstance(source, Sparse):
-        return _next_of_entries(run, source, column_of_row, certificate, solve)
     if sparse_part(source) is not None:
-        return None
-    if far and not run.refined and n <= m and (n < m or boundable(source) is not None):
+        return _next_of_entries(run, column_of_row, certificate, solve)
+    if _clips(run, certificate):
         clipped = clipped_costs(run, certificate)
         outcome = None if clipped is None else solve(clipped, None)
         if outcome is not None and outcome.column_of_row is not None:
             return unpadded(outcome.column_of_row, n, m), outcome.v, None
-    if max(n, m) ** 2 > policy.MOST_SQUARED * n * m:
+    square = max(n, m) ** 2 <= policy.MOST_SQUARED * n * m
+    if n > m and not square:
         return None
-    duals = signed_duals(run, certificate)
-    residual = Residual(source, duals, gap, maximize=run.problem.maximize)
-    start = None if far else padded(column_of_row, max(n, m))
+    duals, gap = signed_duals(run, certificate), certificate.gap or 0.0
+    residual = Residual(source, duals, gap, maximize=run.problem.maximize, square=square)
+    start = None if _is_far(certificate) or not square else padded(column_of_row, max(n, m))
     outcome = solve(Problem(in_memory(run, residual)), start)
     if outcome is None or outcome.column_of_row is None or outcome.violator.size:
         return None
+    if not square:
+        return outcome.column_of_row, *_raised_from_zero(duals, residual, outcome.v)
     return unpadded(outcome.column_of_row, n, m), *raised(run, certificate, outcome.v / residual.scale)
 
 
+def _is_far(certificate: Certificate) -> bool:
+    """Return whether the gap exceeds rounding, so that another assignment is optimal."""
+    return (certificate.gap or 0.0) > policy.ROUNDING_GAP * certificate.size
+
+
+def _clips(run: Run, certificate: Certificate) -> bool:
+    """Return whether the next round is one of clipped costs: the first, unless there are more rows."""
+    source = run.reading.source
+    n, m = source.shape
+    if run.refined or not _is_far(certificate) or sparse_part(source) is not None:
+        return False
+    return n <= m and (n < m or boundable(source) is not None)
+
+
 def _next_of_entries(
-    run: Run, source: Sparse, column_of_row: Array, certificate: Certificate, solve: Solve
+    run: Run, column_of_row: Array, certificate: Certificate, solve: Solve
 ) -> tuple[Array, Array, Array | None] | None:
-    """Return the next assignment and prices of square sparse costs: their residual is sparse, too."""
-    n, m = run.problem.shape
-    if n != m:
-        return None
-    duals = signed_duals(run, certificate)
-    residual = Residual(run.reading.source, duals, certificate.gap or 0.0, maximize=run.problem.maximize)
-    entries = source.entries()
-    costs = residual.of_entries(entries)
-    outcome = solve(Problem(from_csr(entries.start, entries.columns, costs, (n, m))), column_of_row)
+    """Return the next assignment and prices of sparse costs: their residual is sparse, too."""
+    source, maximize = run.reading.source, run.problem.maximize
+    listed = sparse_part(source)
+    assert listed is not None
+    n, m = source.shape
+    duals, gap = signed_duals(run, certificate), certificate.gap or 0.0
+    square = n == m and not isinstance(source, ClippedCosts)
+    residual = Residual(source, duals, gap, maximize=maximize, square=square)
+    entries = listed.entries()
+    shape = (n, source.n_columns if isinstance(source, ClippedCosts) else m)
+    left: CostSource = from_csr(entries.start, entries.columns, residual.of_entries(entries), shape)
+    if isinstance(source, ClippedCosts):
+        left = ClippedCosts(left, residual.of_unassigned(source.cap))
+    outcome = solve(Problem(left), column_of_row if square else None)
     if outcome is None or outcome.column_of_row is None or outcome.violator.size:
         return None
+    if not square:
+        return outcome.column_of_row, *_raised_from_zero(duals, residual, outcome.v)
     return outcome.column_of_row, *raised(run, certificate, outcome.v / residual.scale)
 
 
@@ -250,3 +270,15 @@ def raised(run: Run, certificate: Certificate, w: Array) -> tuple[Array, Array]:
         high, rest = two_sum(high, -float(np.median(high)))
         high, low = two_sum(high, rest + low)
     return high, low
+
+
+def _raised_from_zero(
+    duals: tuple[Array, Array, Array, Array], residual: Residual, w: Array
+) -> tuple[Array, Array]:
+    """Return the prices of a problem whose free columns have price 0, in two parts.
+
+    w: those of its residual problem, which left nothing of most old prices, and all but the cap of others.
+    """
+    free, whole = residual.of_free_columns()
+    high, low = two_sum(np.where(whole, 0.0, duals[2]), np.where(whole, w, free + w) / residual.scale)
+    return two_sum(high, low + np.where(whole, 0.0, duals[3]))

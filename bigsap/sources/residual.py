@@ -7,7 +7,8 @@ a better assignment, so d is capped at twice the gap, and prices of d stay withi
 of two scales the cap to about 1.
 
 With more columns than rows, or more rows, the problem is made square: added rows have ``-v[j]``,
-added columns ``-u[i]``.
+added columns ``-u[i]``. With many more columns, or few listed pairs, it keeps its shape: ``-v[j]``, capped
+too, is what column j costs when it is free, so it is subtracted from the costs of its pairs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 class Residual:
-    """Costs (N, N) left by duals, N the larger side of ``source``, which holds real costs.
+    """Costs left by duals of ``source``, which holds real costs.
+
+    square: whether they are (N, N), N the larger side; otherwise there are at least as many columns as rows.
 
     u, u_low (n,), v, v_low (m,): float64 duals in two parts, in the minimising sense, feasible.
     gap: of some assignment, or more. scale: costs are d times this. Memory: four vectors. Time: the
@@ -40,7 +43,13 @@ class Residual:
     dtype = np.dtype(np.float64)
 
     def __init__(
-        self, source: CostSource, duals: tuple[Array, Array, Array, Array], gap: float, *, maximize: bool
+        self,
+        source: CostSource,
+        duals: tuple[Array, Array, Array, Array],
+        gap: float,
+        *,
+        maximize: bool,
+        square: bool = True,
     ) -> None:
         self.source = source
         self.sign = -1.0 if maximize else 1.0
@@ -51,7 +60,8 @@ class Residual:
         self.scale = math.ldexp(1.0, min(1000, max(-1000, 1 - math.frexp(cap)[1])))
         self._limits = np.array([cap, self.scale])
         side = max(source.shape)
-        self.shape = (side, side)
+        self.square = square
+        self.shape = (side, side) if square else source.shape
         self._fill: Fill | None = None
 
     def __repr__(self) -> str:
@@ -73,7 +83,11 @@ class Residual:
             self.source.read(ids, slice(start, stop), given)
             costs = given.astype(np.float64)
             subtract_rows(costs, self.sign, ids.astype(np.int64), start, u, u_low, v, v_low, cap, scale)
+            if not self.square:
+                costs -= self.of_free_columns()[0][start:stop]
             out[real, : stop - start] = costs
+        if not self.square:
+            return
         if n < m:
             virtual = np.asarray(rows) >= n
             left: Array = np.clip(-(v[start:stop] + v_low[start:stop]), 0.0, cap) * scale
@@ -94,11 +108,27 @@ class Residual:
             high, rest = _two_sum(high, -v[columns])
             left = high + (rest + (low - u_low[rows] - v_low[columns]))
         found: Array = np.where(np.isinf(given), np.inf, np.clip(left, 0.0, cap) * scale)
+        return found if self.square else found - self.of_free_columns()[0][columns]
+
+    def of_free_columns(self) -> tuple[Array, Array]:
+        """Return what each column costs when it is free, minus its price, and where that is not capped."""
+        _, _, v, v_low = self._duals
+        cap, scale = self._limits.tolist()
+        size = -(v + v_low)
+        return np.clip(size, 0.0, cap) * scale, size <= cap
+
+    def of_unassigned(self, prices: Array) -> Array:
+        """Return the residual costs of rows that stay unassigned at prices in the user's sense."""
+        u, u_low, _, _ = self._duals
+        cap, scale = self._limits.tolist()
+        given = self.sign * prices.astype(np.float64)
+        high, low = _two_sum(given, -u)
+        found: Array = np.where(np.isinf(given), np.inf, np.clip(high + (low - u_low), 0.0, cap) * scale)
         return found
 
     def fill(self) -> Fill | None:
         """Return a compiled filler around the source's own; None unless the problem is square."""
-        if self._fill is None and self.source.shape == self.shape:
+        if self._fill is None and self.square and self.source.shape == self.shape:
             inner = self.source.fill() if isinstance(self.source, Fillable) else None
             if inner is not None and self.source.dtype.kind == "f":
                 from bigsap.sources.residual_kernels import residual_fill

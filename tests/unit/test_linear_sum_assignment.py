@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import array
+import dataclasses
 import fractions
+import importlib
 import warnings
 
 import numpy as np
@@ -294,3 +296,11 @@ def test_what_is_not_solved_at_once_is_left_to_the_general_way():
     odd[:] = cost
     for other in (frozen, np.asfortranarray(cost), np.repeat(cost, 2, 1)[:, ::2], swapped, odd):
         np.testing.assert_array_equal(linear_sum_assignment(other), scipys(cost), strict=True)
+
+
+def test_an_answer_that_is_not_proved_is_said_to_be_so(monkeypatch):
+    solved = bigsap.solve(np.eye(3))
+    unproved = dataclasses.replace(solved, status=bigsap.Status.IMPRECISE, success=False, gap=0.25)
+    monkeypatch.setattr(importlib.import_module("bigsap.solve"), "solve", lambda *_, **__: unproved)
+    with pytest.warns(UserWarning, match=r"within 0\.25"):
+        linear_sum_assignment(bigsap.sparse(([0, 1, 2], [0, 1, 2], [0.0, 0.0, 0.0])))

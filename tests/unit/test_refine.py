@@ -130,6 +130,57 @@ def test_ordinary_costs_are_not_refined():
     assert bigsap.solve(bigsap.points(x, y)).stats["refined"] == 0
 
 
+def far_apart(rng, shape, maximize):
+    """A few pairs, some of them hugely good, which forbidden pairs then keep out."""
+    cost = rng.integers(1, 10, shape).astype(float)
+    huge = rng.random(shape) < 0.3
+    cost[huge] *= -(10.0 ** rng.integers(15, 21, huge.sum()))
+    cost[rng.random(shape) < 0.4] = np.inf
+    return -cost if maximize else cost
+
+
+def listed(cost):
+    rows, columns = np.nonzero(np.isfinite(cost))
+    return bigsap.sparse((rows, columns, cost[rows, columns]), shape=cost.shape)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("method", ["sparse", "ssp", "compressed", "hungarian", "auction"])
+def test_a_huge_pair_that_is_kept_out_of_a_rectangle(method, turned, maximize):
+    """Its column's price is huge, among few columns and among many."""
+    for m in (3, 200):
+        cost = np.full((2, m), np.inf)
+        cost[[0, 0, 0, 1], [0, 1, 2, 1]] = [-1.0, -2e19, -3.0, -7.0]
+        cost = np.ascontiguousarray(cost.T if turned else cost) * (-1 if maximize else 1)
+        costs, options = (listed(cost), {}) if method == "sparse" else (cost, {"method": method})
+        result = right(cost, bigsap.solve(costs, maximize=maximize, **options), maximize=maximize)
+        assert abs(result.fun) == 10.0
+        assert result.stats["refined"] > 0
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_small_rectangles_of_huge_pairs(maximize):
+    rng = np.random.default_rng(23)
+    refined = 0
+    for case in range(150):
+        n, m = rng.integers(2, 6), rng.integers(2, 7)
+        cost = far_apart(rng, (n, m), maximize)
+        price = None
+        if case % 3 == 0:
+            price = (-1 if maximize else 1) * rng.integers(1, 10, n) * 10.0 ** rng.choice([0, 0, 17], n)
+        truth = Truth(cost, maximize, price)
+        for costs, method in ((listed(cost), "auto"), (cost, "ssp")):
+            result = bigsap.solve(costs, maximize=maximize, unassigned_cost=price, method=method)
+            assert judge(truth, result).faults == []
+            assert result.status == ("infeasible" if truth.infeasible else "optimal")
+            refined += result.stats["refined"]
+        if price is None and not truth.infeasible:
+            pairs = bigsap.linear_sum_assignment(listed(cost), maximize)
+            assert cost[pairs].sum() == pytest.approx(result.fun, rel=1e-15)
+    assert refined > 10
+
+
 # -- results ---------------------------------------------------------------------------
 
 

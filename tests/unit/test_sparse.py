@@ -247,6 +247,23 @@ def test_infeasible_problems_name_their_rows() -> None:
     assert caught.value.violator == (0, 1, 2)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (2, 1), (1, 2), (3, 2)])
+@pytest.mark.parametrize("capacity", [None, 2])
+def test_a_row_of_forbidden_pairs_that_must_be_assigned(
+    sign: float, shape: tuple[int, int], capacity: int | None
+) -> None:
+    """Infinite entries of such a row are no pairs, however little its own price excludes."""
+    rows, columns = np.nonzero(np.ones(shape))
+    given = sparse((rows, columns, sign * np.where(rows == 0, np.inf, 2.0)), shape=shape)
+    price = sign * np.append(np.inf, np.full(shape[0] - 1, 5.0))
+    for certify in (False, True):
+        options: Any = {"maximize": sign < 0, "unassigned_cost": price, "certify": certify}
+        found = bigsap.solve(given, capacity=capacity, **options)
+        assert (found.status, found.violator.tolist()) == ("infeasible", [0])
+    assert list(bigsap.solve_k_best(given, 2, maximize=sign < 0, unassigned_cost=price)) == []
+
+
 def test_integers_are_exact_where_float64_is_not() -> None:
     base = 2**62
     given = sparse(([0, 0, 1, 1], [0, 1, 0, 1], [base - 1, base - 3, base - 2, base - 5]))

@@ -106,7 +106,7 @@ def bid(p: Pairs, s: Matching, epsilon: float, most_scans: int, budget: int) -> 
         scans += 1
         entries += end - begin
         low, second, best, column = infinity, infinity, begin, FREE
-        if p.own.size > 0:
+        if own_price(p, row) < infinity:
             low, column = p.own[row], PRIVATE
         for k in range(begin, end):
             j = p.ids[k]
@@ -147,7 +147,7 @@ def take_tight(p: Pairs, s: Matching) -> None:
     count = 0
     for row in range(n):
         low, best, column = infinity, 0, FREE
-        if p.own.size > 0:
+        if own_price(p, row) < infinity:
             low, column = p.own[row], PRIVATE
         for k in range(p.start[row], p.start[row + 1]):
             j = p.ids[k]
@@ -190,7 +190,7 @@ def reduce(p: Pairs, s: Matching, most_scans: int, budget: int) -> bool:
         at.scans += 1
         at.entries += end - begin
         low, second, best, other, column, next_column = infinity, infinity, begin, begin, FREE, FREE
-        if p.own.size > 0:
+        if own_price(p, row) < infinity:
             low, column = p.own[row], PRIVATE
         for k in range(begin, end):
             j = p.ids[k]
