@@ -135,7 +135,7 @@ class RowPrices:
 
 
 def _inexact(prices: Array) -> Array:
-    """Return which prices are integers that float64 rounds, or too large: ``solve`` has them, or names them."""
+    """Return which prices are integers that float64 rounds, or too large; ``solve`` names those."""
     if prices.dtype.kind not in "iu":
         return np.zeros(prices.shape, np.bool_)
     values = prices.astype(np.float64)
