@@ -46,9 +46,10 @@ def _certify(args: argparse.Namespace) -> ExitStatus:
     given = given_options(args)
     if v is not None:  # one pass, no solve
         given.pop("time_limit", None)
-    certificate = bigsap.certify(
-        open_costs(args.costs), read_assignment(args.assignment, "col4row"), v, pairs=args.pairs, **given
-    )
+    costs, chosen = open_costs(args.costs), read_assignment(args.assignment, "col4row")
+    _check_form(args.assignment, chosen, costs.shape)
+    _check_prices(args.prices, v.v if isinstance(v, bigsap.Result) else v, costs.shape[1])
+    certificate = bigsap.certify(costs, chosen, v, pairs=args.pairs, **given)
     code = ExitStatus.OK if certificate.optimal else ExitStatus.IMPRECISE
     if args.json:
         names = ("optimal", "fun", "bound", "gap", "worst_row", "worst_violation", "pairs", "by")
@@ -66,6 +67,26 @@ def _certify(args: argparse.Namespace) -> ExitStatus:
     ]
     print(align(lines))
     return code
+
+
+def _check_form(name: str, found: Any, shape: tuple[int, int]) -> None:
+    """Raise InputError for a file whose array cannot be an assignment, whatever is in it."""
+    if not isinstance(found, np.ndarray) or (found.shape == shape and found.dtype.kind in "biuf"):
+        return
+    n, m = shape
+    if found.shape != (n,) or (n and found.dtype.kind not in "iu"):
+        raise InputError(
+            f"{name}: must be the columns of {n} rows as integers, or a plan of shape ({n}, {m});"
+            f" got {found.dtype} of shape {found.shape}"
+        )
+
+
+def _check_prices(name: str, found: Any, m: int) -> None:
+    """Raise InputError for a file whose array cannot be prices; None is no prices."""
+    if found is not None and (found.shape != (m,) or (m and found.dtype.kind not in "biuf")):
+        raise InputError(
+            f"--prices {name}: must be {m} real numbers, got {found.dtype} of shape {found.shape}"
+        )
 
 
 def read_assignment(name: str, field: str | None) -> Any:

@@ -36,7 +36,7 @@ URL = "http://127.0.0.1:8765"
 # Status codes of refusals caused by the content of a request, not by its sender or time.
 _BAD_REQUEST = (400, 413, 415, 422)
 
-SPEC_HELP = "a .json job request or cost spec, or a matrix in a .npy file"
+SPEC_HELP = "a .json job request or cost spec, a .npy matrix, a zarr store, sparse .npz costs, or an address"
 
 
 def add_commands(command: AddCommand) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +16,16 @@ from bigsap.display.text import shown
 from bigsap.errors import InputError
 
 if TYPE_CHECKING:
+    from bigsap.client.job_request import RowBlocks
     from bigsap.client.jobs import Client
     from bigsap.types import Array
 
 
 def job_request(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the request of the arguments, with ``{"npy": path}`` unread. Raises InputError."""
+    """Return the request of the arguments, with files in it unread. Raises InputError."""
     from bigsap.client.job_request import assignment_of
 
-    request = read_request(Path(args.spec))
+    request = read_request(args.spec)
     given = given_request_options(args)
     if given:
         request["options"] = {**(request.get("options") or {}), **given}
@@ -40,17 +41,25 @@ def job_request(args: argparse.Namespace) -> dict[str, Any]:
     return request
 
 
-def read_request(spec: Path) -> dict[str, Any]:
-    """Return a file as a job request, with ``{"npy": path}`` unread.
+def read_request(name: str) -> dict[str, Any]:
+    """Return a file, store or address as a job request, with ``.npy`` files and stores in it unread.
 
     Raises InputError if the file does not exist, or if it is neither a request nor costs.
     """
+    from bigsap.client.job_request import spec_of
     from bigsap.sources.spec_files import read_json
 
-    if not spec.is_file():
+    if "://" in name:
+        return {"cost": spec_of(name)}
+    spec = Path(name)
+    if not spec.exists():
         raise InputError(f"{spec}: no such file")
+    if spec.is_dir():
+        return {"cost": {"type": "zarr", "path": spec.name or "."}}
     if spec.suffix == ".npy":
         return {"cost": {"type": "array", "values": {"npy": spec.name}}}
+    if spec.suffix == ".npz":  # sparse costs
+        return {"cost": spec_of(spec)}
     found = read_json(spec)
     if not isinstance(found, dict) or not ("cost" in found or "type" in found):
         raise InputError(f'{spec}: must be an object with "cost" (a job) or "type" (a cost spec)')
@@ -76,7 +85,7 @@ def file_and_id(text: str) -> tuple[str, str]:
 
 
 class FileArguments:
-    """Uploads the ``.npy`` files that a request names, each once."""
+    """Uploads the ``.npy`` files and zarr stores that a request names, each once."""
 
     def __init__(
         self, client: Client, args: argparse.Namespace, folder: Path, uploaded: dict[str, str]
@@ -86,26 +95,38 @@ class FileArguments:
 
     def sent(self, spec: Any, pointer: str = "") -> Any:
         """Return ``spec`` with files replaced by the ids of uploaded arrays."""
+        from bigsap.client.job_request import spec_of
         from bigsap.sources.spec_files import load_npy
 
         if isinstance(spec, Mapping):
             if spec.get("type") == "npy" and set(spec) == {"type", "path"}:
                 spec = {"type": "array", "values": {"npy": spec["path"]}}
+            if spec.get("type") == "zarr" and set(spec) == {"type", "path"}:
+                found = self._array(spec["path"], f"{pointer}/path", lambda path, _: spec_of(path)["values"])
+                return {"type": "array", "values": found}
             if set(spec) == {"npy"}:
-                where = f"{self._args.spec}: {pointer}/npy"
-                if not isinstance(spec["npy"], str):
-                    raise InputError(f"{where}: must be a path")
-                file = os.path.abspath(self._folder / spec["npy"])
-                if file not in self._done:
-                    self._done[file] = self._upload(file, load_npy(file, where))
-                return {"array": self._done[file]}
+                return self._array(spec["npy"], f"{pointer}/npy", load_npy)
             return {key: self.sent(value, f"{pointer}/{key}") for key, value in spec.items()}
         if isinstance(spec, list) and any(isinstance(value, Mapping) for value in spec):
             return [self.sent(value, f"{pointer}/{k}") for k, value in enumerate(spec)]
         return spec
 
-    def _upload(self, file: str, array: Array) -> str:
+    def _array(
+        self, path: Any, pointer: str, read: Callable[[str, str], Array | RowBlocks]
+    ) -> dict[str, str]:
+        where = f"{self._args.spec}: {pointer}"
+        if not isinstance(path, str):
+            raise InputError(f"{where}: must be a path")
+        file = os.path.abspath(self._folder / path)
+        if file not in self._done:
+            self._done[file] = self._upload(file, read(file, where))
+        return {"array": self._done[file]}
+
+    def _upload(self, file: str, array: Array | RowBlocks) -> str:
+        from bigsap.client.arrays import refuse_nan
+
         name = os.path.basename(file)
+        refuse_nan(array, shown(name))  # before anything of it is sent
 
         def show(done: int, total: int) -> None:
             end = "\n" if done == total else ""

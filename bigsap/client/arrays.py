@@ -47,7 +47,7 @@ def inline(
     if isinstance(spec, RowBlocks) or (isinstance(spec, np.ndarray) and spec.ndim):
         if isinstance(spec, np.ndarray) and _is_small(spec):
             return inline(spec.tolist(), upload, path, place)
-        _refuse_nan(spec, path)
+        refuse_nan(spec, path)
         return {"array": upload(spec)}
     if isinstance(spec, (list, tuple)):
         return [inline(value, upload, path, (*place, k)) for k, value in enumerate(spec)]
@@ -69,7 +69,7 @@ def _is_small(array: Array) -> bool:
     return fits and array.dtype in (np.float64, np.int64)
 
 
-def _refuse_nan(array: Array | RowBlocks, path: str) -> None:
+def refuse_nan(array: Array | RowBlocks, path: str) -> None:
     """Raise InvalidCostError for NaN, reading by blocks of rows: the array may lie in a file."""
     if array.dtype.kind != "f":
         return

@@ -328,3 +328,26 @@ def test_reader_that_leaves_is_no_error(costs):
     )
     assert done.stdout.strip() == "0"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "prices", "code", "said"),
+    [
+        ([0.0, 1.0, 2.0], None, 1, "must be the columns of 3 rows as integers"),
+        ([0, 1], None, 1, "got int64 of shape (2,)"),
+        ([["a"] * 3] * 3, None, 1, "a plan of shape (3, 3)"),
+        ([0, 1, 2], [1.0, 2.0], 1, "must be 3 real numbers"),
+        ([0, 1, 1], None, 5, "column 1"),
+        ([0, 1, 2], [0, 0, 0], 8, ""),
+        ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], None, 8, ""),
+    ],
+)
+def test_a_file_that_is_no_assignment_is_bad_input(tmp_path, capsys, found, prices, code, said):
+    np.save(tmp_path / "c.npy", [[9, 1, 1], [1, 9, 1], [1, 1, 9]])
+    np.save(tmp_path / "found.npy", found)
+    command = ["certify", tmp_path / "c.npy", tmp_path / "found.npy"]
+    if prices is not None:
+        np.save(tmp_path / "prices.npy", prices)
+        command += ["--prices", tmp_path / "prices.npy"]
+    assert run(*command) == code
+    assert said in capsys.readouterr().err

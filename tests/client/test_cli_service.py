@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import bigsap
 from bigsap.cli import commands as cli
@@ -111,6 +112,38 @@ def test_whole_requests_matrices_and_options(service, tmp_path, capsys):
     assert record_of(capsys)["violator"] == [0, 1]
 
 
+def test_what_solve_takes_is_submitted(service, tmp_path, capsys):
+    zarr = pytest.importorskip("zarr", reason="extra zarr")
+    cost = RNG.integers(1, 50, (8, 8))
+    best = bigsap.solve(cost).fun
+    zarr.save_array(tmp_path / "c.zarr", cost)
+    scipy.sparse.save_npz(tmp_path / "c.npz", scipy.sparse.csr_array(cost))
+    store = {"type": "zarr", "path": "c.zarr"}
+    twice = {"type": "sum", "terms": [store, {"type": "scale", "cost": store, "factor": 2}]}
+    (tmp_path / "store.json").write_text(json.dumps(store))
+    (tmp_path / "twice.json").write_text(json.dumps(twice))
+    for name, times in {"store.json": 1, "twice.json": 3, "c.zarr": 1, "c.npz": 1}.items():
+        if name != "twice.json":  # combinations are for a service
+            assert run("solve", tmp_path / name, "--json") == 0
+            assert record_of(capsys)["fun"] == best
+        assert run("submit", tmp_path / name, "--wait", "--json") == 0
+        out, err = capsys.readouterr()
+        assert json.loads(out)["fun"] == times * best
+        assert err.count("c.zarr is arr_") == (name != "c.npz")
+
+
+def test_nan_in_a_file_is_found_before_anything_is_sent(service, tmp_path, capsys):
+    assert run("arrays", "--json") == 0
+    before = record_of(capsys)["arrays"]
+    np.save(tmp_path / "nan.npy", [[1.0, 2.0], [np.nan, 3.0]])
+    assert run("submit", tmp_path / "nan.npy") == 1
+    err = capsys.readouterr().err
+    assert "nan.npy[1, 0] is nan" in err
+    assert "to continue" not in err
+    assert run("arrays", "--json") == 0
+    assert record_of(capsys)["arrays"] == before
+
+
 def test_each_file_is_uploaded_once_and_may_be_named_again(service, tmp_path, capsys):
     np.save(tmp_path / "x.npy", X)
     both = {"type": "points", "x": {"npy": "x.npy"}, "y": {"npy": "./x.npy"}}
@@ -167,6 +200,7 @@ BAD = [
     ("submit broken.json", 1, "not JSON"),
     ("submit metric.json", 1, "/cost/metric"),
     ("submit lost.json", 1, "/cost/x/npy"),
+    ("submit https://nobody.example/c.zarr", 1, "/cost/uri"),
     ("submit metric.json -o absent/r.npz", 1, "the folder absent does not exist"),
     ("submit metric.json --uploaded x.npy", 1, "FILE=ID"),
     ("submit metric.json --url nowhere", 1, "http"),
