@@ -20,6 +20,8 @@ from bigsap.proof.capacities import every_row
 from bigsap.proof.certificate import checked_prices, complete_matching
 from bigsap.proof.unassigned import partial_matching
 from bigsap.row_cache import parse_bytes
+from bigsap.run.bottleneck import refuse_options
+from bigsap.run.on_capacities import one_side_of, refuse_with_capacities
 from bigsap.run.warm_start import parse_warm_start
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource
@@ -226,10 +228,32 @@ def check_shape(shape: tuple[int, int]) -> None:
 
 def check_options(method: str, variant: str, start: str, epsilon: bool) -> None:
     """Raise OptionError for choices that do not go together."""
+    _options(method=method, variant=variant, start=start, epsilon=epsilon)
+
+
+def _options(**given: Any) -> Options:
     rest: Any = dict.fromkeys(("dtype", "cache", "memory_limit", "threads", "checkpoint"))
     more: dict[str, Any] = {"maximize": False, "device": "cpu", "gap": 0.0, "certify": True, "seed": 0}
-    given: dict[str, Any] = {"method": method, "variant": variant, "start": start, "epsilon": epsilon}
-    Options(**given, **rest, **more)
+    plain: dict[str, Any] = {"method": "auto", "epsilon": True}
+    return Options(**{**rest, **more, **plain, **given})
+
+
+def check_objective(asked: dict[str, Any]) -> None:
+    """Raise OptionError for options of ``solve`` that do not go with its objective, or with counts.
+
+    asked: objective, device, gap, and where they are given, unassigned_cost, capacity, demand, cluster.
+    """
+    several = {name: asked[name] for name in ("unassigned_cost", "capacity", "demand", "cluster")}
+    options = _options(**{name: asked[name] for name in ("objective", "device", "gap")})
+    if several["capacity"] is not None or several["demand"] is not None:
+        refuse_with_capacities(several, options)
+    if options.objective == "bottleneck":
+        refuse_options(several, options)
+
+
+def check_sides(capacity: Array, demand: Array) -> None:
+    """Raise OptionError for rows that take several columns, and columns that take several rows."""
+    one_side_of(capacity, demand)
 
 
 def check_warm_start(value: Any, shape: tuple[int, int]) -> None:

@@ -67,18 +67,22 @@ def solve_capacities(
     capacity = None if asked["capacity"] is None else counts_of(asked["capacity"], m, "capacity", "column")
     demand = None if asked["demand"] is None else counts_of(asked["demand"], n, "demand", "row")
     if capacity is not None and demand is not None:
-        if (demand == 1).all():
-            demand = None
-        elif (capacity == 1).all():
-            capacity = None
-        else:
-            raise OptionError(
-                "demand is not valid with capacity above 1: one side takes several; leave out the other"
-            )
+        capacity, demand = one_side_of(capacity, demand)
     one = _OneSolve(source, asked, options, monitor, solve_sum, saved)
     if options.checkpoint is not None or saved is not None:
         one.asked["stands_for"] = identity_with_counts(source, options, capacity, demand)
     return one.by_capacity(capacity) if demand is None and capacity is not None else one.by_demand(demand)
+
+
+def one_side_of(capacity: Array, demand: Array) -> tuple[Array | None, Array | None]:
+    """Return the counts of the side that takes several. Raises OptionError if both do."""
+    if (demand == 1).all():
+        return capacity, None
+    if (capacity == 1).all():
+        return None, demand
+    raise OptionError(
+        "demand is not valid with capacity above 1: one side takes several; leave out the other"
+    )
 
 
 class _OneSolve:

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import pytest
-from checks import SQUARE, solved
+from checks import SQUARE, problem, solved, upload
 
 import bigsap
 from bigsap.cli.option_flags import add_request_options, given_request_options
@@ -58,11 +58,18 @@ def test_an_option_reaches_the_solve(api: Any, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_costs_are_read_as_another_type(api: Any) -> None:
-    body = {"cost": {"type": "array", "values": [[0.1, 2.0], [3.0, 0.2]]}, "options": {"dtype": "float32"}}
+    body: dict[str, Any] = {
+        "cost": {"type": "array", "values": [[0.1, 2.0], [3.0, 0.2]]},
+        "options": {"dtype": "float32"},
+    }
     assert api.post("/v1/jobs?dry_run=true", json=body).json()["dtype"] == "float32"
     found = solved(api, body)["result"]
     assert found["objective"] == bigsap.solve([[0.1, 2.0], [3.0, 0.2]], dtype="float32").fun
     body["options"] = {"dtype": "int64"}
+    found = problem(api.post("/v1/jobs", json=body), 422, "invalid-cost", "/cost/values")
+    assert (found["row"], found["column"]) == (0, 0)
+    # An upload is read when the job runs.
+    body["cost"]["values"] = {"array": upload(api, [[0.1, 2.0], [3.0, 0.2]])}
     job = solved(api, body)
     assert (job["state"], job["problem"]["type"]) == ("failed", "urn:bigsap:problem:invalid-cost")
     body["assignment"] = {"col4row": [0, 1]}

@@ -163,10 +163,33 @@ def test_capacities_and_demands(api: Any) -> None:
         ({"capacity": -1}, "/options/capacity"),
         ({"capacity": 1.5}, "/options/capacity"),
         ({"demand": [1, 1, -1]}, "/options/demand"),
+        ({"demand": 2, "capacity": 2}, "/options/demand"),
+        ({"demand": [1, 2, 1], "capacity": [1, 1, 2]}, "/options/demand"),
+        ({"objective": "bottleneck", "capacity": 1}, "/options/objective"),
+        ({"objective": "bottleneck", "demand": 1}, "/options/objective"),
+        ({"objective": "bottleneck", "unassigned_cost": 1}, "/options/unassigned_cost"),
+        ({"objective": "bottleneck", "gap": 0.5}, "/options/gap"),
+        ({"objective": "bottleneck", "method": "ssp", "cache": 8}, "/options/cache"),
     ],
 )
 def test_capacities_are_refused_as_the_library_does(api: Any, options: Any, pointer: str) -> None:
+    with pytest.raises(bigsap.InputError):
+        bigsap.solve(COSTS, **options)
     problem(api.post(DRY, json=SQUARE | {"options": options}), 422, "invalid-spec", pointer)
+
+
+@pytest.mark.parametrize("method", ["auto", "ssp", "compressed", "hungarian", "auction"])
+@pytest.mark.parametrize("shape", [(3, 3), (4, 3), (3, 4)])
+def test_methods_of_a_bottleneck(api: Any, method: str, shape: tuple[int, int]) -> None:
+    costs = np.random.default_rng(1).integers(0, 9, shape)
+    options = {"objective": "bottleneck", "method": method}
+    body = {"cost": {"type": "array", "values": costs.tolist()}, "options": options}
+    try:
+        bigsap.solve(costs, **options)
+    except bigsap.OptionError:
+        problem(api.post(DRY, json=body), 422, "invalid-spec", "/options/method")
+    else:
+        assert api.post(DRY, json=body).status_code == 200
 
 
 @pytest.fixture

@@ -22,6 +22,12 @@ def check_choices(request: Mapping[str, Any]) -> None:
     options, asked = request["options"], request["assignment"]
     if request["spread"] and (options["capacity"] is not None or options["demand"] is not None):
         raise invalid("is not valid with capacity or demand: the search runs in one worker", "/spread")
+    try:
+        preview.check_objective(options | {"cluster": request["spread"] or None})
+    except bigsap.OptionError as error:
+        name = str(error).partition(" ")[0].partition("=")[0]
+        place = "/spread" if name == "cluster" else f"/options/{name}"
+        raise invalid(str(error), place) from error
     if asked is None:
         return
     for name, default in (("objective", "sum"), ("demand", None)):
@@ -103,7 +109,12 @@ def check_given(
         lambda prices: preview.check_unassigned_cost(prices, rows, options["maximize"]),
     )
     capacity = check_counts("capacity", m)
-    check_counts("demand", n)
+    demand = check_counts("demand", n)
+    if capacity is not None and demand is not None:
+        try:
+            preview.check_sides(capacity, demand)
+        except bigsap.OptionError as error:
+            raise invalid(str(error), "/options/demand") from error
     check(start.get("v"), m, "/warm_start/v", lambda v: preview.check_warm_start(v, (rows, columns)))
     check(
         start.get("col4row"),

@@ -35,7 +35,7 @@ from bigsap_server.costs.limits import check_array, check_shape, over
 from bigsap_server.costs.sandbox import evenly, infinite, infinite_among
 from bigsap_server.costs.stores import check_zarr_folder, zarr_folder
 from bigsap_server.costs.url_policy import check_uri
-from bigsap_server.problems import HttpProblem
+from bigsap_server.problems import HttpProblem, from_error
 
 #: Members whose arrays are at most this large are built of all of them; starts of this size are read.
 SMALL_BYTES = 4 << 20
@@ -117,6 +117,7 @@ def validate(request: Mapping[str, Any], resolver: Resolver, devices: list[str])
     if most is not None and (options["threads"] or 0) > most:
         raise over(f"{options['threads']} threads; at most {most} are allowed", "/options/threads")
     if found.costs is not None and options["dtype"] is not None:
+        _check_dtype(request, found.costs)
         found = replace(found, costs=replace(found.costs, dtype=np.dtype(options["dtype"])))
     if found.costs is not None:
         _check_tall(request, found.costs, resolver, devices)
@@ -359,6 +360,18 @@ def _sample(source: Any) -> dict[str, Any] | None:
     return infinite(source, costs.size, infinite_among(costs))
 
 
+def _check_dtype(request: Mapping[str, Any], costs: preview.Costs) -> None:
+    """Refuse inline costs that the type in which they shall be read does not hold."""
+    if not isinstance(request["cost"].get("values"), list) or request["cost"]["type"] != "array":
+        return
+    source = bigsap.as_source(costs.source, dtype=request["options"]["dtype"])
+    n, m = costs.shape
+    try:
+        source.read(np.arange(n), slice(0, m), np.empty((n, m), source.dtype))
+    except bigsap.InvalidCostError as error:
+        raise from_error(error, "/cost/values") from error
+
+
 def _check_tall(
     request: Mapping[str, Any], costs: preview.Costs, resolver: Resolver, devices: list[str]
 ) -> None:
@@ -366,6 +379,8 @@ def _check_tall(
     options, (n, m) = request["options"], costs.shape
     if options["method"] not in _WIDE_ONLY or not n > m > 0 or options["unassigned_cost"] is not None:
         return
+    if options["objective"] == "bottleneck":  # whose pairs are listed by rows
+        raise invalid(_tall(options["method"], [n, m]), "/options/method")
     on_device = options["device"] != "cpu" and devices != ["cpu"]  # it gives columns
     stored = request["cost"]["type"] in ("array", "zarr", "http_rows")
     if (
@@ -377,8 +392,13 @@ def _check_tall(
         return
     if _ability(request, costs, resolver, "transposed"):
         return
-    detail = f'method "{options["method"]}" needs no more rows than columns here; the shape is'
-    raise invalid(f"{detail} {[n, m]}: solve the transpose", "/options/method")
+    raise invalid(_tall(options["method"], [n, m]), "/options/method")
+
+
+def _tall(method: str, shape: list[int]) -> str:
+    return (
+        f'method "{method}" needs no more rows than columns here; the shape is {shape}: solve the transpose'
+    )
 
 
 def _ability(request: Mapping[str, Any], costs: preview.Costs, resolver: Resolver, name: str) -> bool:
@@ -398,10 +418,11 @@ def _check_sizes(request: Mapping[str, Any], plan: Plan, resolver: Resolver) -> 
     if not n or not m or (costs.entries is not None and options["method"] == "auto"):
         return
     gated = options["unassigned_cost"] is not None
+    listed = options["objective"] == "bottleneck" and options["method"] != "auto"
     row_bytes = (max(n, m) if gated or _TURNED.issuperset(plan.kinds) else m) * costs.dtype.itemsize
     for name in ("memory_limit", "cache"):
         size = options[name]
         if size is None or bigsap.RowCache(size).budget(0) >= row_bytes:
             continue
-        if name == "memory_limit" or gated or not _ability(request, costs, resolver, "resident"):
+        if name == "memory_limit" or gated or listed or not _ability(request, costs, resolver, "resident"):
             raise invalid(f"{size} does not hold one row of costs, {row_bytes} bytes", f"/options/{name}")
