@@ -6,6 +6,7 @@ import copy
 import inspect
 import itertools
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +20,7 @@ from bigsap import policy
 from bigsap.batch_result import Batch
 from bigsap.engine.core.team import check_threads
 from bigsap.engine.small.search import INFEASIBLE
-from bigsap.errors import CertificateError, InputError, OptionError, quiet, quiet_thread
+from bigsap.errors import CertificateError, InputError, OptionError, flag, one_of, quiet, quiet_thread
 from bigsap.memory import usable_memory
 from bigsap.progress import guarded
 from bigsap.result import Result
@@ -91,27 +92,30 @@ def solve_many(
     ``costs`` itself are raised unchanged.
     """
     n_threads = check_threads(threads)
-    if errors not in ("raise", "return"):
+    maximize = flag(maximize, "maximize")
+    if not one_of(errors, ("raise", "return")):
         raise OptionError(f'errors must be "raise" or "return", got {errors!r}')
     for name, reason in _REFUSED.items():
-        if options.get(name):
+        if getattr(options.get(name), "ndim", 0) or options.get(name):
             raise OptionError(f"solve_many takes no {name}=: {reason}")
     iterable = is_tensor(costs) or isinstance(costs, Iterable)
-    if isinstance(costs, (str, bytes, os.PathLike)) or not iterable:
+    alone = isinstance(costs, (str, bytes, os.PathLike)) or (hasattr(costs, "ndim") and not costs.ndim)
+    if alone or not iterable:
         raise OptionError(
             f"solve_many needs an iterable of costs, got {type(costs).__name__}; for one problem call solve"
         )
     options = {**options, "maximize": maximize, "threads": 1}
-    if device != "cpu":
+    host = one_of(device, ("cpu",))
+    if not host:
         options["device"] = device
     # Check option names first: a misspelt option is an error of the call, not of each problem.
     if not options.keys() <= _NAMES:
         inspect.signature(solve).bind(None, **options)
-    costs, give = _seen(costs, device == "cpu")
+    costs, give = _seen(costs, host)
     problems = batch_problems(costs, rows, columns, unassigned_cost)
     answers = _at_once(problems, options, n_threads)
     found = _one_by_one(problems, answers, options, n_threads, errors == "return")
-    return _batch(problems, answers, found, bool(maximize), give)
+    return _batch(problems, answers, found, maximize, give)
 
 
 def _seen(costs: Any, host: bool) -> tuple[Any, Callable[[Array], Any] | None]:
@@ -119,6 +123,8 @@ def _seen(costs: Any, host: bool) -> tuple[Any, Callable[[Array], Any] | None]:
 
     host: False to leave them on their device.
     """
+    if isinstance(costs, memoryview):
+        costs = np.asarray(costs)
     if is_tensor(costs):
         return (on_host(costs) if host else costs), like(costs)
     if isinstance(costs, (list, tuple)) and costs and is_tensor(costs[0]):
@@ -132,7 +138,7 @@ def _at_once(problems: BatchProblems, options: dict[str, Any], n_threads: int) -
     if not isinstance(problems.costs, (np.ndarray, list, tuple)):
         return None
     seed, certify = options.get("seed", 0), options.get("certify", True)
-    if options.keys() - {"maximize", "threads", "seed", "certify"}:
+    if options.keys() - {"maximize", "threads", "seed", "certify"} or np.ndim(certify):
         return None
     if type(seed) is not int or seed < 0 or certify not in (True, False, "pairs"):
         return None
@@ -168,7 +174,7 @@ def _one_by_one(
             return _one(cost, share, {**options, **problems.options(place)})
 
     try:
-        return dict(_in_order(pool, left, n_threads * policy.BATCH_AHEAD, keep, one))
+        return dict(_in_order(pool, left, min(n_threads * policy.BATCH_AHEAD, sys.maxsize), keep, one))
     except BaseException:
         # The other results are not returned: abandon running problems, drop queued ones.
         leaving.set()

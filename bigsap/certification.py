@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bigsap.engine.core.team import check_threads
-from bigsap.errors import CertificateError, OptionError, quiet
+from bigsap.errors import CertificateError, OptionError, flag, quiet
 from bigsap.preview import NOT_CERTIFIED, check_assignment
 from bigsap.progress import Monitor, Progress, Stopped
 from bigsap.proof import certificate as proof
@@ -24,6 +24,7 @@ from bigsap.solve import solve
 from bigsap.sources import as_source
 from bigsap.sources.base import in_sense, intact_throughout
 from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.missing import is_vector, parted, shape_of
 from bigsap.sources.repeated import counts_of
 from bigsap.types import Array
 
@@ -76,6 +77,7 @@ def certify(
     ``v``, a solve and a pass. Memory: two blocks of costs a thread, and ten vectors.
     """
     _check_options(options)
+    maximize, pairs = flag(maximize, "maximize"), flag(pairs, "pairs")
     n_threads = check_threads(threads)
     source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), maximize)
     n, m = (int(size) for size in source.shape)
@@ -86,6 +88,7 @@ def certify(
     pairs_given = zip(("row_ind", "col_ind"), col4row, strict=False) if isinstance(col4row, tuple) else ()
     for what, numbers in (("col4row", col4row), ("v", prices), ("v_low", v_low), *pairs_given):
         refuse_masked(what, numbers)
+        _check_array(what, numbers)
     if prices is None and v_low is not None:
         raise OptionError("v_low is not valid without v: give both")
     counts = None if capacity is None else counts_of(capacity, m, "capacity", "column")
@@ -152,14 +155,22 @@ def _check_options(options: dict[str, Any]) -> None:
     inspect.signature(solve).bind(None, **options)
 
 
+def _check_array(what: str, given: Any) -> None:
+    """Raise ShapeError or DtypeError for what numpy cannot convert, such as rows of unequal length."""
+    parts = given if what == "col4row" and isinstance(given, tuple) and len(given) == 2 else (given,)
+    for part in parts:
+        if not isinstance(part, np.ndarray):
+            parted(part, what)
+
+
 def columns_of(given: Any, n: int, m: int, *, several: bool) -> Any:
     """Return the column of each row of an assignment in any of its forms.
 
     several: a column may take several rows.
     """
-    if isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) == 1:
+    if isinstance(given, tuple) and len(given) == 2 and is_vector(given[0]):
         return _of_pairs(np.asarray(given[0]), np.asarray(given[1]), n)
-    if np.ndim(given) == 2 and np.shape(given) == (n, m):
+    if shape_of(given) == (n, m):
         return _of_plan(np.asarray(given), several=several)
     return given
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 import functools
 import numbers
 import operator
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -169,6 +170,28 @@ def number(value: Any) -> int | float | None:
     if isinstance(value, numbers.Integral):
         return whole(value)
     return float(value) if isinstance(value, numbers.Real) else None
+
+
+def one_of(value: Any, words: Sequence[str]) -> bool:
+    """Return whether an option's value is one of some words; an array, which compares as many, is none."""
+    return isinstance(value, str) and value in words
+
+
+def flag(value: Any, name: str, what: str = "True or False") -> bool:
+    """Return an option's value as a bool. Raises OptionError for what is neither true nor false, and text."""
+    if isinstance(value, str):  # "false" would be true
+        raise OptionError(f"{name} must be {what}, got {value!r}")
+    try:
+        return bool(value)
+    except Exception as error:  # arrays of several values, NA
+        raise OptionError(f"{name} must be {what}, got {value!r}") from error
+
+
+def check_path(path: Any, name: str) -> None:
+    """Raise OptionError for a path that no file can have."""
+    text = os.fspath(path)
+    if ("\0" if isinstance(text, str) else b"\0") in text:
+        raise OptionError(f"{name} must be the path of a file, got {path!r}, which holds a null character")
 
 
 # -- numpy's warnings ------------------------------------------------------------------

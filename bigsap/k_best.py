@@ -28,7 +28,7 @@ from bigsap.engine.k_best.state import (
     new_queue,
     new_work,
 )
-from bigsap.errors import OptionError, OverflowRiskError, quiet, whole
+from bigsap.errors import OptionError, OverflowRiskError, flag, quiet, whole
 from bigsap.proof.k_best import prove_subspaces
 from bigsap.solve import solve
 from bigsap.sources import as_source
@@ -154,6 +154,7 @@ def solve_k_best(
             raise OptionError(f"solve_k_best takes no {name}=: {reason}")
     inspect.signature(solve).bind(None, **options)
     n_threads = check_threads(threads)
+    maximize = flag(maximize, "maximize")
     source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), maximize)
     n, m = (int(size) for size in source.shape)
     with intact_throughout(source):

@@ -9,7 +9,7 @@ from typing import Any
 
 from bigsap import policy
 from bigsap.engine.core.team import check_threads
-from bigsap.errors import OptionError, number, whole
+from bigsap.errors import OptionError, check_path, flag, number, one_of, whole
 from bigsap.memory import usable_memory
 from bigsap.problem import Problem
 from bigsap.row_cache import RowCache, parse_bytes
@@ -53,23 +53,21 @@ class Options:
 
     def __post_init__(self) -> None:
         for name in ("maximize", "epsilon"):
-            if isinstance(getattr(self, name), str):  # "false" would be true
-                raise OptionError(f"{name} must be True or False, got {getattr(self, name)!r}")
-            object.__setattr__(self, name, bool(getattr(self, name)))
+            object.__setattr__(self, name, flag(getattr(self, name), name))
         if not isinstance(self.certify, str):
-            object.__setattr__(self, "certify", bool(self.certify))
-        if self.method not in ("auto", *METHODS):
+            object.__setattr__(self, "certify", flag(self.certify, "certify", 'True, False or "pairs"'))
+        if not one_of(self.method, ("auto", *METHODS)):
             raise OptionError(f"method must be one of {('auto', *METHODS)}, got {self.method!r}")
-        if self.objective not in OBJECTIVES:
+        if not one_of(self.objective, OBJECTIVES):
             raise OptionError(f"objective must be one of {OBJECTIVES}, got {self.objective!r}")
-        if self.start not in STARTS:
+        if not one_of(self.start, STARTS):
             raise OptionError(f"start must be one of {STARTS}, got {self.start!r}")
         variants = {"hungarian": VARIANTS, "auction": auction.VARIANTS}.get(self.method, ("auto",))
-        if self.variant not in variants:
+        if not one_of(self.variant, variants):
             raise OptionError(
                 f"variant of method {self.method!r} must be one of {variants}, got {self.variant!r}"
             )
-        if self.device not in ("cpu", "auto"):
+        if not one_of(self.device, ("cpu", "auto")):
             device_numbers(self.device)
         gap, seed = number(self.gap), whole(self.seed)
         if gap is None or not gap >= 0:
@@ -82,6 +80,8 @@ class Options:
             raise OptionError(f"seed must be an integer >= 0, got {self.seed!r}")
         if self.checkpoint is not None and not isinstance(self.checkpoint, (str, os.PathLike)):
             raise OptionError(f"checkpoint must be a path, got {self.checkpoint!r}")
+        if self.checkpoint is not None:
+            check_path(self.checkpoint, "checkpoint")
         if self.threads is not None:
             check_threads(self.threads)
         object.__setattr__(self, "gap", gap)  # numpy's scalars would reach results and checkpoints

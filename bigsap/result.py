@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.errors import OptionError, StoreError, quiet, whole
+from bigsap.errors import OptionError, StoreError, check_path, flag, one_of, quiet, whole
 from bigsap.notebook import html_table
 from bigsap.system import replace
 from bigsap.types import Array
@@ -361,7 +361,7 @@ class Result:
         library: ``"pandas"`` or ``"polars"``, which must be installed. Raises OptionError for another
         name, and if the costs are not known (see ``pairs``).
         """
-        if library not in ("pandas", "polars"):
+        if not one_of(library, ("pandas", "polars")):
             raise OptionError(f'library must be "pandas" or "polars", got {library!r}')
         table = {"row": self.row_ind, "column": self.col_ind, "cost": self._known_costs()}
         for name, labels in self.labels.items():
@@ -377,7 +377,7 @@ class Result:
         shape: tuple[int, int] | None = None,
         args: tuple[Any, ...] = (),
         dtype: npt.DTypeLike | None = None,
-        threads: int = 1,
+        threads: int | None = 1,
         unassigned_cost: npt.ArrayLike | None = None,
         pairs: bool = False,
     ) -> Certificate:
@@ -385,6 +385,7 @@ class Result:
 
         cost, shape, args, dtype, unassigned_cost: the problem, as given to ``solve``.
             Without ``unassigned_cost`` the prices recorded in the result are used.
+        threads: None: the cores available.
         pairs: read every pair, also where bounds of the costs suffice (``bigsap.certify``).
 
         Returns the new certificate, or raises CertificateError that names the failing claim: the
@@ -396,9 +397,11 @@ class Result:
         about real costs may differ from it by ``2**-50`` of the assigned costs' sizes; claims about
         integers must agree. Time O(n m), one pass; less if bounds of the costs exclude pairs.
         """
+        from bigsap.engine.core.team import check_threads
         from bigsap.sources import as_source
         from bigsap.sources.base import in_sense, intact_throughout
 
+        threads, pairs = check_threads(threads), flag(pairs, "pairs")
         source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), self.maximize)
         prices = self.unassigned_cost if unassigned_cost is None else unassigned_cost
         if self.capacity is not None or self.demand is not None:
@@ -425,6 +428,7 @@ class Result:
 
         It is written beside the target, then renamed, so it appears complete or not at all.
         """
+        check_path(path, "path")
         target = Path(path)
         meta = {
             "format": FORMAT,

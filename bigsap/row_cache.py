@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigsap.compile.decorator import kernel
-from bigsap.errors import OptionError
+from bigsap.errors import OptionError, whole
 from bigsap.types import Array
 
 ABSENT = -1
@@ -241,8 +241,9 @@ def parse_bytes(value: int | str, what: str = "a byte size") -> int:
 
     Raises OptionError for anything else, or for a negative size.
     """
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        size = int(value)
+    count = whole(value)
+    if count is not None:
+        size = count
     elif isinstance(value, str):
         match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][0-9]+)?)\s*([kKmMgGtT]?)(i?)[bB]?\s*", value)
         if match is None:

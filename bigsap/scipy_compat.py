@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import InfeasibleError, InvalidCostError, OverflowRiskError, quiet
+from bigsap.errors import DtypeError, InfeasibleError, InvalidCostError, OverflowRiskError, quiet
 from bigsap.run.small_arrays import assignment, quick_assignment, suits
 from bigsap.sources.missing import mask_of, parted, under_mask
 from bigsap.sources.packing import labelled
@@ -158,7 +158,12 @@ def _as_array(given: Any) -> Array:
     if mask is not None:
         _refuse_masked(mask)
         given = under_mask(given)
-    costs = np.asarray(given)
+    try:
+        costs = np.asarray(given)
+    except (ValueError, TypeError, MemoryError, OSError):
+        raise
+    except Exception as error:  # a library's own
+        raise DtypeError(f"cost_matrix cannot be seen as a numpy array: {error}") from error
     if not np.can_cast(costs.dtype, np.float64, "safe"):
         if isinstance(given, np.ndarray) or not hasattr(type(given), "__array__"):
             costs.astype(np.float64, casting="safe")  # raises the error

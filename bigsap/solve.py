@@ -20,7 +20,7 @@ from bigsap.display.progress_bar import Bar
 from bigsap.engine.core.compilation import report_compilation
 from bigsap.engine.core.precision import LargeCosts
 from bigsap.engine.core.team import check_threads, useful_threads
-from bigsap.errors import OptionError, quiet
+from bigsap.errors import OptionError, check_path, flag, quiet
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.progress import Callback, Monitor
@@ -236,6 +236,7 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     there is no checkpoint, CheckpointError (a ValueError) if it is damaged, foreign, of another
     version or of another problem; the file is left unchanged.
     """
+    check_path(path, "path")
     saved = checkpoints.read(path)
     facts = saved.facts
     for name in ("maximize", "method", "epsilon", "seed", "start"):
@@ -268,6 +269,7 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
         interval_rows=asked["callback_rows"],
     )
     options = Options(**{name: asked[name] for name in _OPTIONS})
+    asked["progress"] = flag(asked["progress"], "progress")
     source = as_source(cost, shape=asked["shape"], args=asked["args"], dtype=options.dtype)
     source = in_sense(source, options.maximize)
     if asked["capacity"] is not None or asked["demand"] is not None:

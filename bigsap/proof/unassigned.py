@@ -37,6 +37,7 @@ from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.verify import check_consistency, check_duals, check_values, unknown
 from bigsap.sources.base import CostSource, Resident, Sparse
 from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.missing import shape_of
 from bigsap.types import Array
 
 _Claim = TypeVar("_Claim", bound=Claim)
@@ -64,7 +65,7 @@ def extend_warm_start(warm_start: Any, gated: ClippedCosts) -> Any:
 
 
 def _widened(prices: Any, gated: ClippedCosts) -> Any:
-    if np.shape(prices) != (gated.n_columns,):
+    if shape_of(prices) != (gated.n_columns,):
         return prices
     return np.concatenate((prices, np.zeros(gated.shape[1] - gated.n_columns)))
 

@@ -201,7 +201,7 @@ def _as_matrix(cost: Any, place: int) -> Any:
         if missing is not None:
             cost = np.ma.MaskedArray(cost, missing)
     of_xarray = type(cost).__module__.partition(".")[0] == "xarray"
-    held: Any = cost.data if of_xarray else cost
+    held: Any = getattr(cost, "data", None) if of_xarray else cost
     if not (isinstance(held, np.ndarray) or is_tensor(held)) or len(held.shape) != 2:
         raise OptionError(
             f"rows= and columns= are not valid: problem {place} is no matrix in memory; give padded"

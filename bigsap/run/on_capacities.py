@@ -26,6 +26,7 @@ from bigsap.run.fingerprint import identity_with_counts
 from bigsap.run.warm_start import parse_warm_start, unmasked_start
 from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.missing import is_vector
 from bigsap.sources.repeated import counts_of, repeat_columns, repeat_rows
 from bigsap.strategies import ON_COLUMNS
 from bigsap.types import Array
@@ -135,7 +136,7 @@ class _OneSolve:
             if given.shape != self.shape or given.maximize != self.options.maximize:
                 raise OptionError("warm_start is the result of a problem of another shape or sense")
             given = given.v
-        elif isinstance(given, tuple) and len(given) == 2 and np.ndim(given[0]) == 1:
+        elif isinstance(given, tuple) and len(given) == 2 and is_vector(given[0]):
             given = given[0]
         start = parse_warm_start(given, Problem(self.source, self.options.maximize))
         assert start is not None
@@ -206,7 +207,7 @@ class _OneSolve:
         start = self.asked["warm_start"]
         if isinstance(start, Result):
             start = start.v
-        elif isinstance(start, tuple) and len(start) == 2 and np.ndim(start[0]) == 1:
+        elif isinstance(start, tuple) and len(start) == 2 and is_vector(start[0]):
             start = start[0]
         inner = {**self.asked, "time_limit": self._left(), "warm_start": start}
         if prices is not None:

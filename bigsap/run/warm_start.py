@@ -13,7 +13,7 @@ from bigsap.problem import Problem
 from bigsap.proof.minima import minima
 from bigsap.proof.row_minima import Prices
 from bigsap.result import Result
-from bigsap.sources.missing import mask_of, parted
+from bigsap.sources.missing import is_vector, mask_of, parted
 from bigsap.strategies.orientation import inverse
 from bigsap.strategies.start.warm import Warm
 from bigsap.types import Array
@@ -76,7 +76,7 @@ def parse_warm_start(value: Any, given: Problem) -> GivenStart | None:
         except OptionError as error:
             raise OptionError(f"warm_start is a result without prices (status {value.status})") from error
         return GivenStart(v, value.u, _pairs(value.col4row, n, m))
-    if isinstance(value, tuple) and len(value) == 2 and np.ndim(value[0]) == 1:
+    if isinstance(value, tuple) and len(value) == 2 and is_vector(value[0]):
         return GivenStart(_prices(value[0], m), None, _pairs(value[1], n, m))
     return GivenStart(_prices(value, m), None, None)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import DtypeError, InputError, OptionError, ShapeError
+from bigsap.errors import DtypeError, InputError, OptionError, ShapeError, one_of
 from bigsap.sources.arrays.matrix import ArraySource, SliceableSource, from_npy
 from bigsap.sources.base import SCANNABLE, CostSource, scannable
 from bigsap.sources.convert import convert, cost_dtype, cost_shape
@@ -77,7 +77,7 @@ def as_source(
     """
     labelled(cost)  # raises an error for a closed file, which has no shape
     args = _as_args(args)
-    if missing not in CHOICES:
+    if not one_of(missing, CHOICES):
         raise OptionError(f'missing must be "error" or "forbid", got {missing!r}')
     forbid = missing == "forbid"
     if _is_callable_cost(cost):

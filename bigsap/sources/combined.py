@@ -13,12 +13,20 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from bigsap.errors import InputError, InvalidCostError, OptionError, OverflowRiskError, ShapeError, number
+from bigsap.errors import (
+    InputError,
+    InvalidCostError,
+    OptionError,
+    OverflowRiskError,
+    ShapeError,
+    flag,
+    number,
+)
 from bigsap.notebook import Shown
 from bigsap.sources import ArraySource, as_source
 from bigsap.sources.base import (
@@ -48,6 +56,8 @@ def sum_of(sources: Sequence[Any]) -> CostSource:
     integers, or an integer beside floats, that float64 does not hold. A row costs a row of each
     source.
     """
+    if not isinstance(sources, Iterable):
+        raise OptionError(f"sources must be a list of costs, got {type(sources).__name__}")
     terms = tuple(as_source(source) for source in sources)
     if not terms:
         raise InputError("a sum needs at least one source")
@@ -122,7 +132,7 @@ def _finite(value: Any, name: str) -> int | float:
 
 
 def _forbidding(maximize: bool) -> float:
-    return -math.inf if maximize else math.inf
+    return -math.inf if flag(maximize, "maximize") else math.inf
 
 
 def _same_shape(sources: Sequence[CostSource]) -> None:

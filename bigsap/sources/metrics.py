@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import numbers
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bigsap import policy
-from bigsap.errors import DtypeError, InvalidCostError, OptionError, ShapeError
+from bigsap.errors import DtypeError, InvalidCostError, OptionError, ShapeError, number
 from bigsap.notebook import Shown
 from bigsap.sources.base import Fill, Separation
 from bigsap.sources.kept_bounds import NearPoints
@@ -432,9 +431,13 @@ def digest(text: str, arrays: Iterable[Array]) -> str:
 
 
 def _number(value: Any, name: str) -> float:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+    found = None if isinstance(value, (bool, np.bool_)) else number(value)
+    if found is None:
         raise OptionError(f"{name} must be a number, got {value!r}")
-    return float(value)
+    try:
+        return float(found)
+    except OverflowError as error:
+        raise OptionError(f"{name} must be a number that float64 holds, got {value!r}") from error
 
 
 def _reach(max_distance: Any) -> float:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.errors import DtypeError, InvalidCostError, ShapeError
+from bigsap.errors import DtypeError, InputError, InvalidCostError, ShapeError
 from bigsap.sources.packing import labelled, packing_told
 from bigsap.sources.tensors import is_tensor, on_host
 
@@ -68,7 +68,9 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
         array = np.asarray(values)
     except ValueError as error:
         raise ShapeError(f"{name} is no matrix; are its rows equally long? {error}") from error
-    except TypeError as error:
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:  # TypeError, or a library's own
         raise DtypeError(f"{name} cannot be seen as a numpy array: {error}") from error
     if array.dtype == np.object_ and not isinstance(values, np.ndarray):
         # Of data frames: pyarrow, whose ``columns`` are arrays; pandas, polars.
@@ -90,6 +92,20 @@ def _unpacked(values: Any, name: str) -> tuple[_Array, _Array | None]:
         stored, array = array, np.empty(array.shape, np.float64)
         packing.unpack(stored, array)
     return array, (lost if lost.any() else None)
+
+
+def shape_of(values: Any) -> tuple[int, ...] | None:
+    """Return the shape of an array or a nested list; None if it has none, as a list of unequal rows."""
+    try:
+        return tuple(values.shape) if hasattr(values, "shape") else parted(values, "values")[0].shape
+    except InputError:
+        return None
+
+
+def is_vector(values: Any) -> bool:
+    """Return whether values have one dimension; also of those without a shape, which later checks name."""
+    shape = shape_of(values)
+    return shape is None or len(shape) == 1
 
 
 def mask_of(values: Any) -> _Array | None:

@@ -515,3 +515,24 @@ def test_without_names_of_columns_the_place_is_named() -> None:
     for frame in (Frame(), Frame(columns=lambda: None), Frame(columns=[np.zeros(2), np.ones(2)])):
         with pytest.raises(bigsap.DtypeError, match=r"x holds a str at \[0, 0\]"):
             bigsap.points(frame, np.zeros((2, 2)))
+
+
+WIDE = {
+    "costs": bigsap.solve,
+    "a batch": lambda frame: bigsap.solve_many([frame]),
+    "scipy's function": bigsap.linear_sum_assignment,
+    "prices": lambda frame: bigsap.solve(np.eye(2), unassigned_cost=frame["a"]),
+    "prices of a batch": lambda frame: bigsap.solve_many([np.eye(2)], unassigned_cost=[frame["a"]]),
+    "capacity": lambda frame: bigsap.solve(np.eye(2), capacity=frame["a"]),
+    "a start": lambda frame: bigsap.solve(np.eye(2), warm_start=frame["a"]),
+    "an assignment": lambda frame: bigsap.certify(np.eye(2), frame["a"]),
+}
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize("name", WIDE)
+def test_integers_of_128_bits_are_an_error_of_this_library(name: str) -> None:
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"a": [1, 2], "b": [3, 5]}, schema={"a": pl.Int128, "b": pl.Int128})
+    with pytest.raises(bigsap.InputError, match="cannot be seen as a numpy array"):
+        WIDE[name](frame)

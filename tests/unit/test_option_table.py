@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 
+import numpy as np
 import pytest
 
 import bigsap
@@ -14,6 +15,7 @@ from bigsap.strategies import METHODS
 from bigsap.strategies.baselines import auction
 from bigsap.strategies.first_prices import STARTS
 from bigsap.strategies.trees import VARIANTS
+from pairwise import each
 
 # Options that need more than a value: listeners, files, or what is given beside the problem.
 PYTHON_ONLY = {"shape", "args", "callback", "callback_every", "callback_rows", "cancel", "progress"}
@@ -67,3 +69,79 @@ def test_submit_has_the_options_of_a_request_only() -> None:
     add_request_options(parser)
     found = vars(parser.parse_args([]))
     assert set(found) == {option.name for option in OPTIONS if option.remote}
+
+
+# -- values that no option takes -----------------------------------------------------------
+
+C = np.eye(3)
+UNEVEN = [[0], [0, 1]]
+ARRAY, TIME = np.array(["auto", "sum"]), np.timedelta64(1, "s")
+NULL = "a\0b"
+CALLS = {
+    "errors": lambda: bigsap.solve_many([C], errors=ARRAY),
+    "device of a batch": lambda: bigsap.solve_many([C], device=ARRAY),
+    "certify of a batch": lambda: bigsap.solve_many([C], certify=ARRAY),
+    "maximize of a batch": lambda: bigsap.solve_many([C], maximize=ARRAY),
+    "progress of a batch": lambda: bigsap.solve_many([C], progress=ARRAY),
+    "checkpoint of a batch": lambda: bigsap.solve_many([C], checkpoint=ARRAY),
+    "a batch of a number": lambda: bigsap.solve_many(np.array(3.0)),
+    "missing": lambda: bigsap.as_source(C, missing=ARRAY),
+    "maximize of a certificate": lambda: bigsap.certify(C, [0, 1, 2], maximize=ARRAY),
+    "pairs of a certificate": lambda: bigsap.certify(C, [0, 1, 2], pairs=ARRAY),
+    "maximize of a mask": lambda: bigsap.masked(C, C, maximize=ARRAY),
+    "maximize of the best": lambda: bigsap.solve_k_best(C, 2, maximize=ARRAY),
+    "pairs to verify": lambda: bigsap.solve(C).verify(C, pairs=ARRAY),
+    "library": lambda: bigsap.solve(C).to_dataframe(ARRAY),
+    "threads to verify": lambda: bigsap.solve(C).verify(C, threads="x"),
+    "half a thread": lambda: bigsap.solve(C).verify(C, threads=1.5),
+    "a sum of nothing": lambda: bigsap.sum_of(None),
+    "a sum of points": lambda: bigsap.sum_of(bigsap.points(C, C)),
+    "cache": lambda: bigsap.solve(C, method="ssp", cache=TIME),
+    "memory_limit": lambda: bigsap.solve(C, method="ssp", memory_limit=TIME),
+    "max_distance": lambda: bigsap.points(C, C, max_distance=TIME),
+    "p": lambda: bigsap.points(C, C, "minkowski", p=TIME),
+    "p beyond floats": lambda: bigsap.points(C, C, "minkowski", p=10**400),
+    "radius": lambda: bigsap.points(C[:, :2], C[:, :2], "haversine", radius=TIME),
+    "checkpoint": lambda: bigsap.solve(C, checkpoint=NULL),
+    "a checkpoint to continue": lambda: bigsap.resume(NULL, C),
+    "a result's file": lambda: bigsap.solve(C).save(NULL),
+    "an uneven start": lambda: bigsap.solve(C, warm_start=(UNEVEN, [0, 1, 2])),
+    "an uneven start with prices": lambda: bigsap.solve(C[:, :2], warm_start=UNEVEN, unassigned_cost=1.0),
+    "an uneven start with capacity": lambda: bigsap.solve(C, warm_start=(UNEVEN, [0, 1, 2]), capacity=1),
+    "uneven prices of a batch": lambda: bigsap.solve_many([C], unassigned_cost=[[1, [2, 3], 4]]),
+}
+NAMES = ("method", "objective", "start", "variant", "device", "maximize", "epsilon", "certify", "progress")
+
+
+@pytest.mark.some(10)
+@pytest.mark.parametrize("name", CALLS)
+def test_values_that_no_option_takes(name: str) -> None:
+    with pytest.raises(bigsap.InputError):
+        CALLS[name]()
+
+
+@each(name=NAMES, value=[ARRAY, np.array([1, 2]), np.array(["a", None], object)])
+def test_no_such_option_is_an_array(name: str, value: object) -> None:
+    with pytest.raises(bigsap.OptionError, match=name):
+        bigsap.solve(C, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("assignment", "v", "v_low"),
+    [
+        (UNEVEN, None, None),
+        ((UNEVEN, [0, 1]), None, None),
+        (([0, 1], UNEVEN), None, None),
+        ([0, 1, 2], UNEVEN, None),
+        ([0, 1, 2], [0.0, 0.0, 0.0], UNEVEN),
+    ],
+)
+def test_uneven_lists_are_no_certificate(assignment: object, v: object, v_low: object) -> None:
+    with pytest.raises(bigsap.ShapeError, match="equally long"):
+        bigsap.certify(C, assignment, v, v_low)
+
+
+def test_buffers_and_any_number_of_threads() -> None:
+    assert bigsap.solve_many(memoryview(C[None]))[0].fun == 0.0
+    assert bigsap.solve_many([C], threads=10**30, method="ssp")[0].fun == 0.0
+    assert bigsap.solve(C).verify(C, threads=None).optimal
