@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,3 +58,55 @@ def test_long_doubles_beyond_float64_are_named(form: str) -> None:
         with pytest.raises(bigsap.InvalidCostError, match=r"cost\[0, 1\] = -1e\+4000 cannot") as caught:
             bigsap.solve(sparse(given) if form == "vectors" else given)
     assert (caught.value.row, caught.value.column) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "shape", "text"),
+    [
+        ([2**40], [0], None, r"at most 2147483646 rows or columns, got shape \(1099511627777, 1\)"),
+        ([0], [2**31], None, r"at most .* \(1, 2147483649\)"),
+        ([0], [2**32], None, "at most"),
+        (np.array([2**63], np.uint64), [0], None, r"at most .* \(9223372036854775809, 1\)"),
+        ([0], [0], (2**62, 1), "at most"),
+        ([0], [0], (2, -2), "negative size"),
+        ([0], [0], (2, 2.5), r"not \(n_rows, n_columns\)"),
+        ([0], [2**32], (2, 2), r"\(0, 4294967296\) is outside the shape \(2, 2\)"),
+        (np.array([2**63], np.uint64), [0], (2, 2), r"\(9223372036854775808, 0\) is outside"),
+        ([0], np.array([2**64 - 1], np.uint64), (2, 2), r"\(0, 18446744073709551615\) is outside"),
+        ([-1], [0], None, r"\(-1, 0\) is outside"),
+        (np.array([200], np.uint8), [0], (300, 300), None),
+    ],
+)
+def test_indices_and_sides_that_no_problem_has_are_named(
+    rows: Any, columns: Any, shape: Any, text: Any
+) -> None:
+    if text is None:
+        assert bigsap.sparse((rows, columns, [1.0]), shape=shape).entries().start[201] == 1
+        return
+    with pytest.raises(bigsap.ShapeError, match=text):
+        bigsap.sparse((rows, columns, [1.0]), shape=shape)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_unsigned_indices_beyond_int64_are_named(form: str) -> None:
+    given = scipy.sparse.csr_array(np.ones((3, 4))).asformat(form)
+    given.indices = given.indices.astype(np.uint64)
+    assert bigsap.solve(given).fun == 3
+    given.indices[1] = 2**63
+    pair = r"\(0, 9223372036854775808\)" if form == "csr" else r"\(9223372036854775808, 0\)"
+    with pytest.raises(bigsap.ShapeError, match=pair):
+        bigsap.solve(given)
+
+
+@pytest.mark.parametrize(
+    ("form", "shape"), [("csr", [2, -2]), ("csr", [2, 2**40]), ("csc", [2**40, 2]), ("coo", [2**62, 2])]
+)
+def test_shapes_of_files_that_no_problem_has_are_named(form: str, shape: list[int], tmp_path: Path) -> None:
+    given = scipy.sparse.csr_array(np.ones((2, 2))).asformat(form)
+    path = tmp_path / "graph.npz"
+    scipy.sparse.save_npz(path, given)
+    with np.load(path) as file:
+        members = dict(file)
+    np.savez(path, **{**members, "shape": np.array(shape)})
+    with pytest.raises(bigsap.ShapeError, match=r"negative size|at most"):
+        bigsap.solve(path)

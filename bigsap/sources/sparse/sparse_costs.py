@@ -11,7 +11,15 @@ import numpy as np
 from bigsap.errors import DtypeError, InputError, InvalidCostError, OverflowRiskError, ShapeError
 from bigsap.notebook import Shown
 from bigsap.sources.base import Entries
-from bigsap.sources.convert import FINGERPRINT_BYTES, check_rows, convert, cost_dtype, cost_shape, read_only
+from bigsap.sources.convert import (
+    FINGERPRINT_BYTES,
+    check_rows,
+    convert,
+    cost_dtype,
+    cost_shape,
+    read_only,
+    refuse_long_sides,
+)
 from bigsap.sources.missing import parted, refuse
 from bigsap.sources.sparse.entries import (
     DESCENDING,
@@ -140,7 +148,7 @@ def sparse(entries: Any, shape: Sequence[int] | None = None) -> SparseCosts:
             f"{type(entries).__name__} is not sparse costs: pass a scipy.sparse array or"
             " (rows, columns, costs)"
         )
-    size = cost_shape(entries.shape, "the sparse array")
+    size = sparse_shape(entries.shape, "the sparse array")
     if shape is not None and cost_shape(shape, "shape=") != size:
         raise ShapeError(f"shape={tuple(shape)} contradicts the costs, which have {size}")
     if getattr(entries, "format", None) == _BY_ROWS:
@@ -149,6 +157,16 @@ def sparse(entries: Any, shape: Sequence[int] | None = None) -> SparseCosts:
         turned = from_csr(entries.indptr, entries.indices, entries.data, size[::-1], turned=True)
         return turned.transposed()
     return _from_coordinates(entries, size)
+
+
+def sparse_shape(shape: Any, what: str) -> tuple[int, int]:
+    """Return the shape of sparse costs as two ints, or raise ``ShapeError``.
+
+    Sides that no problem may have are refused first: vectors are made of these lengths.
+    """
+    size = cost_shape(shape, what)
+    refuse_long_sides(size)
+    return size
 
 
 def looks_sparse(cost: Any) -> bool:
@@ -167,25 +185,24 @@ def from_csr(
     turned: they are CSC arrays of the transpose, so that errors name (column, row) as (row, column).
     """
     start = _whole(start, "indptr")
-    columns = _whole(columns, "indices")
+    given = _whole(columns, "indices")
 
     def pair(k: int) -> tuple[int, int]:
-        return _named((int(np.searchsorted(start, k, side="right")) - 1, int(columns[k])), turned)
+        return _named((int(np.searchsorted(start, k, side="right")) - 1, int(given[k])), turned)
 
-    if start.shape != (shape[0] + 1,) or columns.ndim != 1:
+    if start.shape != (shape[0] + 1,) or given.ndim != 1:
         raise ShapeError(
             f"indptr has shape {start.shape}, not ({shape[0] + 1},): one number a"
             f" {'column' if turned else 'row'} and the end"
         )
-    costs = _costs(costs, columns.size, pair)
-    if columns.dtype not in (np.int32, np.int64):
-        columns = columns.astype(np.int64)
+    costs = _costs(costs, given.size, pair)
+    columns = given if given.dtype in (np.int32, np.int64) else given.astype(np.int64)
     found = Entries(
         read_only(np.ascontiguousarray(start, np.int64)),
         read_only(np.ascontiguousarray(columns)),
         read_only(np.ascontiguousarray(costs)),
     )
-    _check(found, shape, turned)
+    _check(found, shape, turned, given)
     return SparseCosts(shape, found)
 
 
@@ -203,7 +220,7 @@ def sparse_of_spec(
         return sparse((rows, columns, costs), shape=shape)
     if shape is None:
         raise ShapeError("sparse costs by start need the shape [n_rows, n_columns]")
-    return from_csr(start, columns, costs, cost_shape(shape, "shape"))
+    return from_csr(start, columns, costs, sparse_shape(shape, "shape"))
 
 
 def _from_coordinates(given: Any, size: tuple[int, int]) -> SparseCosts:
@@ -232,21 +249,22 @@ def _from_vectors(vectors: Any, shape: Sequence[int] | None) -> SparseCosts:
         raise ShapeError(
             f"rows and columns have shapes {rows.shape} and {columns.shape}: give two vectors of one length"
         )
-    costs = _costs(vectors[2], rows.size, lambda k: (int(rows[k]), int(columns[k])))
     if shape is None:
-        size = tuple(int(x.max(initial=-1)) + 1 for x in (rows, columns))
-        n, m = cost_shape(size, "the costs")
+        size = tuple(max(0, int(x.max()) + 1) if x.size else 0 for x in (rows, columns))
+        n, m = sparse_shape(size, "the costs")
     else:
-        n, m = cost_shape(shape, "shape=")
+        n, m = sparse_shape(shape, "shape=")
     outside = np.flatnonzero((rows < 0) | (rows >= n) | (columns < 0) | (columns >= m))
     if outside.size:
         k = int(outside[0])
         raise ShapeError(f"the pair ({rows[k]}, {columns[k]}) is outside the shape {(n, m)}")
+    costs = _costs(vectors[2], rows.size, lambda k: (int(rows[k]), int(columns[k])))
+    rows, columns = (x if x.dtype.kind == "i" else x.astype(np.int64) for x in (rows, columns))
     start = starts(np.bincount(rows, minlength=n))
     ids, values = np.empty(rows.size, np.int32), np.empty(rows.size, costs.dtype)
     order_by_rows(read_only(rows), read_only(columns), read_only(costs), start[:-1].copy(), ids, values)
     found = Entries(read_only(start), read_only(ids), read_only(values))
-    _check(found, (n, m), False)
+    _check(found, (n, m), False, ids)
     return SparseCosts((n, m), found)
 
 
@@ -255,7 +273,7 @@ def _whole(values: Any, name: str) -> Array:
     array = np.asarray(values)
     if array.dtype.kind not in "iu" and array.size:
         raise DtypeError(f"{name} has dtype {array.dtype}; indices must be integers")
-    return array if array.dtype.kind == "i" else array.astype(np.int64)
+    return array if array.dtype.kind in "iu" else array.astype(np.int64)
 
 
 def _costs(values: Any, size: int, pair: Callable[[int], tuple[int, int]]) -> Array:
@@ -283,15 +301,18 @@ def _as_dtype(costs: Array, dtype: np.dtype[Any], pair: Callable[[int], tuple[in
     return values
 
 
-def _check(found: Entries, shape: tuple[int, int], turned: bool) -> None:
-    """Raise an error that names the first pair outside the shape, listed twice, or of cost NaN."""
+def _check(found: Entries, shape: tuple[int, int], turned: bool, given: Array) -> None:
+    """Raise an error that names the first pair outside the shape, listed twice, or of cost NaN.
+
+    given: the columns as they were given, for errors: unsigned ones beyond int64 are negative in ``found``.
+    """
     wrong, row, k = first_wrong(found.start, found.columns, np.zeros(shape[1], np.int32))
     if wrong == DESCENDING:
         raise InputError(
             f"indptr does not ascend from 0 to the number of entries, {found.columns.size}, at row {row}"
         )
     if wrong != SOUND:
-        pair = _named((row, int(found.columns[k])), turned)
+        pair = _named((row, int(given[k])), turned)
         if wrong == OUTSIDE:
             raise ShapeError(f"the pair {pair} is outside the shape {_named(shape, turned)}")
         raise InvalidCostError(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import BigsapError, StoreError
-from bigsap.sources.sparse.sparse_costs import SparseCosts, from_csr, sparse
+from bigsap.sources.sparse.sparse_costs import SparseCosts, from_csr, sparse, sparse_shape
 from bigsap.types import Array
 
 #: Names of an archive's or group's arrays by format.
@@ -39,7 +39,7 @@ def from_npz(path: str | os.PathLike[str]) -> SparseCosts:
                 raise StoreError(f"{what} is not of scipy.sparse.save_npz: it has {sorted(names)}")
             form = _member(archive, path, "format").item()
             form = form.decode("ascii") if isinstance(form, bytes) else str(form)
-            shape = tuple(int(size) for size in _member(archive, path, "shape"))
+            shape = tuple(_member(archive, path, "shape").tolist())
             if form in ("csr", "csc"):
                 arrays = [_member(archive, path, name) for name in _LINES]
             elif form == "coo":
@@ -55,7 +55,7 @@ def from_npz(path: str | os.PathLike[str]) -> SparseCosts:
         raise StoreError(f"{what} is not a readable .npz file: {error}") from error
     if len(shape) != 2:
         raise StoreError(f"{what} holds an array of shape {shape}; a cost matrix has 2 dimensions")
-    return _of_format(form, arrays, (shape[0], shape[1]))
+    return _of_format(form, arrays, sparse_shape(shape, what))
 
 
 def from_zarr_group(group: Any, what: str) -> SparseCosts:
@@ -72,7 +72,7 @@ def from_zarr_group(group: Any, what: str) -> SparseCosts:
             " sparse costs need the arrays indptr, indices and data, and the attribute shape"
         )
     form = "csc" if str(group.attrs.get("encoding-type", "")).startswith("csc") else "csr"
-    return _of_format(form, [np.asarray(group[name][...]) for name in _LINES], (int(shape[0]), int(shape[1])))
+    return _of_format(form, [np.asarray(group[name][...]) for name in _LINES], sparse_shape(shape, what))
 
 
 def is_zarr_group(folder: Path) -> bool:
