@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 import bigsap
-from bigsap.sources.sparse.sparse_costs import sparse
+from bigsap.sources.sparse.sparse_costs import from_csr, sparse
 
 FORMATS = ("csr", "csc", "coo", "lil", "dok", "bsr", "dia")
 
@@ -110,3 +110,21 @@ def test_shapes_of_files_that_no_problem_has_are_named(form: str, shape: list[in
     np.savez(path, **{**members, "shape": np.array(shape)})
     with pytest.raises(bigsap.ShapeError, match=r"negative size|at most"):
         bigsap.solve(path)
+
+
+@pytest.mark.parametrize("name", ["rows", "columns", "indices", "indptr"])
+@pytest.mark.parametrize("hidden", ["mask", "list of masked", "None"])
+def test_missing_indices_are_named(name: str, hidden: str) -> None:
+    masked: Any = np.ma.array([0, 1, 2], mask=[False, True, False])
+    if hidden != "mask":
+        masked = list(masked) if hidden == "list of masked" else [0, None, 2]
+    make: Any = {
+        "rows": lambda: sparse((masked, [0, 1, 2], np.ones(3))),
+        "columns": lambda: sparse(([0, 1, 2], masked, np.ones(3))),
+        "indices": lambda: from_csr([0, 2, 3], masked, np.ones(3), (2, 3)),
+        "indptr": lambda: from_csr(masked, [0, 1], np.ones(2), (2, 3)),
+    }[name]
+    with pytest.raises(bigsap.InputError, match=rf"{name}\[1\] is missing"):
+        make()
+    bare = np.ma.array([0, 1])
+    assert bigsap.solve(sparse((bare, bare, [1.0, 2.0]))).fun == 3
