@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+import zarr
 
 import bigsap
 from bigsap.sources.sparse.sparse_costs import from_csr, sparse
@@ -128,3 +129,43 @@ def test_missing_indices_are_named(name: str, hidden: str) -> None:
         make()
     bare = np.ma.array([0, 1])
     assert bigsap.solve(sparse((bare, bare, [1.0, 2.0]))).fun == 3
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("form", [*FORMATS, "masked", "npz", "zarr"])
+def test_pairs_of_missing_costs_can_be_forbidden(form: str, maximize: bool, tmp_path: Path) -> None:
+    places, costs = (np.array([1, 0, 1, 0]), np.array([0, 1, 1, 0])), np.array([2.0, 3.0, np.nan, 1.0])
+    given: Any = scipy.sparse.coo_array((costs, places), shape=(2, 2))
+    if form in FORMATS:
+        given = given.asformat(form)
+    elif form == "masked":
+        given = given.tocsr()
+        given.data = np.ma.array([1, 3, 2, 9], mask=[False, False, False, True])
+    elif form == "npz":
+        scipy.sparse.save_npz(tmp_path / "graph.npz", given.tocsc())
+        given = tmp_path / "graph.npz"
+    else:
+        group = zarr.open_group(tmp_path / "graph.zarr", mode="w")
+        group.attrs["shape"] = [2, 2]
+        for part in ("indptr", "indices", "data"):
+            group.create_array(part, data=getattr(given.tocsr(), part))
+        given = group
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[1, 1\] is (nan|missing)") as caught:
+        bigsap.as_source(given)
+    assert (caught.value.row, caught.value.column) == (1, 1)
+    found = bigsap.as_source(given, missing="forbid")
+    assert sorted(found.entries().columns.tolist()) == [0, 0, 1]
+    assert found.entries().costs.dtype == (np.int64 if form == "masked" else np.float64)
+    assert bigsap.solve(found, maximize=maximize).fun == 5
+    assert bigsap.as_source(found, missing="forbid") is found
+
+
+@pytest.mark.parametrize("costs", [[1, None, 2], np.ma.array([1.0, 5, 2], mask=[0, 1, 0])])
+def test_a_missing_cost_is_named_by_its_pair(costs: Any) -> None:
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[2, 0\] is missing .* leave the pair out"):
+        sparse(([0, 2, 1], [1, 0, 2], costs))
+    graph = scipy.sparse.csr_array(np.ones((2, 2)))
+    graph.data[:] = np.nan
+    graph.indices[:] = 0
+    with pytest.raises(bigsap.InvalidCostError, match="listed twice"):
+        bigsap.as_source(graph, missing="forbid")

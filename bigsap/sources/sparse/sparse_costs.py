@@ -20,7 +20,7 @@ from bigsap.sources.convert import (
     read_only,
     refuse_long_sides,
 )
-from bigsap.sources.missing import parted, refuse
+from bigsap.sources.missing import parted
 from bigsap.sources.sparse.entries import (
     DESCENDING,
     OUTSIDE,
@@ -141,8 +141,13 @@ def sparse(entries: Any, shape: Sequence[int] | None = None) -> SparseCosts:
     that is listed twice (``scipy.sparse`` adds such costs up; here it is a mistake), ``ShapeError``
     or plain ``InputError`` for indices outside the shape, each naming the pair. O(entries).
     """
+    return listed_pairs(entries, shape)
+
+
+def listed_pairs(entries: Any, shape: Sequence[int] | None = None, *, forbid: bool = False) -> SparseCosts:
+    """Return ``sparse(entries, shape)``. forbid: pairs whose cost is missing, or NaN, are left out."""
     if isinstance(entries, (tuple, list)) and len(entries) == 3:
-        return _from_vectors(entries, shape)
+        return _from_vectors(entries, shape, forbid)
     if not looks_sparse(entries):
         raise InputError(
             f"{type(entries).__name__} is not sparse costs: pass a scipy.sparse array or"
@@ -152,11 +157,11 @@ def sparse(entries: Any, shape: Sequence[int] | None = None) -> SparseCosts:
     if shape is not None and cost_shape(shape, "shape=") != size:
         raise ShapeError(f"shape={tuple(shape)} contradicts the costs, which have {size}")
     if getattr(entries, "format", None) == _BY_ROWS:
-        return from_csr(entries.indptr, entries.indices, entries.data, size)
+        return from_csr(entries.indptr, entries.indices, entries.data, size, forbid=forbid)
     if getattr(entries, "format", None) == "csc":
-        turned = from_csr(entries.indptr, entries.indices, entries.data, size[::-1], turned=True)
-        return turned.transposed()
-    return _from_coordinates(entries, size)
+        parts = entries.indptr, entries.indices, entries.data
+        return from_csr(*parts, size[::-1], turned=True, forbid=forbid).transposed()
+    return _from_coordinates(entries, size, forbid)
 
 
 def sparse_shape(shape: Any, what: str) -> tuple[int, int]:
@@ -178,11 +183,18 @@ def looks_sparse(cost: Any) -> bool:
 
 
 def from_csr(
-    start: Any, columns: Any, costs: Any, shape: tuple[int, int], *, turned: bool = False
+    start: Any,
+    columns: Any,
+    costs: Any,
+    shape: tuple[int, int],
+    *,
+    turned: bool = False,
+    forbid: bool = False,
 ) -> SparseCosts:
     """Return sparse costs from CSR arrays, used as they are where their types allow it.
 
     turned: they are CSC arrays of the transpose, so that errors name (column, row) as (row, column).
+    forbid: see ``listed_pairs``.
     """
     start = _whole(start, "indptr")
     given = _whole(columns, "indices")
@@ -195,15 +207,15 @@ def from_csr(
             f"indptr has shape {start.shape}, not ({shape[0] + 1},): one number a"
             f" {'column' if turned else 'row'} and the end"
         )
-    costs = _costs(costs, given.size, pair)
+    costs, absent = _costs(costs, given.size, pair, forbid)
     columns = given if given.dtype in (np.int32, np.int64) else given.astype(np.int64)
     found = Entries(
         read_only(np.ascontiguousarray(start, np.int64)),
         read_only(np.ascontiguousarray(columns)),
         read_only(np.ascontiguousarray(costs)),
     )
-    _check(found, shape, turned, given)
-    return SparseCosts(shape, found)
+    _check(found, shape, turned, given, absent is not None)
+    return SparseCosts(shape, found if absent is None else _without(found, absent))
 
 
 def sparse_of_spec(
@@ -223,13 +235,13 @@ def sparse_of_spec(
     return from_csr(start, columns, costs, sparse_shape(shape, "shape"))
 
 
-def _from_coordinates(given: Any, size: tuple[int, int]) -> SparseCosts:
+def _from_coordinates(given: Any, size: tuple[int, int], forbid: bool) -> SparseCosts:
     """Return sparse costs of another format. Conversions to CSR would add duplicates up."""
     if getattr(given, "format", None) == "dia":
-        return _from_vectors(_of_diagonals(given, size), size)
+        return _from_vectors(_of_diagonals(given, size), size, forbid)
     coo = given.tocoo() if callable(getattr(given, "tocoo", None)) else given.tocsr().tocoo()
     rows, columns = getattr(coo, "coords", None) or (coo.row, coo.col)
-    return _from_vectors((rows, columns, coo.data), size)
+    return _from_vectors((rows, columns, coo.data), size, forbid)
 
 
 def _of_diagonals(given: Any, size: tuple[int, int]) -> tuple[Array, Array, Array]:
@@ -243,7 +255,7 @@ def _of_diagonals(given: Any, size: tuple[int, int]) -> tuple[Array, Array, Arra
     return rows[inside], np.broadcast_to(columns, rows.shape)[inside], costs[inside]
 
 
-def _from_vectors(vectors: Any, shape: Sequence[int] | None) -> SparseCosts:
+def _from_vectors(vectors: Any, shape: Sequence[int] | None, forbid: bool) -> SparseCosts:
     rows, columns = (_whole(x, name) for x, name in zip(vectors, ("rows", "columns"), strict=False))
     if rows.ndim != 1 or rows.shape != columns.shape:
         raise ShapeError(
@@ -258,14 +270,25 @@ def _from_vectors(vectors: Any, shape: Sequence[int] | None) -> SparseCosts:
     if outside.size:
         k = int(outside[0])
         raise ShapeError(f"the pair ({rows[k]}, {columns[k]}) is outside the shape {(n, m)}")
-    costs = _costs(vectors[2], rows.size, lambda k: (int(rows[k]), int(columns[k])))
+    costs, absent = _costs(vectors[2], rows.size, lambda k: (int(rows[k]), int(columns[k])), forbid)
     rows, columns = (x if x.dtype.kind == "i" else x.astype(np.int64) for x in (rows, columns))
     start = starts(np.bincount(rows, minlength=n))
-    ids, values = np.empty(rows.size, np.int32), np.empty(rows.size, costs.dtype)
-    order_by_rows(read_only(rows), read_only(columns), read_only(costs), start[:-1].copy(), ids, values)
+    # With missing costs the places are ordered, which both the costs and the marks then follow.
+    ordered = costs if absent is None else np.arange(rows.size)
+    ids, values = np.empty(rows.size, np.int32), np.empty(rows.size, ordered.dtype)
+    order_by_rows(read_only(rows), read_only(columns), read_only(ordered), start[:-1].copy(), ids, values)
+    if absent is not None:
+        values, absent = costs[values], absent[values]
     found = Entries(read_only(start), read_only(ids), read_only(values))
-    _check(found, (n, m), False, ids)
-    return SparseCosts((n, m), found)
+    _check(found, (n, m), False, ids, absent is not None)
+    return SparseCosts((n, m), found if absent is None else _without(found, absent))
+
+
+def _without(found: Entries, absent: Array) -> Entries:
+    """Return the entries that are not marked in ``absent``."""
+    kept = ~absent
+    start = np.concatenate(([0], np.cumsum(kept)))[found.start]
+    return Entries(read_only(start), read_only(found.columns[kept]), read_only(found.costs[kept]))
 
 
 def _whole(values: Any, name: str) -> Array:
@@ -279,14 +302,32 @@ def _whole(values: Any, name: str) -> Array:
     return array if array.dtype.kind in "iu" else array.astype(np.int64)
 
 
-def _costs(values: Any, size: int, pair: Callable[[int], tuple[int, int]]) -> Array:
-    """Return the costs of entries, of a scannable dtype. pair: names the pair of an entry, for errors."""
+def _costs(
+    values: Any, size: int, pair: Callable[[int], tuple[int, int]], forbid: bool
+) -> tuple[Array, Array | None]:
+    """Return the costs of entries, of a scannable dtype, and marks of those to be left out, or None.
+
+    pair: names the pair of an entry, for errors. forbid: a missing cost, or NaN, is no error but marked.
+    """
     array, missing = parted(values, "the costs")
     if array.shape != (size,):
         raise ShapeError(f"the costs have shape {array.shape}, not ({size},): one for each listed pair")
-    if missing is not None and missing.any():
-        refuse(0, int(missing.argmax()), "missing")
-    return _as_dtype(array, cost_dtype(array.dtype, "the sparse costs"), pair)
+    target = cost_dtype(array.dtype, "the sparse costs")
+    if missing is not None:
+        if missing.any() and not forbid:
+            row, column = pair(int(missing.argmax()))
+            raise InvalidCostError(
+                f"cost[{row}, {column}] is missing (masked, None or NA); fill in what it costs, or leave the"
+                " pair out, which forbids it",
+                row,
+                column,
+            )
+        array = np.where(missing, np.zeros((), array.dtype), array)
+    costs = _as_dtype(array, target, pair)
+    absent = np.zeros(size, np.bool_) if missing is None else missing
+    if forbid and costs.dtype.kind == "f":
+        absent = absent | np.isnan(costs)
+    return costs, absent if forbid and absent.any() else None
 
 
 def _as_dtype(costs: Array, dtype: np.dtype[Any], pair: Callable[[int], tuple[int, int]]) -> Array:
@@ -304,10 +345,11 @@ def _as_dtype(costs: Array, dtype: np.dtype[Any], pair: Callable[[int], tuple[in
     return values
 
 
-def _check(found: Entries, shape: tuple[int, int], turned: bool, given: Array) -> None:
+def _check(found: Entries, shape: tuple[int, int], turned: bool, given: Array, may_be_nan: bool) -> None:
     """Raise an error that names the first pair outside the shape, listed twice, or of cost NaN.
 
     given: the columns as they were given, for errors: unsigned ones beyond int64 are negative in ``found``.
+    may_be_nan: NaN is no error.
     """
     wrong, row, k = first_wrong(found.start, found.columns, np.zeros(shape[1], np.int32))
     if wrong == DESCENDING:
@@ -323,7 +365,7 @@ def _check(found: Entries, shape: tuple[int, int], turned: bool, given: Array) -
             " their costs up)",
             *pair,
         )
-    if found.costs.dtype.kind != "f":
+    if found.costs.dtype.kind != "f" or may_be_nan:
         return
     special = np.full(3, -1, np.int64)
     special_costs(found.costs, special)
