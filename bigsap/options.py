@@ -82,6 +82,9 @@ class Options:
             raise OptionError(f"checkpoint must be a path, got {self.checkpoint!r}")
         if self.threads is not None:
             check_threads(self.threads)
+        self.cache_bytes(0)  # not every way of solving keeps rows
+        if self.memory_limit is not None:
+            parse_bytes(self.memory_limit, "memory_limit")
         object.__setattr__(self, "gap", gap)  # numpy's scalars would reach results and checkpoints
         object.__setattr__(self, "seed", seed)
 

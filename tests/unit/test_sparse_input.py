@@ -169,3 +169,13 @@ def test_a_missing_cost_is_named_by_its_pair(costs: Any) -> None:
     graph.indices[:] = 0
     with pytest.raises(bigsap.InvalidCostError, match="listed twice"):
         bigsap.as_source(graph, missing="forbid")
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"capacity": 2}, {"objective": "bottleneck"}, {"unassigned_cost": 1}]
+)
+@pytest.mark.parametrize(("name", "value"), [("cache", "x"), ("cache", -5), ("memory_limit", "x")])
+def test_sizes_of_memory_are_checked_where_no_rows_are_kept(name: str, value: Any, options: Any) -> None:
+    for cost in (scipy.sparse.csr_array([[1.0, 2], [3, 4]]), np.ones((2, 2))):
+        with pytest.raises(bigsap.OptionError, match=name):
+            bigsap.solve(cost, **{name: value}, **options)
