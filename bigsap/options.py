@@ -84,6 +84,9 @@ class Options:
             check_path(self.checkpoint, "checkpoint")
         if self.threads is not None:
             check_threads(self.threads)
+        self.cache_bytes(0)  # not every way of solving keeps rows
+        if self.memory_limit is not None:
+            parse_bytes(self.memory_limit, "memory_limit")
         object.__setattr__(self, "gap", gap)  # numpy's scalars would reach results and checkpoints
         object.__setattr__(self, "seed", seed)
 

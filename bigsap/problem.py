@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bigsap.errors import InvalidCostError, ShapeError
+from bigsap.errors import InvalidCostError
 from bigsap.sources.base import CostSource, Transposable, integral
+from bigsap.sources.convert import refuse_long_sides
 from bigsap.types import Array
-
-_LARGEST = 2**31 - 2
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,7 @@ class Problem:
     transposed: bool = False
 
     def __post_init__(self) -> None:
-        if max(self.shape) > _LARGEST:
-            raise ShapeError(f"at most {_LARGEST} rows or columns, got shape {self.shape}")
+        refuse_long_sides(self.shape)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -16,8 +16,7 @@ from bigsap.sources.convert import convert, cost_dtype, cost_shape
 from bigsap.sources.missing import CHOICES, mask_of, parted, refuse
 from bigsap.sources.packed import unpacked, without_missing
 from bigsap.sources.packing import labelled, packing_told
-from bigsap.sources.sparse.sparse_costs import looks_sparse
-from bigsap.sources.sparse.sparse_costs import sparse as listed_pairs
+from bigsap.sources.sparse.sparse_costs import SparseCosts, listed_pairs, looks_sparse
 from bigsap.sources.sparse.stored import from_npz, from_zarr_group, is_zarr_group, open_zarr_group
 from bigsap.sources.tensors import CPU, on_host, place_of
 from bigsap.sources.wrappers import Counted, converted
@@ -63,7 +62,8 @@ def as_source(
     dtype: read the costs as this dtype (one of ``SCANNABLE``); a cost that it cannot
         hold is an error when it is read.
     missing: ``"error"``, InvalidCostError with row and column, at once or when it is read;
-        ``"forbid"``: pairs whose cost is missing are forbidden. Missing are masked values, NA, None
+        ``"forbid"``: pairs whose cost is missing are forbidden (sparse costs then do not list
+        them). Missing are masked values, NA, None
         and null, and, with "forbid", NaN; in zarr, HDF5 and netCDF arrays and xarray also
         values that the attributes ``_FillValue``, ``missing_value`` and ``valid_range`` define as
         missing. (Their ``scale_factor`` and ``add_offset`` are applied, in float64.) Not for
@@ -130,6 +130,8 @@ def _is_callable_cost(cost: Any) -> bool:
 
 def _forbidding(source: CostSource, maximize: bool) -> CostSource:
     """Return costs in which NaN means missing, with these pairs forbidden."""
+    if isinstance(source, SparseCosts):
+        return source  # such pairs are left out already
     if not isinstance(source, ArraySource) or source.mapped:
         return without_missing(source, maximize=maximize)
     array = source.array
@@ -171,11 +173,11 @@ def _recognise(cost: Any, forbid: bool) -> CostSource:
         return _from_path(Path(cost) if isinstance(cost, os.PathLike) else cost, forbid)
     root = type(cost).__module__.partition(".")[0]
     if root == "zarr" and not hasattr(cost, "shape"):
-        return from_zarr_group(cost, f"the {_name(cost)}")
+        return from_zarr_group(cost, f"the {_name(cost)}", forbid=forbid)
     if root == "zarr":
         return open_zarr(cost, forbid=forbid)
     if looks_sparse(cost):
-        return listed_pairs(cost)
+        return listed_pairs(cost, forbid=forbid)
     if root == "sparse":
         raise InputError(
             f"{_name(cost)} of the package sparse is not supported: an absent entry may mean any number;"
@@ -243,9 +245,9 @@ def _from_path(path: Path | str, forbid: bool) -> CostSource:
     """Return the source of a path: a ``.npy`` file by name or first bytes, else a zarr store."""
     file = Path(path)
     if is_zarr_group(file):
-        return open_zarr_group(file)
+        return open_zarr_group(file, forbid=forbid)
     if file.suffix == ".npz" and not file.is_dir():
-        return from_npz(file)
+        return from_npz(file, forbid=forbid)
     if file.suffix == ".npy" and not file.is_dir():
         return from_npy(file)
     if file.is_file():

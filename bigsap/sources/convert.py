@@ -21,6 +21,9 @@ _FIRST_FOREIGN = 256
 #: Rows are converted in pieces whose temporaries take about this many bytes.
 CONVERSION_BYTES = 1 << 20
 
+#: Most rows, and most columns: their numbers are int32, and two more are needed.
+LARGEST_SIDE = 2**31 - 2
+
 #: Bytes of a matrix that go into its fingerprint, spread over sampled rows.
 FINGERPRINT_BYTES = 4 << 20
 
@@ -55,6 +58,12 @@ def cost_shape(shape: Any, what: str) -> tuple[int, int]:
     if min(sizes) < 0:
         raise ShapeError(f"{what} has a negative size: shape {sizes}")
     return sizes[0], sizes[1]
+
+
+def refuse_long_sides(shape: tuple[int, int]) -> None:
+    """Raise ShapeError for a shape of more than ``LARGEST_SIDE`` rows or columns."""
+    if max(shape) > LARGEST_SIDE:
+        raise ShapeError(f"at most {LARGEST_SIDE} rows or columns, got shape {shape}")
 
 
 def check_rows(rows: Ids, n_rows: int) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
+import zarr
 
 import bigsap
-from bigsap.sources.sparse.sparse_costs import sparse
+from bigsap.sources.sparse.sparse_costs import from_csr, sparse
 
 FORMATS = ("csr", "csc", "coo", "lil", "dok", "bsr", "dia")
 
@@ -57,3 +59,123 @@ def test_long_doubles_beyond_float64_are_named(form: str) -> None:
         with pytest.raises(bigsap.InvalidCostError, match=r"cost\[0, 1\] = -1e\+4000 cannot") as caught:
             bigsap.solve(sparse(given) if form == "vectors" else given)
     assert (caught.value.row, caught.value.column) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "shape", "text"),
+    [
+        ([2**40], [0], None, r"at most 2147483646 rows or columns, got shape \(1099511627777, 1\)"),
+        ([0], [2**31], None, r"at most .* \(1, 2147483649\)"),
+        ([0], [2**32], None, "at most"),
+        (np.array([2**63], np.uint64), [0], None, r"at most .* \(9223372036854775809, 1\)"),
+        ([0], [0], (2**62, 1), "at most"),
+        ([0], [0], (2, -2), "negative size"),
+        ([0], [0], (2, 2.5), r"not \(n_rows, n_columns\)"),
+        ([0], [2**32], (2, 2), r"\(0, 4294967296\) is outside the shape \(2, 2\)"),
+        (np.array([2**63], np.uint64), [0], (2, 2), r"\(9223372036854775808, 0\) is outside"),
+        ([0], np.array([2**64 - 1], np.uint64), (2, 2), r"\(0, 18446744073709551615\) is outside"),
+        ([-1], [0], None, r"\(-1, 0\) is outside"),
+        (np.array([200], np.uint8), [0], (300, 300), None),
+    ],
+)
+def test_indices_and_sides_that_no_problem_has_are_named(
+    rows: Any, columns: Any, shape: Any, text: Any
+) -> None:
+    if text is None:
+        assert bigsap.sparse((rows, columns, [1.0]), shape=shape).entries().start[201] == 1
+        return
+    with pytest.raises(bigsap.ShapeError, match=text):
+        bigsap.sparse((rows, columns, [1.0]), shape=shape)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_unsigned_indices_beyond_int64_are_named(form: str) -> None:
+    given = scipy.sparse.csr_array(np.ones((3, 4))).asformat(form)
+    given.indices = given.indices.astype(np.uint64)
+    assert bigsap.solve(given).fun == 3
+    given.indices[1] = 2**63
+    pair = r"\(0, 9223372036854775808\)" if form == "csr" else r"\(9223372036854775808, 0\)"
+    with pytest.raises(bigsap.ShapeError, match=pair):
+        bigsap.solve(given)
+
+
+@pytest.mark.parametrize(
+    ("form", "shape"), [("csr", [2, -2]), ("csr", [2, 2**40]), ("csc", [2**40, 2]), ("coo", [2**62, 2])]
+)
+def test_shapes_of_files_that_no_problem_has_are_named(form: str, shape: list[int], tmp_path: Path) -> None:
+    given = scipy.sparse.csr_array(np.ones((2, 2))).asformat(form)
+    path = tmp_path / "graph.npz"
+    scipy.sparse.save_npz(path, given)
+    with np.load(path) as file:
+        members = dict(file)
+    np.savez(path, **{**members, "shape": np.array(shape)})
+    with pytest.raises(bigsap.ShapeError, match=r"negative size|at most"):
+        bigsap.solve(path)
+
+
+@pytest.mark.parametrize("name", ["rows", "columns", "indices", "indptr"])
+@pytest.mark.parametrize("hidden", ["mask", "list of masked", "None"])
+def test_missing_indices_are_named(name: str, hidden: str) -> None:
+    masked: Any = np.ma.array([0, 1, 2], mask=[False, True, False])
+    if hidden != "mask":
+        masked = list(masked) if hidden == "list of masked" else [0, None, 2]
+    make: Any = {
+        "rows": lambda: sparse((masked, [0, 1, 2], np.ones(3))),
+        "columns": lambda: sparse(([0, 1, 2], masked, np.ones(3))),
+        "indices": lambda: from_csr([0, 2, 3], masked, np.ones(3), (2, 3)),
+        "indptr": lambda: from_csr(masked, [0, 1], np.ones(2), (2, 3)),
+    }[name]
+    with pytest.raises(bigsap.InputError, match=rf"{name}\[1\] is missing"):
+        make()
+    bare = np.ma.array([0, 1])
+    assert bigsap.solve(sparse((bare, bare, [1.0, 2.0]))).fun == 3
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("form", [*FORMATS, "masked", "npz", "zarr"])
+def test_pairs_of_missing_costs_can_be_forbidden(form: str, maximize: bool, tmp_path: Path) -> None:
+    places, costs = (np.array([1, 0, 1, 0]), np.array([0, 1, 1, 0])), np.array([2.0, 3.0, np.nan, 1.0])
+    given: Any = scipy.sparse.coo_array((costs, places), shape=(2, 2))
+    if form in FORMATS:
+        given = given.asformat(form)
+    elif form == "masked":
+        given = given.tocsr()
+        given.data = np.ma.array([1, 3, 2, 9], mask=[False, False, False, True])
+    elif form == "npz":
+        scipy.sparse.save_npz(tmp_path / "graph.npz", given.tocsc())
+        given = tmp_path / "graph.npz"
+    else:
+        group = zarr.open_group(tmp_path / "graph.zarr", mode="w")
+        group.attrs["shape"] = [2, 2]
+        for part in ("indptr", "indices", "data"):
+            group.create_array(part, data=getattr(given.tocsr(), part))
+        given = group
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[1, 1\] is (nan|missing)") as caught:
+        bigsap.as_source(given)
+    assert (caught.value.row, caught.value.column) == (1, 1)
+    found = bigsap.as_source(given, missing="forbid")
+    assert sorted(found.entries().columns.tolist()) == [0, 0, 1]
+    assert found.entries().costs.dtype == (np.int64 if form == "masked" else np.float64)
+    assert bigsap.solve(found, maximize=maximize).fun == 5
+    assert bigsap.as_source(found, missing="forbid") is found
+
+
+@pytest.mark.parametrize("costs", [[1, None, 2], np.ma.array([1.0, 5, 2], mask=[0, 1, 0])])
+def test_a_missing_cost_is_named_by_its_pair(costs: Any) -> None:
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[2, 0\] is missing .* leave the pair out"):
+        sparse(([0, 2, 1], [1, 0, 2], costs))
+    graph = scipy.sparse.csr_array(np.ones((2, 2)))
+    graph.data[:] = np.nan
+    graph.indices[:] = 0
+    with pytest.raises(bigsap.InvalidCostError, match="listed twice"):
+        bigsap.as_source(graph, missing="forbid")
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"capacity": 2}, {"objective": "bottleneck"}, {"unassigned_cost": 1}]
+)
+@pytest.mark.parametrize(("name", "value"), [("cache", "x"), ("cache", -5), ("memory_limit", "x")])
+def test_sizes_of_memory_are_checked_where_no_rows_are_kept(name: str, value: Any, options: Any) -> None:
+    for cost in (scipy.sparse.csr_array([[1.0, 2], [3, 4]]), np.ones((2, 2))):
+        with pytest.raises(bigsap.OptionError, match=name):
+            bigsap.solve(cost, **{name: value}, **options)

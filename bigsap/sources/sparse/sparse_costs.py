@@ -11,8 +11,16 @@ import numpy as np
 from bigsap.errors import DtypeError, InputError, InvalidCostError, OverflowRiskError, ShapeError
 from bigsap.notebook import Shown
 from bigsap.sources.base import Entries
-from bigsap.sources.convert import FINGERPRINT_BYTES, check_rows, convert, cost_dtype, cost_shape, read_only
-from bigsap.sources.missing import parted, refuse
+from bigsap.sources.convert import (
+    FINGERPRINT_BYTES,
+    check_rows,
+    convert,
+    cost_dtype,
+    cost_shape,
+    read_only,
+    refuse_long_sides,
+)
+from bigsap.sources.missing import parted
 from bigsap.sources.sparse.entries import (
     DESCENDING,
     OUTSIDE,
@@ -133,22 +141,37 @@ def sparse(entries: Any, shape: Sequence[int] | None = None) -> SparseCosts:
     that is listed twice (``scipy.sparse`` adds such costs up; here it is a mistake), ``ShapeError``
     or plain ``InputError`` for indices outside the shape, each naming the pair. O(entries).
     """
+    return listed_pairs(entries, shape)
+
+
+def listed_pairs(entries: Any, shape: Sequence[int] | None = None, *, forbid: bool = False) -> SparseCosts:
+    """Return ``sparse(entries, shape)``. forbid: pairs whose cost is missing, or NaN, are left out."""
     if isinstance(entries, (tuple, list)) and len(entries) == 3:
-        return _from_vectors(entries, shape)
+        return _from_vectors(entries, shape, forbid)
     if not looks_sparse(entries):
         raise InputError(
             f"{type(entries).__name__} is not sparse costs: pass a scipy.sparse array or"
             " (rows, columns, costs)"
         )
-    size = cost_shape(entries.shape, "the sparse array")
+    size = sparse_shape(entries.shape, "the sparse array")
     if shape is not None and cost_shape(shape, "shape=") != size:
         raise ShapeError(f"shape={tuple(shape)} contradicts the costs, which have {size}")
     if getattr(entries, "format", None) == _BY_ROWS:
-        return from_csr(entries.indptr, entries.indices, entries.data, size)
+        return from_csr(entries.indptr, entries.indices, entries.data, size, forbid=forbid)
     if getattr(entries, "format", None) == "csc":
-        turned = from_csr(entries.indptr, entries.indices, entries.data, size[::-1], turned=True)
-        return turned.transposed()
-    return _from_coordinates(entries, size)
+        parts = entries.indptr, entries.indices, entries.data
+        return from_csr(*parts, size[::-1], turned=True, forbid=forbid).transposed()
+    return _from_coordinates(entries, size, forbid)
+
+
+def sparse_shape(shape: Any, what: str) -> tuple[int, int]:
+    """Return the shape of sparse costs as two ints, or raise ``ShapeError``.
+
+    Sides that no problem may have are refused first: vectors are made of these lengths.
+    """
+    size = cost_shape(shape, what)
+    refuse_long_sides(size)
+    return size
 
 
 def looks_sparse(cost: Any) -> bool:
@@ -160,33 +183,39 @@ def looks_sparse(cost: Any) -> bool:
 
 
 def from_csr(
-    start: Any, columns: Any, costs: Any, shape: tuple[int, int], *, turned: bool = False
+    start: Any,
+    columns: Any,
+    costs: Any,
+    shape: tuple[int, int],
+    *,
+    turned: bool = False,
+    forbid: bool = False,
 ) -> SparseCosts:
     """Return sparse costs from CSR arrays, used as they are where their types allow it.
 
     turned: they are CSC arrays of the transpose, so that errors name (column, row) as (row, column).
+    forbid: see ``listed_pairs``.
     """
     start = _whole(start, "indptr")
-    columns = _whole(columns, "indices")
+    given = _whole(columns, "indices")
 
     def pair(k: int) -> tuple[int, int]:
-        return _named((int(np.searchsorted(start, k, side="right")) - 1, int(columns[k])), turned)
+        return _named((int(np.searchsorted(start, k, side="right")) - 1, int(given[k])), turned)
 
-    if start.shape != (shape[0] + 1,) or columns.ndim != 1:
+    if start.shape != (shape[0] + 1,) or given.ndim != 1:
         raise ShapeError(
             f"indptr has shape {start.shape}, not ({shape[0] + 1},): one number a"
             f" {'column' if turned else 'row'} and the end"
         )
-    costs = _costs(costs, columns.size, pair)
-    if columns.dtype not in (np.int32, np.int64):
-        columns = columns.astype(np.int64)
+    costs, absent = _costs(costs, given.size, pair, forbid)
+    columns = given if given.dtype in (np.int32, np.int64) else given.astype(np.int64)
     found = Entries(
         read_only(np.ascontiguousarray(start, np.int64)),
         read_only(np.ascontiguousarray(columns)),
         read_only(np.ascontiguousarray(costs)),
     )
-    _check(found, shape, turned)
-    return SparseCosts(shape, found)
+    _check(found, shape, turned, given, absent is not None)
+    return SparseCosts(shape, found if absent is None else _without(found, absent))
 
 
 def sparse_of_spec(
@@ -203,16 +232,16 @@ def sparse_of_spec(
         return sparse((rows, columns, costs), shape=shape)
     if shape is None:
         raise ShapeError("sparse costs by start need the shape [n_rows, n_columns]")
-    return from_csr(start, columns, costs, cost_shape(shape, "shape"))
+    return from_csr(start, columns, costs, sparse_shape(shape, "shape"))
 
 
-def _from_coordinates(given: Any, size: tuple[int, int]) -> SparseCosts:
+def _from_coordinates(given: Any, size: tuple[int, int], forbid: bool) -> SparseCosts:
     """Return sparse costs of another format. Conversions to CSR would add duplicates up."""
     if getattr(given, "format", None) == "dia":
-        return _from_vectors(_of_diagonals(given, size), size)
+        return _from_vectors(_of_diagonals(given, size), size, forbid)
     coo = given.tocoo() if callable(getattr(given, "tocoo", None)) else given.tocsr().tocoo()
     rows, columns = getattr(coo, "coords", None) or (coo.row, coo.col)
-    return _from_vectors((rows, columns, coo.data), size)
+    return _from_vectors((rows, columns, coo.data), size, forbid)
 
 
 def _of_diagonals(given: Any, size: tuple[int, int]) -> tuple[Array, Array, Array]:
@@ -226,46 +255,79 @@ def _of_diagonals(given: Any, size: tuple[int, int]) -> tuple[Array, Array, Arra
     return rows[inside], np.broadcast_to(columns, rows.shape)[inside], costs[inside]
 
 
-def _from_vectors(vectors: Any, shape: Sequence[int] | None) -> SparseCosts:
+def _from_vectors(vectors: Any, shape: Sequence[int] | None, forbid: bool) -> SparseCosts:
     rows, columns = (_whole(x, name) for x, name in zip(vectors, ("rows", "columns"), strict=False))
     if rows.ndim != 1 or rows.shape != columns.shape:
         raise ShapeError(
             f"rows and columns have shapes {rows.shape} and {columns.shape}: give two vectors of one length"
         )
-    costs = _costs(vectors[2], rows.size, lambda k: (int(rows[k]), int(columns[k])))
     if shape is None:
-        size = tuple(int(x.max(initial=-1)) + 1 for x in (rows, columns))
-        n, m = cost_shape(size, "the costs")
+        size = tuple(max(0, int(x.max()) + 1) if x.size else 0 for x in (rows, columns))
+        n, m = sparse_shape(size, "the costs")
     else:
-        n, m = cost_shape(shape, "shape=")
+        n, m = sparse_shape(shape, "shape=")
     outside = np.flatnonzero((rows < 0) | (rows >= n) | (columns < 0) | (columns >= m))
     if outside.size:
         k = int(outside[0])
         raise ShapeError(f"the pair ({rows[k]}, {columns[k]}) is outside the shape {(n, m)}")
+    costs, absent = _costs(vectors[2], rows.size, lambda k: (int(rows[k]), int(columns[k])), forbid)
+    rows, columns = (x if x.dtype.kind == "i" else x.astype(np.int64) for x in (rows, columns))
     start = starts(np.bincount(rows, minlength=n))
-    ids, values = np.empty(rows.size, np.int32), np.empty(rows.size, costs.dtype)
-    order_by_rows(read_only(rows), read_only(columns), read_only(costs), start[:-1].copy(), ids, values)
+    # With missing costs the places are ordered, which both the costs and the marks then follow.
+    ordered = costs if absent is None else np.arange(rows.size)
+    ids, values = np.empty(rows.size, np.int32), np.empty(rows.size, ordered.dtype)
+    order_by_rows(read_only(rows), read_only(columns), read_only(ordered), start[:-1].copy(), ids, values)
+    if absent is not None:
+        values, absent = costs[values], absent[values]
     found = Entries(read_only(start), read_only(ids), read_only(values))
-    _check(found, (n, m), False)
-    return SparseCosts((n, m), found)
+    _check(found, (n, m), False, ids, absent is not None)
+    return SparseCosts((n, m), found if absent is None else _without(found, absent))
+
+
+def _without(found: Entries, absent: Array) -> Entries:
+    """Return the entries that are not marked in ``absent``."""
+    kept = ~absent
+    start = np.concatenate(([0], np.cumsum(kept)))[found.start]
+    return Entries(read_only(start), read_only(found.columns[kept]), read_only(found.costs[kept]))
 
 
 def _whole(values: Any, name: str) -> Array:
-    """Return indices as an array of integers."""
-    array = np.asarray(values)
+    """Return indices as an array of integers. Missing ones are an error: numpy would read under a mask."""
+    array, missing = parted(values, name)
+    if missing is not None and missing.any():
+        k = int(missing.argmax())
+        raise InputError(f"{name}[{k}] is missing (masked, None or NA); list pairs of known rows and columns")
     if array.dtype.kind not in "iu" and array.size:
         raise DtypeError(f"{name} has dtype {array.dtype}; indices must be integers")
-    return array if array.dtype.kind == "i" else array.astype(np.int64)
+    return array if array.dtype.kind in "iu" else array.astype(np.int64)
 
 
-def _costs(values: Any, size: int, pair: Callable[[int], tuple[int, int]]) -> Array:
-    """Return the costs of entries, of a scannable dtype. pair: names the pair of an entry, for errors."""
+def _costs(
+    values: Any, size: int, pair: Callable[[int], tuple[int, int]], forbid: bool
+) -> tuple[Array, Array | None]:
+    """Return the costs of entries, of a scannable dtype, and marks of those to be left out, or None.
+
+    pair: names the pair of an entry, for errors. forbid: a missing cost, or NaN, is no error but marked.
+    """
     array, missing = parted(values, "the costs")
     if array.shape != (size,):
         raise ShapeError(f"the costs have shape {array.shape}, not ({size},): one for each listed pair")
-    if missing is not None and missing.any():
-        refuse(0, int(missing.argmax()), "missing")
-    return _as_dtype(array, cost_dtype(array.dtype, "the sparse costs"), pair)
+    target = cost_dtype(array.dtype, "the sparse costs")
+    if missing is not None:
+        if missing.any() and not forbid:
+            row, column = pair(int(missing.argmax()))
+            raise InvalidCostError(
+                f"cost[{row}, {column}] is missing (masked, None or NA); fill in what it costs, or leave the"
+                " pair out, which forbids it",
+                row,
+                column,
+            )
+        array = np.where(missing, np.zeros((), array.dtype), array)
+    costs = _as_dtype(array, target, pair)
+    absent = np.zeros(size, np.bool_) if missing is None else missing
+    if forbid and costs.dtype.kind == "f":
+        absent = absent | np.isnan(costs)
+    return costs, absent if forbid and absent.any() else None
 
 
 def _as_dtype(costs: Array, dtype: np.dtype[Any], pair: Callable[[int], tuple[int, int]]) -> Array:
@@ -283,15 +345,19 @@ def _as_dtype(costs: Array, dtype: np.dtype[Any], pair: Callable[[int], tuple[in
     return values
 
 
-def _check(found: Entries, shape: tuple[int, int], turned: bool) -> None:
-    """Raise an error that names the first pair outside the shape, listed twice, or of cost NaN."""
+def _check(found: Entries, shape: tuple[int, int], turned: bool, given: Array, may_be_nan: bool) -> None:
+    """Raise an error that names the first pair outside the shape, listed twice, or of cost NaN.
+
+    given: the columns as they were given, for errors: unsigned ones beyond int64 are negative in ``found``.
+    may_be_nan: NaN is no error.
+    """
     wrong, row, k = first_wrong(found.start, found.columns, np.zeros(shape[1], np.int32))
     if wrong == DESCENDING:
         raise InputError(
             f"indptr does not ascend from 0 to the number of entries, {found.columns.size}, at row {row}"
         )
     if wrong != SOUND:
-        pair = _named((row, int(found.columns[k])), turned)
+        pair = _named((row, int(given[k])), turned)
         if wrong == OUTSIDE:
             raise ShapeError(f"the pair {pair} is outside the shape {_named(shape, turned)}")
         raise InvalidCostError(
@@ -299,7 +365,7 @@ def _check(found: Entries, shape: tuple[int, int], turned: bool) -> None:
             " their costs up)",
             *pair,
         )
-    if found.costs.dtype.kind != "f":
+    if found.costs.dtype.kind != "f" or may_be_nan:
         return
     special = np.full(3, -1, np.int64)
     special_costs(found.costs, special)

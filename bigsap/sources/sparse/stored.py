@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import BigsapError, StoreError
-from bigsap.sources.sparse.sparse_costs import SparseCosts, from_csr, sparse
+from bigsap.sources.sparse.sparse_costs import SparseCosts, from_csr, listed_pairs, sparse_shape
 from bigsap.types import Array
 
 #: Names of an archive's or group's arrays by format.
@@ -25,11 +25,11 @@ _LINES = ("indptr", "indices", "data")
 _HEADER = struct.Struct("<26xHH")
 
 
-def from_npz(path: str | os.PathLike[str]) -> SparseCosts:
+def from_npz(path: str | os.PathLike[str], *, forbid: bool = False) -> SparseCosts:
     """Return the sparse costs in a file of ``scipy.sparse.save_npz``: csr, csc or coo.
 
     With ``compressed=False`` its arrays are mapped and read from the disk as they are needed. Raises
-    StoreError for a damaged file or one of another kind, and as ``sparse``.
+    StoreError for a damaged file or one of another kind, and as ``sparse``. forbid: see ``listed_pairs``.
     """
     what = f"the file {os.fspath(path)!r}"
     try:
@@ -39,7 +39,7 @@ def from_npz(path: str | os.PathLike[str]) -> SparseCosts:
                 raise StoreError(f"{what} is not of scipy.sparse.save_npz: it has {sorted(names)}")
             form = _member(archive, path, "format").item()
             form = form.decode("ascii") if isinstance(form, bytes) else str(form)
-            shape = tuple(int(size) for size in _member(archive, path, "shape"))
+            shape = tuple(_member(archive, path, "shape").tolist())
             if form in ("csr", "csc"):
                 arrays = [_member(archive, path, name) for name in _LINES]
             elif form == "coo":
@@ -55,10 +55,10 @@ def from_npz(path: str | os.PathLike[str]) -> SparseCosts:
         raise StoreError(f"{what} is not a readable .npz file: {error}") from error
     if len(shape) != 2:
         raise StoreError(f"{what} holds an array of shape {shape}; a cost matrix has 2 dimensions")
-    return _of_format(form, arrays, (shape[0], shape[1]))
+    return _of_format(form, arrays, sparse_shape(shape, what), forbid)
 
 
-def from_zarr_group(group: Any, what: str) -> SparseCosts:
+def from_zarr_group(group: Any, what: str, *, forbid: bool = False) -> SparseCosts:
     """Return the sparse costs in a zarr group: arrays indptr, indices and data.
 
     Its attribute ``shape`` has the size, and ``encoding-type`` may say ``csc_matrix``, as in anndata's
@@ -72,7 +72,9 @@ def from_zarr_group(group: Any, what: str) -> SparseCosts:
             " sparse costs need the arrays indptr, indices and data, and the attribute shape"
         )
     form = "csc" if str(group.attrs.get("encoding-type", "")).startswith("csc") else "csr"
-    return _of_format(form, [np.asarray(group[name][...]) for name in _LINES], (int(shape[0]), int(shape[1])))
+    return _of_format(
+        form, [np.asarray(group[name][...]) for name in _LINES], sparse_shape(shape, what), forbid
+    )
 
 
 def is_zarr_group(folder: Path) -> bool:
@@ -88,14 +90,14 @@ def is_zarr_group(folder: Path) -> bool:
         return False
 
 
-def open_zarr_group(folder: Path) -> SparseCosts:
+def open_zarr_group(folder: Path, *, forbid: bool = False) -> SparseCosts:
     """Return the sparse costs in a zarr group on the disk, see ``from_zarr_group``."""
     import zarr
 
     what = f"the folder {os.fspath(folder)!r}"
     try:
         group = zarr.open_group(folder, mode="r")
-        return from_zarr_group(group, what)
+        return from_zarr_group(group, what, forbid=forbid)
     except BigsapError:
         raise
     except Exception as error:
@@ -103,13 +105,13 @@ def open_zarr_group(folder: Path) -> SparseCosts:
         raise StoreError(f"{what} is not a readable zarr group: {error}") from error
 
 
-def _of_format(form: str, arrays: list[Array], shape: tuple[int, int]) -> SparseCosts:
+def _of_format(form: str, arrays: list[Array], shape: tuple[int, int], forbid: bool) -> SparseCosts:
     if form == "coo":
-        return sparse((arrays[0], arrays[1], arrays[2]), shape=shape)
+        return listed_pairs((arrays[0], arrays[1], arrays[2]), shape=shape, forbid=forbid)
     start, ids, costs = arrays
     if form == "csr":
-        return from_csr(start, ids, costs, shape)
-    return from_csr(start, ids, costs, shape[::-1], turned=True).transposed()
+        return from_csr(start, ids, costs, shape, forbid=forbid)
+    return from_csr(start, ids, costs, shape[::-1], turned=True, forbid=forbid).transposed()
 
 
 def _member(archive: zipfile.ZipFile, path: str | os.PathLike[str], name: str) -> Array:
