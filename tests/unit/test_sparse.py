@@ -570,7 +570,7 @@ def test_a_solve_stopped_anywhere_continues_with_the_same_bits(
         ((9, 12), 1, {}),
         ((12, 8), 1, {}),
         ((12, 8), 1, {"unassigned_cost": np.arange(12) * 9.0 % 40}),
-        ((7, 9), 1, {}),  # infeasible
+        ((7, 9), 20, {}),  # infeasible
     ],
 )
 def test_a_small_solve_stopped_at_every_tick_continues_with_the_same_bits(
