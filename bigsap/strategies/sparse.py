@@ -587,6 +587,8 @@ def _pairs(problem: Problem, price: np.dtype[Any]) -> tuple[P.Pairs, float]:
         scale = _SCALE
     own = np.empty(0, price)
     base: Any = int(low) if problem.integer else 0.0
+    if base >= 2**63:
+        raise OverflowRiskError(f"the costs, {-base} with maximize, leave int64 when their sign is changed")
     if isinstance(problem.source, ClippedCosts):
         cap = problem.source.cap
         if problem.integer:
