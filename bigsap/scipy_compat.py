@@ -9,9 +9,10 @@ import numpy as np
 
 from bigsap.errors import DtypeError, InfeasibleError, InvalidCostError, OverflowRiskError, quiet
 from bigsap.run.small_arrays import assignment, quick_assignment, suits
+from bigsap.sources.base import Entries
 from bigsap.sources.missing import mask_of, parted, under_mask
 from bigsap.sources.packing import labelled
-from bigsap.sources.sparse.sparse_costs import SparseCosts, looks_sparse, sparse
+from bigsap.sources.sparse.sparse_costs import SparseCosts, from_csr, looks_sparse, sparse
 from bigsap.sources.tensors import CUDA, is_tensor, like, on_host, place_of
 from bigsap.types import Array
 
@@ -45,7 +46,8 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
         TypeError: costs that cannot safely become float64.
 
     Integer costs are solved exactly, in integers, unless their sums could leave int64; then, as
-    scipy always does, as float64. Where costs are so far apart that optimality is not proved
+    scipy always does, as float64. Of sparse costs no pair that is chosen is rounded: that would be an
+    OverflowRiskError. Where costs are so far apart that optimality is not proved
     (``solve`` says ``imprecise``), a UserWarning says to within what the sum is optimal. Memory: the
     matrix is used in place, the rest is O(n + m). For costs other than arrays see ``bigsap.solve``.
     """
@@ -95,7 +97,49 @@ def _of_listed_pairs(given: Any, maximize: bool) -> tuple[Array, Array]:
     try:
         return _by_solve(costs, maximize)
     except OverflowRiskError:
-        return _by_solve(costs.as_dtype(np.dtype(np.float64)), maximize)
+        if costs.entries().costs.dtype.kind == "f":
+            return _by_solve(costs.as_dtype(_FLOAT64), maximize)
+    near = _near_zero(costs.entries())
+    try:
+        return _by_solve(from_csr(*near, costs.shape), maximize)
+    except OverflowRiskError:
+        return _by_floats(near, costs.shape, maximize)
+
+
+def _near_zero(entries: Entries) -> Entries:
+    """Return int64 costs less their median, which changes no choice, unless a difference leaves int64."""
+    whole = entries.costs.astype(np.int64)
+    base = int(np.partition(whole, whole.size // 2)[whole.size // 2])
+    ends = np.iinfo(np.int64)
+    if int(whole.min()) - base >= ends.min and int(whole.max()) - base <= ends.max:
+        whole -= base
+    return entries._replace(costs=whole)
+
+
+def _by_floats(entries: Entries, shape: tuple[int, int], maximize: bool) -> tuple[Array, Array]:
+    """Solve large integers as float64, none worse than it is: exact if the pairs chosen are.
+
+    Raises OverflowRiskError where one of them was rounded.
+    """
+    whole = entries.costs
+    floats = np.minimum(whole.astype(np.float64), 2.0**63 - 2.0**10)
+    back = floats.astype(np.int64)
+    worse = back < whole if maximize else back > whole
+    better = np.where(worse, np.nextafter(floats, np.inf if maximize else -np.inf), floats)
+    row_ind, col_ind = _by_solve(from_csr(entries.start, entries.columns, better, shape), maximize)
+    chosen = np.full(shape[0], -1)
+    chosen[row_ind] = col_ind
+    rounded = np.flatnonzero((chosen[entries.rows()] == entries.columns) & (back != whole))
+    if rounded.size:
+        k = rounded[0]
+        row, column = int(entries.rows()[k]), int(entries.columns[k])
+        raise OverflowRiskError(
+            f"cost[{row}, {column}] is as far from the others as float64 does not hold exactly, and sums"
+            " of such integers leave int64; scale them down, or convert them to float64",
+            row,
+            column,
+        )
+    return row_ind, col_ind
 
 
 def _by_solve(costs: Any, maximize: bool, device: str = "cpu") -> tuple[Array, Array]:

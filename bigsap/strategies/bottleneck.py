@@ -25,6 +25,7 @@ from bigsap.engine.lists.layout import PANEL
 from bigsap.engine.lists.ordering import compact_order
 from bigsap.engine.lists.reading import costs_in
 from bigsap.engine.sparse.ordering import local_ordering, ordered
+from bigsap.errors import OverflowRiskError
 from bigsap.problem import Problem
 from bigsap.proof.row_pass import Work, stream
 from bigsap.sources.base import Selectable, Separable, Sparse
@@ -101,7 +102,12 @@ def _sampled(problem: Problem, per_agent: int) -> Any:
 
 def _signed(block: Array, problem: Problem) -> Array:
     if problem.integer:
-        return problem.sign * block.astype(np.int64)
+        whole = block.astype(np.int64)
+        if problem.sign < 0 and whole.size and whole.min() == np.iinfo(np.int64).min:
+            raise OverflowRiskError(
+                f"a cost of {whole.min()} with maximize leaves int64 when its sign is changed"
+            )
+        return problem.sign * whole
     return block.astype(np.float64) if problem.sign > 0 else -block.astype(np.float64)
 
 

@@ -308,8 +308,11 @@ class SparseSearch:
                     return
                 epsilon = price.type(course.epsilon)
         course.feasible = True
-        self._record(course.epsilon, clock)
-        if self._enough is not None and self._enough(self):
+        found = time.perf_counter()
+        enough = self._enough is not None and self._enough(self)
+        # Not before: a proof may be stopped, and the auction is then recorded once it is continued.
+        self._record(course.epsilon, clock + time.perf_counter() - found)
+        if enough:
             course.stage = DONE
             return
         course.left -= 1
@@ -347,8 +350,13 @@ class SparseSearch:
 
     def _reduce(self) -> None:
         course = self.course
-        while not self._slice(auction.reduce, self.pairs, self.state, course.limit):
+        while not self._slice(auction.reduce, self.pairs, self.state, course.limit, then=self._end_round):
             pass
+
+    def _end_round(self, over: bool) -> None:
+        course = self.course
+        if not over:
+            return
         course.rounds += 1
         course.limit = self.scans + self._long(_ROUND_SCANS)
         if course.rounds == _ROUNDS:
@@ -364,7 +372,9 @@ class SparseSearch:
         clock = time.perf_counter()
         most = course.limit if self._auctions and course.epsilon > 0 else _NEVER
         while True:
-            done = self._slice(search, self.pairs, self.state, self._labels, blocked, most)
+            done = self._slice(
+                search, self.pairs, self.state, self._labels, blocked, most, then=self._note_stuck
+            )
             if done != YIELD:
                 break
             if self.scans >= most:
@@ -373,13 +383,19 @@ class SparseSearch:
                 self._open(course.epsilon / _DIVIDE)
                 return
         if done == STUCK:
-            at, labels = self.state.at, self._labels
-            settled = labels.settled[: at.n_settled]
-            root = self.state.queue[at.position]
-            self.violator = np.sort(np.append(self.state.row_of_column[settled], root)).astype(np.intp)
             return
         course.feasible, course.stage = True, DONE
         self._record(0.0, clock)
+
+    def _note_stuck(self, done: int) -> None:
+        """Set ``violator`` where a row has no path."""
+        if done != STUCK:
+            return
+        assert self._labels is not None
+        at = self.state.at
+        settled = self._labels.settled[: at.n_settled]
+        root = self.state.queue[at.position]
+        self.violator = np.sort(np.append(self.state.row_of_column[settled], root)).astype(np.intp)
 
     def _clear(self) -> None:
         """Abandon the search in progress."""
@@ -442,11 +458,16 @@ class SparseSearch:
 
     # -- slices, reports, checkpoints ---------------------------------------------------
 
-    def _slice(self, run: Any, *given: Any) -> Any:
-        """Run a kernel for about ``_SLICE_SECONDS``, then report and look at the limits."""
+    def _slice(self, run: Any, *given: Any, then: Callable[[Any], None] | None = None) -> Any:
+        """Run a kernel for about ``_SLICE_SECONDS``, then report and look at the limits.
+
+        then: given what it returned, first: a stop, or a checkpoint, finds state and course of one moment.
+        """
         monitor, state, course = self._monitor, self.state, self.course
         clock = time.perf_counter()
         done = run(*given, self._budget)
+        if then is not None:
+            then(done)
         seconds = max(time.perf_counter() - clock, 1e-6)
         most = min(4 * self._budget, _MOST_ENTRIES)
         self._budget = max(1, min(most, int(self._budget * _SLICE_SECONDS / seconds)))
@@ -473,7 +494,7 @@ class SparseSearch:
         )
 
     def _kept(self) -> dict[str, Any]:
-        """Return the state; a search in progress is made again from its start.
+        """Return the state; a search in progress, or one without a path, is made again from its start.
 
         Rows and columns have the user's numbers: a solve elsewhere may continue in another order.
         """
@@ -489,7 +510,7 @@ class SparseSearch:
         row, scans = state.at.row, state.at.scans
         if self._order is not None and row >= 0:
             state.at.row = self._order.rows[row]
-        if state.at.underway != 0:
+        if state.at.underway != 0 or (self.course.stage == SEARCH and self.violator.size):
             state.at.scans = state.at.begun
         facts = numbers(state.at, P.Standing)
         state.at.row, state.at.scans = row, scans
@@ -566,6 +587,8 @@ def _pairs(problem: Problem, price: np.dtype[Any]) -> tuple[P.Pairs, float]:
         scale = _SCALE
     own = np.empty(0, price)
     base: Any = int(low) if problem.integer else 0.0
+    if base >= 2**63:
+        raise OverflowRiskError(f"the costs, {-base} with maximize, leave int64 when their sign is changed")
     if isinstance(problem.source, ClippedCosts):
         cap = problem.source.cap
         if problem.integer:

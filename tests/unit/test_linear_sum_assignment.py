@@ -304,3 +304,31 @@ def test_an_answer_that_is_not_proved_is_said_to_be_so(monkeypatch):
     monkeypatch.setattr(importlib.import_module("bigsap.solve"), "solve", lambda *_, **__: unproved)
     with pytest.warns(UserWarning, match=r"within 0\.25"):
         linear_sum_assignment(bigsap.sparse(([0, 1, 2], [0, 1, 2], [0.0, 0.0, 0.0])))
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("base", [-(2**63), 2**63 - 1, 2**62, 5])
+def test_sparse_integers_at_the_ends_of_their_type(base, maximize):
+    """Their differences decide; a cost far from all others, as stands for a forbidden pair, hides none."""
+    rng = np.random.default_rng(31)
+    for case in range(30):
+        shape = tuple(int(k) for k in rng.integers(1, 6, 2))
+        small = rng.integers(0, 9, shape)
+        cost = (small if base < 2**62 else -small).astype(np.int64) + np.int64(base)
+        if case % 2:
+            cost[rng.random(shape) < 0.3] = -(2**63) if maximize else 2**63 - 1
+        rows, columns = np.nonzero(np.ones(shape))
+        given = bigsap.sparse((rows, columns, cost[rows, columns]), shape=shape)
+        try:
+            found = linear_sum_assignment(given, maximize)
+        except bigsap.OverflowRiskError:
+            assert case % 2
+            continue
+        best, _ = optimum(cost.astype(object), maximize)
+        assert sum(cost.astype(object)[found]) == best
+
+
+def test_sparse_integers_that_would_be_rounded_are_an_error():
+    cost = bigsap.sparse(([0, 0, 1, 1], [0, 1, 0, 1], [2**62 + 1, 2**62 + 3, 0, -(2**62)]))
+    with pytest.raises(bigsap.OverflowRiskError, match=r"cost\[0, [01]\] is as far"):
+        linear_sum_assignment(cost)

@@ -565,6 +565,33 @@ def test_a_solve_stopped_anywhere_continues_with_the_same_bits(
     assert {strategy.BID, strategy.REDUCE, strategy.SEARCH} <= stages
 
 
+@pytest.mark.parametrize(
+    ("shape", "entries", "options"),
+    [
+        ((10, 10), 60, {"gap": 1e-3}),
+        ((9, 12), 1, {}),
+        ((12, 8), 1, {}),
+        ((12, 8), 1, {"unassigned_cost": np.arange(12) * 9.0 % 40}),
+        ((7, 9), 20, {}),  # infeasible
+    ],
+)
+def test_a_small_solve_stopped_at_every_tick_continues_with_the_same_bits(
+    shape: tuple[int, int], entries: int, options: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(strategy, "_FIRST_ENTRIES", entries)
+    monkeypatch.setattr(strategy, "_MOST_ENTRIES", entries)
+    rng, path, counted = np.random.default_rng(15), tmp_path / "solve.ckpt", Counting(1 << 40)
+    rows, columns = np.nonzero((rng.random(shape) < 0.9) & (np.add.outer(*map(np.arange, shape)) != 6))
+    keep = (rows > 3) | (columns < 3) if shape == (7, 9) else slice(None)
+    cost = sparse((rows[keep], columns[keep], rng.integers(1, 50, shape)[rows, columns][keep] + 0.0), shape)
+    whole = bigsap.solve(cost, cancel=counted, **options)
+    assert (whole.status == "infeasible") == (shape == (7, 9))
+    for asked in range(counted.asked):
+        bigsap.solve(cost, checkpoint=path, cancel=Counting(asked), **options)
+        again = bigsap.resume(path, cost, **options)
+        assert (again.status, bits(again), again.nit) == (whole.status, bits(whole), whole.nit)
+
+
 def test_an_infeasible_problem_of_large_integers_names_its_rows() -> None:
     """Prices of rows that share their only column fall by the costs' range with each bid."""
     rows, columns = np.array([0, 1, 2, 2, 2, 3, 3, 3]), np.array([0, 0, 1, 2, 3, 1, 2, 3])

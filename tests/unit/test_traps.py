@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -263,3 +265,14 @@ def test_costs_so_large_that_the_squares_of_gaps_are_no_numbers(kind, scale):
         result = bigsap.solve(cost, method=method)
         assert result.status == "optimal"
         assert result.fun == pytest.approx(best, rel=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"objective": "bottleneck"}, {"capacity": 2}], ids=str)
+@pytest.mark.parametrize("costs", [[-(2**63)], [-(2**63), -(2**63) + 5]], ids=str)
+def test_the_least_integer_has_no_opposite(options, costs):
+    sparse = bigsap.sparse(([0] * len(costs), range(len(costs)), np.array(costs)))
+    for cost in (sparse, np.array([costs])):
+        with contextlib.suppress(bigsap.OverflowRiskError):
+            assert solve(cost, maximize=True, **options).fun == max(costs)
+    rows, columns = bigsap.linear_sum_assignment(sparse, maximize=True)
+    assert (rows.tolist(), columns.tolist()) == ([0], [len(costs) - 1])
