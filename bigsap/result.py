@@ -377,7 +377,7 @@ class Result:
         shape: tuple[int, int] | None = None,
         args: tuple[Any, ...] = (),
         dtype: npt.DTypeLike | None = None,
-        threads: int | None = 1,
+        threads: int = 1,
         unassigned_cost: npt.ArrayLike | None = None,
         pairs: bool = False,
     ) -> Certificate:
@@ -385,7 +385,6 @@ class Result:
 
         cost, shape, args, dtype, unassigned_cost: the problem, as given to ``solve``.
             Without ``unassigned_cost`` the prices recorded in the result are used.
-        threads: None: the cores available.
         pairs: read every pair, also where bounds of the costs suffice (``bigsap.certify``).
 
         Returns the new certificate, or raises CertificateError that names the failing claim: the
@@ -397,11 +396,13 @@ class Result:
         about real costs may differ from it by ``2**-50`` of the assigned costs' sizes; claims about
         integers must agree. Time O(n m), one pass; less if bounds of the costs exclude pairs.
         """
-        from bigsap.engine.core.team import check_threads
         from bigsap.sources import as_source
         from bigsap.sources.base import in_sense, intact_throughout
 
-        threads, pairs = check_threads(threads), flag(pairs, "pairs")
+        count, pairs = whole(threads), flag(pairs, "pairs")
+        if count is None or count < 1:
+            raise OptionError(f"threads must be a positive integer, got {threads!r}")
+        threads = count
         source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), self.maximize)
         prices = self.unassigned_cost if unassigned_cost is None else unassigned_cost
         if self.capacity is not None or self.demand is not None:
