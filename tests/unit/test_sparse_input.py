@@ -179,3 +179,57 @@ def test_sizes_of_memory_are_checked_where_no_rows_are_kept(name: str, value: An
     for cost in (scipy.sparse.csr_array([[1.0, 2], [3, 4]]), np.ones((2, 2))):
         with pytest.raises(bigsap.OptionError, match=name):
             bigsap.solve(cost, **{name: value}, **options)
+
+
+BAD_SHAPES = [[2, 2.5], [2.7, 2], "22", ["a", "b"], [None, 2], [2], [2, 2, 2], 4, [[2, 2]], ["2", "2"]]
+
+
+@pytest.mark.parametrize("shape", [*BAD_SHAPES, None, {"a": 1, "b": 2}])
+def test_shapes_of_zarr_groups_are_two_whole_numbers(shape: Any, tmp_path: Path) -> None:
+    given = scipy.sparse.csr_array(np.ones((2, 2)))
+    group = zarr.open_group(tmp_path / "graph.zarr", mode="w")
+    group.attrs["shape"] = shape
+    for part in ("indptr", "indices", "data"):
+        group.create_array(part, data=getattr(given, part))
+    for cost in (group, tmp_path / "graph.zarr"):
+        with pytest.raises(bigsap.StoreError, match=r"two (whole )?numbers"):
+            bigsap.solve(cost)
+    for good in ([2, 2], [2.0, 2]):
+        group.attrs["shape"] = good
+        assert bigsap.solve(group).fun == bigsap.solve(tmp_path / "graph.zarr").fun == 2
+    for shape, text in (([2, -2], "negative size"), ([2**40, 2], "at most"), ([3, 2], "indptr has shape")):
+        group.attrs["shape"] = shape
+        for cost in (group, tmp_path / "graph.zarr"):
+            with pytest.raises(bigsap.ShapeError, match=text):
+                bigsap.solve(cost)
+
+
+@pytest.mark.parametrize("shape", [s for s in BAD_SHAPES if s != [None, 2]])
+def test_shapes_of_archives_are_two_whole_numbers(shape: Any, tmp_path: Path) -> None:
+    path = tmp_path / "graph.npz"
+    scipy.sparse.save_npz(path, scipy.sparse.csr_array(np.ones((2, 2))))
+    with np.load(path) as file:
+        members = dict(file)
+    np.savez(path, **{**members, "shape": np.array(shape)})
+    with pytest.raises(bigsap.StoreError, match="two whole numbers"):
+        bigsap.solve(path)
+
+
+@pytest.mark.parametrize("fault", ["a group", "not compressed bytes", "damaged metadata"])
+def test_damaged_zarr_groups_are_named(fault: str, tmp_path: Path) -> None:
+    folder = tmp_path / "graph.zarr"
+    group = zarr.open_group(folder, mode="w")
+    group.attrs["shape"] = [2, 2]
+    given = scipy.sparse.csr_array(np.ones((2, 2)))
+    for part in ("indptr", "indices", "data"):
+        group.create_array(part, data=getattr(given, part))
+    if fault == "a group":
+        del group["data"]
+        group.create_group("data")
+    elif fault == "not compressed bytes":
+        (folder / "data" / "c" / "0").write_bytes(b"no bytes of zstd")
+    else:
+        (folder / "data" / "zarr.json").write_text("{}")
+    for cost in (group, folder):
+        with pytest.raises(bigsap.StoreError, match="group"):
+            bigsap.solve(cost)

@@ -9,7 +9,7 @@ import json
 import os
 import struct
 import zipfile
-from collections.abc import Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ def from_npz(path: str | os.PathLike[str], *, forbid: bool = False) -> SparseCos
                 raise StoreError(f"{what} is not of scipy.sparse.save_npz: it has {sorted(names)}")
             form = _member(archive, path, "format").item()
             form = form.decode("ascii") if isinstance(form, bytes) else str(form)
-            shape = tuple(_member(archive, path, "shape").tolist())
+            shape = _stored_shape(_member(archive, path, "shape"), what)
             if form in ("csr", "csc"):
                 arrays = [_member(archive, path, name) for name in _LINES]
             elif form == "coo":
@@ -53,28 +53,33 @@ def from_npz(path: str | os.PathLike[str], *, forbid: bool = False) -> SparseCos
     except Exception as error:
         # zipfile, zlib and numpy raise a dozen kinds of errors for damaged archives.
         raise StoreError(f"{what} is not a readable .npz file: {error}") from error
-    if len(shape) != 2:
-        raise StoreError(f"{what} holds an array of shape {shape}; a cost matrix has 2 dimensions")
-    return _of_format(form, arrays, sparse_shape(shape, what), forbid)
+    return _of_format(form, arrays, shape, forbid)
 
 
 def from_zarr_group(group: Any, what: str, *, forbid: bool = False) -> SparseCosts:
     """Return the sparse costs in a zarr group: arrays indptr, indices and data.
 
     Its attribute ``shape`` has the size, and ``encoding-type`` may say ``csc_matrix``, as in anndata's
-    files. The arrays are read into memory. Raises StoreError if something is missing.
+    files. The arrays are read into memory. Raises StoreError if something is missing or damaged, and as
+    ``sparse``. forbid: see ``listed_pairs``.
     """
-    missing = [name for name in _LINES if name not in group]
-    shape = group.attrs.get("shape")
-    if missing or not isinstance(shape, (Sequence, np.ndarray)) or len(shape) != 2:
-        raise StoreError(
-            f"{what} is a group without {', '.join(missing) or 'an attribute shape of two numbers'};"
-            " sparse costs need the arrays indptr, indices and data, and the attribute shape"
-        )
-    form = "csc" if str(group.attrs.get("encoding-type", "")).startswith("csc") else "csr"
-    return _of_format(
-        form, [np.asarray(group[name][...]) for name in _LINES], sparse_shape(shape, what), forbid
-    )
+    try:
+        missing = [name for name in _LINES if not hasattr(group.get(name), "dtype")]
+        shape = group.attrs.get("shape")
+        if missing or shape is None:
+            raise StoreError(
+                f"{what} is a group without {', '.join(missing) or 'an attribute shape of two numbers'};"
+                " sparse costs need the arrays indptr, indices and data, and the attribute shape"
+            )
+        size = _stored_shape(shape, what)
+        form = "csc" if str(group.attrs.get("encoding-type", "")).startswith("csc") else "csr"
+        arrays = [np.asarray(group[name][...]) for name in _LINES]
+    except BigsapError:
+        raise
+    except Exception as error:
+        # zarr and its codecs raise many kinds of errors for damaged stores.
+        raise StoreError(f"{what} is not a readable zarr group: {error}") from error
+    return _of_format(form, arrays, size, forbid)
 
 
 def is_zarr_group(folder: Path) -> bool:
@@ -97,12 +102,21 @@ def open_zarr_group(folder: Path, *, forbid: bool = False) -> SparseCosts:
     what = f"the folder {os.fspath(folder)!r}"
     try:
         group = zarr.open_group(folder, mode="r")
-        return from_zarr_group(group, what, forbid=forbid)
-    except BigsapError:
-        raise
     except Exception as error:
-        # zarr and its codecs raise many kinds of errors for damaged stores.
+        # As above: damaged metadata.
         raise StoreError(f"{what} is not a readable zarr group: {error}") from error
+    return from_zarr_group(group, what, forbid=forbid)
+
+
+def _stored_shape(given: Any, what: str) -> tuple[int, int]:
+    """Return a stored shape, or raise StoreError if it is not two whole numbers. Raises as ``sparse``."""
+    sizes = given.tolist() if isinstance(given, np.ndarray) else given
+    listed = isinstance(sizes, (list, tuple)) and len(sizes) == 2
+    if not listed or not all(isinstance(n, Real) and n % 1 == 0 for n in sizes):
+        raise StoreError(
+            f"{what} has the shape {sizes!r}, not two whole numbers; a cost matrix has 2 dimensions"
+        )
+    return sparse_shape(sizes, what)
 
 
 def _of_format(form: str, arrays: list[Array], shape: tuple[int, int], forbid: bool) -> SparseCosts:
