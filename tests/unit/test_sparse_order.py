@@ -155,9 +155,9 @@ def test_a_solve_may_continue_in_another_order(
     source = bigsap.sparse(a[:1800] if wide else a)
     run_slice = strategy.SparseSearch._slice
 
-    def short(search: Any, *given: Any) -> Any:
+    def short(search: Any, *given: Any, **options: Any) -> Any:
         search._budget = 4000
-        return run_slice(search, *given)
+        return run_slice(search, *given, **options)
 
     monkeypatch.setattr(strategy.SparseSearch, "_slice", short)
     whole = bigsap.solve(source)
