@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
@@ -146,28 +147,38 @@ def _by_solve(costs: Any, maximize: bool, device: str = "cpu") -> tuple[Array, A
     from bigsap.result import Status
     from bigsap.solve import solve
 
+    scale = 1.0
     try:
         result = solve(costs, maximize=maximize, device=device)
     except OverflowRiskError:
         if not isinstance(costs, np.ndarray):
             raise
-        result = solve(_with_room_for_sums(costs), maximize=maximize)
+        smaller, scale = _with_room_for_sums(costs)
+        result = solve(smaller, maximize=maximize)
     if result.status == Status.INFEASIBLE:
         raise InfeasibleError("cost matrix is infeasible", result.violator.tolist())
     if result.status == Status.IMPRECISE:
         warnings.warn(
             "the costs differ by so many orders of magnitude that the assignment is proved only to within"
-            f" {result.gap} of the optimum, see bigsap.solve",
+            f" {(result.gap or 0) / scale} of the optimum, see bigsap.solve",
             UserWarning,
-            stacklevel=5,
+            stacklevel=_level_of_caller(),
         )
     return result.row_ind, result.col_ind
 
 
-def _with_room_for_sums(costs: Array) -> Array:
-    """Return integers as float64, floats times a power of two: only denormals lose digits."""
-    exponent = 0 if costs.dtype.kind in "biu" else -64
-    return np.ldexp(costs.astype(np.float64), exponent)
+def _level_of_caller() -> int:
+    """Return the ``stacklevel``, for the calling function, of the first frame outside BigSAP."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "bigsap":
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _with_room_for_sums(costs: Array) -> tuple[Array, float]:
+    """Return integers as float64, floats times a power of two, and that: only denormals lose digits."""
+    scale = 1.0 if costs.dtype.kind in "biu" else 2.0**-64
+    return costs.astype(np.float64) * scale, scale
 
 
 def _as_scipy_reads(cost_matrix: Any) -> Array:

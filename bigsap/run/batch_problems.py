@@ -90,7 +90,8 @@ class BatchProblems:
             own = parts if len({part.dtype for part in parts}) > 1 else None
             given = np.concatenate(parts) if parts else np.empty(0)
         real = given.dtype.kind in "biuf"
-        values = given.astype(np.float64) if real else np.zeros(len(given))
+        with np.errstate(over="ignore"):
+            values = given.astype(np.float64) if real else np.zeros(len(given))
         sign = -1.0 if maximize else 1.0
         free = np.isfinite(values)
         wrong = np.isnan(values) | (values == -sign * np.inf)
@@ -135,9 +136,13 @@ class RowPrices:
 
 
 def _inexact(prices: Array) -> Array:
-    """Return which prices are integers that float64 rounds, or too large; ``solve`` names those."""
+    """Return which prices float64 does not hold, or integers too large; ``solve`` names those."""
     if prices.dtype.kind not in "iu":
-        return np.zeros(prices.shape, np.bool_)
+        if prices.dtype.itemsize <= 8:
+            return np.zeros(prices.shape, np.bool_)
+        with np.errstate(over="ignore"):
+            beyond: Array = np.isinf(prices.astype(np.float64)) & np.isfinite(prices)
+        return beyond
     values = prices.astype(np.float64)
     large = np.abs(values) >= 2.0**62
     found: Array = large | (np.where(large, 0.0, values).astype(np.int64) != prices)
@@ -169,7 +174,7 @@ def _fitting(prices: list[Any], rows: Array) -> tuple[list[Array], Array]:
 
 def _of_64_bits(prices: Array) -> Array:
     if prices.dtype.kind == "f":
-        return prices.astype(np.float64, copy=False)
+        return np.where(_inexact(prices), np.nan, prices).astype(np.float64, copy=False)
     if prices.dtype == np.uint64:  # too large ones stay too large
         prices = np.minimum(prices, np.uint64(2**62))
     return prices.astype(np.int64, copy=False)

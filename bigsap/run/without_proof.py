@@ -21,6 +21,7 @@ from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.proof.exact import exact_sum, three_sum
 from bigsap.row_cache import Rows
+from bigsap.sources.base import Sparse
 from bigsap.sources.cuda.pairs import device_pairs
 from bigsap.sources.filling import fill_of
 from bigsap.types import Array
@@ -35,7 +36,8 @@ def pair_costs(problem: Problem, rows: Rows, held: Sequence[Held], column_of_row
     """
     source = problem.source
     n = column_of_row.size
-    costs = np.zeros(n, source.dtype)
+    # Rows of sparse costs are floats, their integers are not.
+    costs = np.zeros(n, np.int64 if isinstance(source, Sparse) and problem.integer else source.dtype)
     wanted = column_of_row >= 0
     table = rows.table if rows.policy == "in place" else None
     if table is None:

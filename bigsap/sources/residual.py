@@ -63,6 +63,7 @@ class Residual:
         self.square = square
         self.shape = (side, side) if square else source.shape
         self._fill: Fill | None = None
+        self._free: Array | None = None  # what columns cost when they are free, for ``read``
 
     def __repr__(self) -> str:
         return f"Residual({self.source!r})"
@@ -84,7 +85,9 @@ class Residual:
             costs = given.astype(np.float64)
             subtract_rows(costs, self.sign, ids.astype(np.int64), start, u, u_low, v, v_low, cap, scale)
             if not self.square:
-                costs -= self.of_free_columns()[0][start:stop]
+                if self._free is None:
+                    self._free = self.of_free_columns()[0]
+                costs -= self._free[start:stop]
             out[real, : stop - start] = costs
         if not self.square:
             return

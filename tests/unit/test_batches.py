@@ -384,6 +384,7 @@ REFUSED_PRICES = {
     "unsigned, too large": np.array([2**63 + 5, 1], "u8"),
     "a large number": 2**62,
     "beyond 64 bits, rounded": [2**70 + 1, 1],
+    "beyond float64": np.array(["1e4000", "1"], np.longdouble),
 }
 
 

@@ -302,8 +302,23 @@ def test_an_answer_that_is_not_proved_is_said_to_be_so(monkeypatch):
     solved = bigsap.solve(np.eye(3))
     unproved = dataclasses.replace(solved, status=bigsap.Status.IMPRECISE, success=False, gap=0.25)
     monkeypatch.setattr(importlib.import_module("bigsap.solve"), "solve", lambda *_, **__: unproved)
-    with pytest.warns(UserWarning, match=r"within 0\.25"):
+    with pytest.warns(UserWarning, match=r"within 0\.25") as caught:
         linear_sum_assignment(bigsap.sparse(([0, 1, 2], [0, 1, 2], [0.0, 0.0, 0.0])))
+    assert caught[0].filename == __file__  # the caller's line
+
+
+def test_the_gap_of_costs_that_were_scaled_is_that_of_the_costs(monkeypatch):
+    solved = bigsap.solve(np.eye(3))
+
+    def solve(costs, **_):
+        if costs.max() > 1e300:
+            raise bigsap.OverflowRiskError("sums")
+        return dataclasses.replace(solved, status=bigsap.Status.IMPRECISE, success=False, gap=costs[0, 0])
+
+    monkeypatch.setattr(importlib.import_module("bigsap.solve"), "solve", solve)
+    with pytest.warns(UserWarning, match=r"within 1e\+308 ") as caught:
+        linear_sum_assignment(np.full((70, 70), 1e308))
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("maximize", [False, True])

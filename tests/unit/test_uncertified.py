@@ -206,3 +206,10 @@ def test_a_start_that_rounded_what_the_answer_does_not_show(seed):
     options: dict[str, Any] = {"unassigned_cost": 0.3, "maximize": True}
     found = bigsap.solve(cost, method="hungarian", certify=False, warm_start=start, **options)
     assert found.fun == pytest.approx(bigsap.solve(cost, **options).fun, rel=1e-12)
+
+
+def test_sums_of_sparse_integers_are_exact():
+    """Their rows are floats, which do not hold them."""
+    large = bigsap.sparse(([0, 1], [0, 1], np.array([2**53 + 1, 2])), shape=(2, 2))
+    assert bigsap.solve(large, certify=False).fun == 2**53 + 3
+    assert bigsap.solve(bigsap.sparse(([0], [0], np.array([2**62 + 5]))), certify=False).fun == 2**62 + 5
