@@ -23,7 +23,7 @@ from bigsap.strategies.baselines import auction
 from bigsap.strategies.first_prices import STARTS
 from bigsap.strategies.orientation import resident
 from bigsap.strategies.placement import TREES, device_method, device_name, ties_in_memory
-from bigsap.strategies.sparse import sparse_part
+from bigsap.strategies.sparse_pairs import sparse_part
 from bigsap.strategies.start.samples import pairs_are_cheap
 from bigsap.strategies.trees import VARIANTS
 

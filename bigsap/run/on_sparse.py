@@ -14,7 +14,8 @@ from bigsap.row_cache import parse_bytes
 from bigsap.run.certify import prove_now, within_gap
 from bigsap.run.run import Run
 from bigsap.strategies import Outcome
-from bigsap.strategies.sparse import SparseSearch, check_infinities, sparse_part
+from bigsap.strategies.sparse import SparseSearch
+from bigsap.strategies.sparse_pairs import check_infinities, sparse_part
 from bigsap.strategies.work import Work, on_pairs
 
 

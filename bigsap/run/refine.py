@@ -35,7 +35,7 @@ from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.residual import Residual
 from bigsap.sources.sparse.sparse_costs import from_csr
 from bigsap.strategies import Outcome
-from bigsap.strategies.sparse import sparse_part
+from bigsap.strategies.sparse_pairs import sparse_part
 from bigsap.types import Array
 
 #: Maximum number of rounds; each at least halves the gap.

@@ -39,7 +39,7 @@ from bigsap.strategies.placement import (
     refuse_slabs,
     refuse_streaming,
 )
-from bigsap.strategies.sparse import arithmetic_of, sparse_part
+from bigsap.strategies.sparse_pairs import arithmetic_of, sparse_part
 from bigsap.strategies.start.warm import Warm
 from bigsap.strategies.work import Work
 from bigsap.types import Array

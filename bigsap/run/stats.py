@@ -19,7 +19,7 @@ from bigsap.run.kept_rows import KeptRows
 from bigsap.run.run import Run
 from bigsap.sources.cuda.placed import OnDevice
 from bigsap.strategies.placement import device_name, device_rows
-from bigsap.strategies.sparse import sparse_part
+from bigsap.strategies.sparse_pairs import sparse_part
 
 # Most seconds for pricing the pairs in order, and its share of the time limit.
 _FIRST_SECONDS = 0.2

@@ -13,7 +13,6 @@ import zarr
 
 import bigsap
 from bigsap import checkpoint
-from bigsap.client.job_request import request_of
 from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
 from bigsap.strategies import sparse as strategy
 from contracts import SourceContract
@@ -446,15 +445,6 @@ def test_damaged_archives_are_named(tmp_path: Any) -> None:
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(bigsap.StoreError, match="not a readable"):
         bigsap.as_source(path)
-
-
-def test_sparse_costs_go_to_a_service_as_their_entries() -> None:
-    given = sparse(([1, 0, 0], [0, 1, 0], [3, 2, 1]))
-    spec = request_of(given)["cost"]
-    assert (spec["type"], spec["shape"]) == ("sparse", [2, 2])
-    assert spec["start"].tolist() == [0, 2, 3]
-    assert spec["columns"].tolist() == [1, 0, 0]
-    assert spec["costs"].tolist() == [2, 1, 3]
 
 
 class TestSparseSource(SourceContract):

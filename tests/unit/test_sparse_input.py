@@ -12,6 +12,7 @@ import scipy.sparse
 import zarr
 
 import bigsap
+from bigsap.client.job_request import request_of
 from bigsap.sources.sparse.sparse_costs import from_csr, sparse
 
 FORMATS = ("csr", "csc", "coo", "lil", "dok", "bsr", "dia")
@@ -233,3 +234,12 @@ def test_damaged_zarr_groups_are_named(fault: str, tmp_path: Path) -> None:
     for cost in (group, folder):
         with pytest.raises(bigsap.StoreError, match="group"):
             bigsap.solve(cost)
+
+
+def test_sparse_costs_go_to_a_service_as_their_entries() -> None:
+    given = sparse(([1, 0, 0], [0, 1, 0], [3, 2, 1]))
+    spec = request_of(given)["cost"]
+    assert (spec["type"], spec["shape"]) == ("sparse", [2, 2])
+    assert spec["start"].tolist() == [0, 2, 3]
+    assert spec["columns"].tolist() == [1, 0, 0]
+    assert spec["costs"].tolist() == [2, 1, 3]

@@ -14,6 +14,7 @@ import bigsap
 from bigsap import policy
 from bigsap.engine.sparse.ordering import local_ordering, ordered
 from bigsap.strategies import sparse as strategy
+from bigsap.strategies import sparse_pairs
 
 
 def neighbours(n: int, k: int, rng: Any, *, sorted_: bool = False) -> scipy.sparse.csr_array:
@@ -35,14 +36,14 @@ def order_all(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Problems of every size are looked at; whether an order was used, for each solve."""
     monkeypatch.setattr(policy, "SPARSE_ORDERED_ROWS", 10)
     found: list[bool] = []
-    given = strategy.local_ordering
+    given = sparse_pairs.local_ordering
 
     def noted(*args: Any) -> Any:
         order = given(*args)
         found.append(order is not None)
         return order
 
-    monkeypatch.setattr(strategy, "local_ordering", noted)
+    monkeypatch.setattr(sparse_pairs, "local_ordering", noted)
     return found
 
 
@@ -196,6 +197,6 @@ def test_a_memory_limit_holds_for_the_copy(order_all: list[bool]) -> None:
 
 def test_large_entries_are_not_copied(order_all: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     a = neighbours(1000, 8, np.random.default_rng(6))
-    monkeypatch.setattr(strategy, "usable_memory", lambda: 8 * (a.nnz * 16 + 24 * 2001) - 1)
+    monkeypatch.setattr(sparse_pairs, "usable_memory", lambda: 8 * (a.nnz * 16 + 24 * 2001) - 1)
     assert bigsap.solve(bigsap.sparse(a)).status == "optimal"
     assert order_all == []

@@ -1,4 +1,4 @@
-"""Validation of what is given beside the costs: starts, prices, counts, an assignment.
+"""Validation of what is given with the costs: starts, prices, counts, an assignment.
 
 The library makes the checks, of arrays that are small enough to be read; of others only the sizes
 are known. The worker makes them all.
@@ -39,7 +39,7 @@ def check_choices(request: Mapping[str, Any]) -> None:
             raise invalid("is not valid with prices v: there is no solve", f"/{name}")
 
 
-#: Arrays that are given beside the costs, and whether they have one entry a row (0) or a column (1).
+#: Arrays that are given with the costs, and whether they have one entry a row (0) or a column (1).
 _SIDES = {
     ("options", "unassigned_cost"): 0,
     ("options", "demand"): 0,
@@ -53,7 +53,7 @@ _SIDES = {
 
 
 def _sizes_of(request: Mapping[str, Any], resolver: Resolver) -> list[int | None]:
-    """Return the rows and columns that the arrays beside the costs have; None: no array tells."""
+    """Return the rows and columns that the arrays given with the costs have; None: unknown."""
     sizes: list[int | None] = [None, None]
     for (group, name), side in _SIDES.items():
         ref = (request[group] or {}).get(name)
