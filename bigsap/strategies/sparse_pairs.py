@@ -1,4 +1,4 @@
-"""What a search of sparse costs takes from its problem: number type, pairs in its units, their order."""
+"""Pairs of sparse costs as their search sees them: number type, unit, order."""
 
 from __future__ import annotations
 
