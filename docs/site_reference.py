@@ -11,7 +11,7 @@ import re
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import bigsap
@@ -44,6 +44,8 @@ def fields_of(thing: Any) -> set[str]:
         names |= {field.name for field in dataclasses.fields(thing)}
     if isinstance(thing, type) and issubclass(thing, str):
         names |= {member.lower() for member in getattr(thing, "__members__", ())}
+    elif isinstance(thing, type):
+        names |= {name for name, of in vars(thing).items() if isinstance(of, (property, cached_property))}
     with contextlib.suppress(TypeError, ValueError):
         names |= set(inspect.signature(thing).parameters)
     return names

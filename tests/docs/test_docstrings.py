@@ -1,0 +1,47 @@
+"""Every public docstring is right reStructuredText, as the site shows it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bigsap
+from bigsap import client
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def documented() -> Iterator[tuple[str, Any]]:
+    """Public functions and classes, and what is public of the classes."""
+    for home in (bigsap, client):
+        for name in home.__all__:
+            thing = getattr(home, name)
+            if callable(thing):
+                yield name, thing
+            if isinstance(thing, type):
+                public = (part for part in vars(thing) if not part.startswith("_"))
+                yield from ((f"{name}.{part}", getattr(thing, part)) for part in public)
+
+
+def test_docstrings_are_read_without_a_warning(monkeypatch, capsys):
+    core = pytest.importorskip("docutils.core", reason="extra docs")
+    monkeypatch.syspath_prepend(DOCS)
+    reference = __import__("site_reference")
+    read = 0
+    for name, thing in documented():
+        text = inspect.getdoc(thing) or ""
+        lines = reference.with_fields(text.splitlines(), reference.fields_of(thing), "param")
+        core.publish_doctree("\n".join(lines), source_path=name)
+        read += bool(text)
+    assert capsys.readouterr().err == ""
+    assert read > 100
+
+
+def test_a_definition_that_ends_without_a_blank_line_is_noticed(capsys):
+    core = pytest.importorskip("docutils.core", reason="extra docs")
+    core.publish_doctree("rows: their columns,\n    or -1\ncolumns: likewise")
+    assert "WARNING" in capsys.readouterr().err
