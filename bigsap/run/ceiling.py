@@ -54,7 +54,7 @@ class Ceiling:
             done = gate is not None and gate.run()
         except Stopped:
             if gate is not None:
-                run.standing = _completed(gate), gate.pairs.v
+                run.standing = _completed(gate), gate.prices
             raise
         finally:
             solved.counts.scans += 0 if gate is None else gate.scans
@@ -64,14 +64,14 @@ class Ceiling:
             return None
         solved.first_prices, run.why = "none", "most pairs cost as much as the dearest"
         run.phases.append({"epsilon": 0.0, "rows_scanned": gate.scans, "seconds": seconds})
-        return Outcome(_completed(gate), gate.pairs.v)
+        return Outcome(_completed(gate), gate.prices)
 
 
 def _completed(gate: SparseGate) -> Array:
     """Return the matching; rows at the ceiling take the free columns in order, as scipy does."""
-    matching = gate.pairs.column_of_row.astype(np.intp)
+    matching = gate.state.column_of_row.astype(np.intp)
     left = np.flatnonzero(matching < 0)
-    matching[left] = np.flatnonzero(gate.pairs.row_of_column < 0)[: left.size]
+    matching[left] = np.flatnonzero(gate.state.row_of_column < 0)[: left.size]
     return matching
 
 

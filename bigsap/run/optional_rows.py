@@ -52,7 +52,7 @@ class OptionalRows:
             done = gate.run()
         except Stopped:
             if gate is not None:
-                run.standing = gate.column_of_row(), gate.pairs.v
+                run.standing = gate.column_of_row(), gate.prices
             raise
         finally:
             if gate is not None:
@@ -63,7 +63,7 @@ class OptionalRows:
             return None
         solved.first_prices = "none"
         run.phases.append({"epsilon": 0.0, "rows_scanned": gate.scans, "seconds": seconds})
-        return Outcome(gate.column_of_row(), gate.pairs.v)
+        return Outcome(gate.column_of_row(), gate.prices)
 
 
 def _reads_source(run: Run) -> bool:

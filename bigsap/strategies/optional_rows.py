@@ -2,7 +2,7 @@
 
 The clipped problem (``sources.clipped``) limits a pair's cost to its row's price. Here only the pairs
 below the price are stored, each row's in one complete list, and the row gets a private column that
-costs the price (``engine.lists.private_columns``). With prices ``v <= 0``, 0 where a column is
+costs the price (``engine.sparse.search``). With prices ``v <= 0``, 0 where a column is
 free, a dual solution of that sparse problem is one of the clipped problem: ``u[i] <= price[i]``
 holds, and so ``u[i] + v[j] <= price[i]`` for every pair that was left out. Rows that end in their
 private columns take any free columns in the end, where a clipped pair costs exactly the price. So
@@ -22,14 +22,9 @@ import numpy as np
 from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import largest_cost
-from bigsap.engine.lists.private_columns import (
-    PRIVATE,
-    PrivatePairs,
-    free_loose,
-    private_frontier,
-    run_private,
-    take_best,
-)
+from bigsap.engine.sparse.pairs import PRIVATE, Matching, Pairs, labels, matching
+from bigsap.engine.sparse.search import DONE, NEVER, search
+from bigsap.engine.sparse.warm_pairs import free_loose, take_best
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT, allowance
 from bigsap.sources.base import CostSource, Resident, Separable, limit_of
@@ -89,19 +84,12 @@ def sparse_gate(
         own = cap - least
     if not np.isfinite(own).all():
         return None
-    pairs = PrivatePairs(
-        start,
-        ids,
-        costs,
-        own,
-        v=np.zeros(gated.shape[1], price),
-        column_of_row=np.full(size.size, S.FREE, S.ID),
-        row_of_column=np.full(gated.shape[1], S.FREE, S.ID),
-        match_cost=np.zeros(size.size, price),
-    )
+    one, none = price.type(1), price.type(0)
+    pairs = Pairs(start, ids, costs, own, one, none, one, price.type(S.infinity(price)))
+    state = matching(size.size, gated.shape[1], price)
     if warm is not None:
-        _adopt(pairs, warm, whole, setting.monitor.tick)
-    return SparseGate(pairs, setting)
+        _adopt(pairs, state, warm, whole, setting.monitor.tick)
+    return SparseGate(pairs, state, setting)
 
 
 def _limits(gated: ClippedCosts, cap: Array) -> Array:
@@ -113,40 +101,45 @@ def _limits(gated: ClippedCosts, cap: Array) -> Array:
 
 
 class SparseGate:
-    """The search and its answer. pairs: those below their row's price, perhaps partly matched."""
+    """The search and its answer. pairs: those below their row's price. state: perhaps partly matched."""
 
-    def __init__(self, pairs: PrivatePairs, setting: ListSettings) -> None:
-        self.pairs = pairs
+    def __init__(self, pairs: Pairs, state: Matching, setting: ListSettings) -> None:
+        self.pairs, self.state = pairs, state
         self._monitor, self._price = setting.monitor, setting.arithmetic.price
-        self._frontier = private_frontier(pairs.v.size, self._price)
+        self._labels = labels(state.v.size, self._price)
         # Rows without pairs need no search.
-        pairs.column_of_row[pairs.start[1:] == pairs.start[:-1]] = PRIVATE
-        self.order = np.flatnonzero(pairs.column_of_row == S.FREE).astype(S.ID)
+        state.column_of_row[pairs.start[1:] == pairs.start[:-1]] = PRIVATE
+        (left,) = np.nonzero(state.column_of_row == S.FREE)
+        state.queue[: left.size], state.at.n_queue = left, left.size
 
     @property
     def scans(self) -> int:
-        return int(self._frontier.at.scans)
+        return int(self.state.at.scans)
+
+    @property
+    def prices(self) -> Array:
+        """(m,) prices of the columns."""
+        return self.state.v
 
     def run(self) -> bool:
         """Match every row; return False when the limit of work is reached.
 
         The monitor may stop it at any point: an unfinished search has changed nothing.
         """
-        f, monitor, pairs = self._frontier, self._monitor, self.pairs
-        price, at = self._price, self._frontier.at
-        n, m = pairs.own.size, pairs.v.size
+        pairs, state, monitor, at = self.pairs, self.state, self._monitor, self.state.at
+        n, m, blocked = pairs.own.size, state.v.size, S.blocked_price(self._price)
         progress, count = monitor.progress, monitor.counter()
         progress.stage, progress.phase, progress.epsilon = "search", 1, 0.0
         budget, done, most = _FIRST_ENTRIES, False, policy.OPTIONAL_PATIENCE * n * m
         while not done:
             clock = time.perf_counter()
             some = min(budget, most + 1 - at.entries)  # counts decide when it ends, whatever a slice is
-            done = bool(run_private(self.order, pairs, f, S.infinity(price), S.blocked_price(price), some))
+            done = bool(search(pairs, state, self._labels, blocked, NEVER, some) == DONE)
             seconds = max(time.perf_counter() - clock, 1e-6)
             budget = max(1, min(4 * budget, int(budget * _SLICE_SECONDS / seconds), most))
             if at.entries > most:
                 return done
-            progress.assigned = n - int(self.order.size - at.position)
+            progress.assigned = n - int(at.n_queue - at.position)
             count(self.scans, 0)
             monitor.tick()
         return True
@@ -156,37 +149,37 @@ class SparseGate:
 
         Rows in private columns, and rows not searched yet, have arbitrary free columns.
         """
-        matching = self.pairs.column_of_row.astype(np.intp)
-        (left,) = np.nonzero(matching < 0)
+        found = self.state.column_of_row.astype(np.intp)
+        (left,) = np.nonzero(found < 0)
         # From the end: the columns that a tall problem was extended by are last, and show directly that the
         # row is unassigned.
-        free = np.flatnonzero(self.pairs.row_of_column < 0)[::-1]
-        matching[left] = free[: left.size]
-        return matching
+        free = np.flatnonzero(self.state.row_of_column < 0)[::-1]
+        found[left] = free[: left.size]
+        return found
 
 
-def _adopt(p: PrivatePairs, warm: Warm, whole: bool, look: Callable[[], None]) -> None:
+def _adopt(p: Pairs, state: Matching, warm: Warm, whole: bool, look: Callable[[], None]) -> None:
     """Begin with the pairs that are tight at a warm start's prices; its own pairs come first."""
-    n, m = p.own.size, p.v.size
+    n, m = p.own.size, state.v.size
     v = np.minimum(np.floor(warm.v) if whole else warm.v, 0)
     if whole and v.min(initial=0) < -(1 << 59):
         return
-    p.v[:] = v
+    state.v[:] = v
     if warm.column_of_row is not None:
         row_of_entry = np.repeat(np.arange(n), np.diff(p.start))
         given = np.flatnonzero(p.ids == np.asarray(warm.column_of_row)[row_of_entry])
         rows, columns = row_of_entry[given], p.ids[given]
-        p.column_of_row[rows], p.row_of_column[columns] = columns, rows
-        p.match_cost[rows] = p.costs[given]
+        state.column_of_row[rows], state.row_of_column[columns] = columns, rows
+        state.match_cost[rows] = p.costs[given]
     rounding = 0.0 if whole else 0.75 * float(allowance(max(n, m), UNIT))
-    take_best(p)
+    take_best(p, state)
     for _ in range(policy.OPTIONAL_WARM_ROUNDS):
         look()
-        if free_loose(p, rounding) == 0:
+        if free_loose(p, state, rounding) == 0:
             return
-    p.v[:] = 0
-    p.column_of_row[:] = S.FREE
-    p.row_of_column[:] = S.FREE
+    state.v[:] = 0
+    state.column_of_row[:] = S.FREE
+    state.row_of_column[:] = S.FREE
 
 
 def _rows(gated: ClippedCosts, source: CostSource, setting: ListSettings) -> CheapPairs | None:

@@ -25,7 +25,7 @@ from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.record import numbers, set_numbers
 from bigsap.engine.sparse import auction, cardinality
 from bigsap.engine.sparse import pairs as P
-from bigsap.engine.sparse.search import STUCK, YIELD, search
+from bigsap.engine.sparse.search import NEVER, STUCK, YIELD, search
 from bigsap.errors import OverflowRiskError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
@@ -57,7 +57,6 @@ _LONG_SEARCH = 8
 #: Epsilons below this share of the range of costs end the auctions of real costs.
 _LEAST = 2.0**-40
 _SLICE_SECONDS = 0.05
-_NEVER = 1 << 62  # scans of a search without a limit
 #: Entries of the first slice, and the most of any: many quick slices would otherwise leave int64.
 _FIRST_ENTRIES, _MOST_ENTRIES = 1 << 18, 1 << 40
 
@@ -302,7 +301,7 @@ class SparseSearch:
             self._labels = P.labels(self._problem.shape[1], price)
         blocked = S.blocked_price(price)
         clock = time.perf_counter()
-        most = course.limit if self._auctions and course.epsilon > 0 else _NEVER
+        most = course.limit if self._auctions and course.epsilon > 0 else NEVER
         while True:
             done = self._slice(
                 search, self.pairs, self.state, self._labels, blocked, most, then=self._note_stuck

@@ -17,7 +17,7 @@ import bigsap
 import bigsap.batch
 from bigsap import progress as monitors
 from bigsap.engine.core.team import Team
-from bigsap.engine.lists import list_engine, ordering, pool, private_columns
+from bigsap.engine.lists import list_engine, ordering, pool
 from bigsap.engine.trees import first_pairs
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, guarded
@@ -329,18 +329,18 @@ def test_rows_that_may_stay_unassigned(looks, monkeypatch):
     assert answer(again)[:3] == answer(best)[:3]
     assert looks.count > few + 300
     calls = []
-    usual = private_columns.run_private
+    usual = optional_rows.search
 
     def noted(*args):
         status = usual(*args)
-        calls.append(int(args[2].at.underway))
+        calls.append(int(args[1].at.underway))
         return status
 
     def guard():
         if sum(calls) == 40:
             raise monitors.Stopped("time_limit")
 
-    monkeypatch.setattr(optional_rows, "run_private", noted)
+    monkeypatch.setattr(optional_rows, "search", noted)
     with guarded(guard):
         stopped = bigsap.solve(cost, unassigned_cost=0.02, method="compressed")
     assert stopped.status == "time_limit"

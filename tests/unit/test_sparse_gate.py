@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import bigsap
 from bigsap import policy
-from bigsap.engine.lists import private_columns
+from bigsap.engine.sparse import pairs as P
+from bigsap.engine.sparse.search import NEVER, search
 from bigsap.proof.minima import minima
 from bigsap.proof.row_minima import Prices
 from bigsap.proof.unassigned import drop_clipped_pairs, extend_warm_start
@@ -370,30 +371,21 @@ def test_prices_never_rise_and_pairs_stay_tight():
     size = rng.integers(0, 9, n)
     start = np.concatenate(([0], np.cumsum(size)))
     ids = np.concatenate([rng.permutation(m)[:k] for k in size]).astype(np.int32)
-    p = private_columns.PrivatePairs(
-        start,
-        ids,
-        rng.random(start[-1]),
-        np.full(n, 0.7),
-        np.zeros(m),
-        np.full(n, -1, np.int32),
-        np.full(m, -1, np.int32),
-        np.zeros(n),
-    )
-    f = private_columns.private_frontier(m, np.dtype(float))
-    order = np.arange(n, dtype=np.int32)
-    before = p.v.copy()
+    p = P.Pairs(start, ids, rng.random(start[-1]), np.full(n, 0.7), 1.0, 0.0, 1.0, np.inf)
+    s, labels = P.matching(n, m, np.dtype(float)), P.labels(m, np.dtype(float))
+    s.queue[:], s.at.n_queue = np.arange(n), n
+    before = s.v.copy()
     for done in range(1, n + 1):
-        while f.at.position < done:
-            private_columns.run_private(order, p, f, np.inf, -np.inf, 1)
-        assert (p.v <= before).all()
-        before = p.v.copy()
-        assert (p.v[p.row_of_column < 0] == 0).all()
+        while s.at.position < done:
+            search(p, s, labels, -np.inf, NEVER, 1)
+        assert (s.v <= before).all()
+        before = s.v.copy()
+        assert (s.v[s.row_of_column < 0] == 0).all()
         for i in range(done):
             mine = slice(start[i], start[i + 1])
-            low = min([p.own[i], *(p.costs[mine] - p.v[ids[mine]])])
-            j = p.column_of_row[i]
-            has = p.own[i] if j == private_columns.PRIVATE else p.match_cost[i] - p.v[j]
+            low = min([p.own[i], *(p.costs[mine] - s.v[ids[mine]])])
+            j = s.column_of_row[i]
+            has = p.own[i] if j == P.PRIVATE else s.match_cost[i] - s.v[j]
             assert has == pytest.approx(low, abs=1e-12)
 
 

@@ -1,8 +1,13 @@
 """Successive shortest paths on complete lists.
 
 From prices at which every pair is tight each row left is matched along a shortest path, found by
-Dijkstra's method with a heap. A row that may stay unassigned has a private column besides (see
-``engine.lists.private_columns``), where a path may end too.
+Dijkstra's method with a heap.
+
+A row that may stay unassigned has a private column besides, at the price of leaving it out; no other
+row can take it. A path may end in the private column of any row it reaches, so no search goes farther
+than its root's own price (Volgenant 1996, "Linear and semi-assignment problems: a core oriented
+approach", with a complete core). From prices at which each free column costs 0, a column that was
+matched once stays matched.
 """
 
 from __future__ import annotations
@@ -14,6 +19,8 @@ from bigsap.engine.sparse.pairs import PRIVATE, Labels, Matching, Pairs, own_pri
 
 #: Results of ``search``.
 DONE, YIELD, STUCK = 0, 1, 2
+#: Scans of a search without a limit.
+NEVER = 1 << 62
 
 
 @kernel
