@@ -140,11 +140,11 @@ def dummy_slack(g: Graph, w: Work, j: int) -> tuple[int, int]:
 
 @kernel
 def narrow(g: Graph, w: Work, high: int, low: int) -> None:
-    """Restrict the entries that count to those of slacks of at most this budget.
+    """Restrict the entries that count to those of slacks of at most this budget, for ``prune``.
 
-    An assignment with another entry costs more, in the whole subspace.
+    An assignment with another entry costs more, in the whole subspace. The slacks are left in ``heap``.
     """
-    count = w.near.size // 3
+    count = base = w.near.size // 3
     for k in range(w.counts[START], w.order.size):
         i = w.order[k]
         first = count
@@ -157,6 +157,7 @@ def narrow(g: Graph, w: Work, high: int, low: int) -> None:
                 d, d_low = slack(g, w, i, e)
                 if not less(high, low, d, d_low):
                     w.near[count] = e
+                    w.heap[count - base], w.heap_low[count - base] = d, d_low
                     count += 1
         w.begin[i], w.end[i] = first, count
     w.counts[NARROW] = w.counts[LOADED]
@@ -171,14 +172,16 @@ def prune(g: Graph, w: Work, high: int, low: int) -> None:
     comes after one that reaches x; these may be the same. Searches need all narrowed entries, since
     their duals must stay feasible.
     """
-    dummy, first = w.at.size, 2 * (w.near.size // 3)
-    n_entries, count = 0, first
+    dummy, base = w.at.size, w.near.size // 3
+    first = count = 2 * base
     for k in range(w.counts[START], dummy):
         x = w.order[k]
         w.core_begin[x] = count
         for p in range(w.begin[x], w.end[x]):
-            if w.owner[g.slot[w.near[p]]] != x:
-                w.near[count] = w.near[p]
+            y = w.owner[g.slot[w.near[p]]]
+            if y != x:
+                w.near[count], w.item[count - first] = w.near[p], dummy if y == SPARE else y
+                w.heap[count - first], w.heap_low[count - first] = w.heap[p - base], w.heap_low[p - base]
                 count += 1
         w.core_end[x] = count
     n_entries = count - first
@@ -189,11 +192,10 @@ def prune(g: Graph, w: Work, high: int, low: int) -> None:
             x = w.order[k]
             kept = w.core_begin[x]
             for p in range(w.core_begin[x], w.core_end[x]):
-                e = w.near[p]
-                y = w.owner[g.slot[e]]
-                y = dummy if y == SPARE else y
-                if _may_turn(w, x, y, w.heap[p - first], w.heap_low[p - first], high, low):
-                    w.near[kept] = e
+                y, d, d_low = w.item[p - first], w.heap[p - first], w.heap_low[p - first]
+                if _may_turn(w, x, y, d, d_low, high, low):
+                    w.near[kept], w.item[kept - first] = w.near[p], y
+                    w.heap[kept - first], w.heap_low[kept - first] = d, d_low
                     kept += 1
             n_left += kept - w.core_begin[x]
             w.core_end[x] = kept
@@ -206,20 +208,17 @@ def prune(g: Graph, w: Work, high: int, low: int) -> None:
 def _least_slacks(g: Graph, w: Work, first: int) -> None:
     """Find the least slacks of core entries that leave each agent (source, done) and reach it (label).
 
-    The dummies are the last. The slack of ``near[first + p]`` is left in ``heap[p]``.
+    The dummies are the last. ``heap[p]`` is the slack of ``near[first + p]``, ``item[p]`` whom it reaches.
     """
     dummy = w.at.size
-    for i in range(dummy + 1):
-        w.label[i] = w.source[i] = FAR
-        w.label_low[i] = w.done[i] = 0
+    for k in range(w.counts[START], dummy + 1):
+        x = w.order[k] if k < dummy else dummy
+        w.label[x] = w.source[x] = FAR
+        w.label_low[x] = w.done[x] = 0
     for k in range(w.counts[START], dummy):
         x = w.order[k]
         for p in range(w.core_begin[x], w.core_end[x]):
-            e = w.near[p]
-            y = w.owner[g.slot[e]]
-            y = dummy if y == SPARE else y
-            d, d_low = slack(g, w, x, e)
-            w.heap[p - first], w.heap_low[p - first] = d, d_low
+            y, d, d_low = w.item[p - first], w.heap[p - first], w.heap_low[p - first]
             if less(d, d_low, w.source[x], w.done[x]):
                 w.source[x], w.done[x] = d, d_low
             if less(d, d_low, w.label[y], w.label_low[y]):
