@@ -13,6 +13,7 @@ sqrt(n) rows for i.i.d. costs.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -150,16 +151,17 @@ class _Attempt:
         others[first] = False
         rows = np.concatenate([first, np.flatnonzero(others).astype(S.ID)])
         lonely = n // (policy.TIGHT_LONELY_WHOLE if problem.integer else policy.TIGHT_LONELY)
-        done, portion = 0, first.size
+        done, portion, listed, found = 0, first.size, 0, np.zeros(m, bool)
         while done < n:
             part = rows[done : done + portion]
             self.passes.sweep(part, v, tight, self._reached)
             self.invalid = bool((tight.size[part] < 0).any())
             if self.invalid or not self._match(part, matching):
                 return None
-            if self._lonely(rows[: done + part.size]) > lonely:
-                return None
+            listed += T.note_listed(part, tight.ids, tight.size, found)
             done, portion = done + part.size, 2 * portion
+            if _lonely(m, done, listed, int(np.count_nonzero(found))) > lonely:
+                return None
         if matching.at.n_open and problem.integer:
             columns = np.flatnonzero(matching.row_of_column < 0).astype(S.ID)
             sign, infinity = price.type(problem.sign), S.infinity(price)
@@ -187,19 +189,6 @@ class _Attempt:
             place = T.match(rows, place, self.tight.ids, self.tight.size, matching, _WALKED)
             self.monitor.tick()
         return place >= 0
-
-    def _lonely(self, rows: Array) -> float:
-        """Return how many columns are likely to have no tight pair in the end, judged by these rows.
-
-        If each pair drew its column at random, n exp(-pairs of a row) would be left. But if the columns of
-        these rows repeat less often than random ones, correspondingly few will be left.
-        """
-        m = self.problem.shape[1]
-        listed = np.arange(T.ROOM) < self.tight.size[rows][:, None]
-        columns = self.tight.ids[rows][listed]
-        repeated = columns.size - np.count_nonzero(np.bincount(columns, minlength=m))
-        usual = columns.size + m * np.expm1(-columns.size / m)
-        return float(m * np.exp(-columns.size / rows.size) * min(1.0, repeated / usual))
 
     def _reached(self, n_rows: int) -> None:
         self.counts.rows += n_rows
@@ -232,6 +221,19 @@ class _Attempt:
         lower_outliers(runner_up)
         runner_up -= runner_up.max()
         return runner_up
+
+
+def _lonely(m: int, rows: int, pairs: int, columns: int) -> float:
+    """Return how many columns are likely to have no tight pair in the end.
+
+    pairs: tight ones of so many rows, in so many columns of m. If each pair drew its column at random,
+    m exp(-pairs of a row) would be left. But if the columns of these rows repeat less often than random
+    ones, correspondingly few will be left.
+    """
+    if columns == pairs:
+        return 0.0
+    usual = pairs + m * math.expm1(-pairs / m)
+    return m * math.exp(-pairs / rows) * min(1.0, (pairs - columns) / usual)
 
 
 def hand_over(start: TightStart, engine: ListEngine, counts: Counts) -> None:

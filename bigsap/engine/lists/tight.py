@@ -277,6 +277,18 @@ def run_tight(
 
 
 @kernel
+def note_listed(rows: Array, ids: Array, size: Array, found: Array) -> int:
+    """Mark the columns of these rows' tight pairs in ``found`` (n_columns,); return the number of pairs."""
+    count = 0
+    for p in range(rows.size):
+        row = rows[p]
+        for k in range(size[row]):
+            found[ids[row, k]] = True
+        count += size[row]
+    return count
+
+
+@kernel
 def _search(root: int, ids: Array, size: Array, m: Matching) -> bool:
     """Match a row along an alternating path of tight pairs, depth first; return False if there is none."""
     column_of_row, row_of_column, seen = m.column_of_row, m.row_of_column, m.seen
