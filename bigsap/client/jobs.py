@@ -30,6 +30,7 @@ from bigsap.client.job_request import RowBlocks, assignment_of, request_of, spec
 from bigsap.client.shown import Shown
 from bigsap.display.progress_bar import Bar
 from bigsap.result import Result
+from bigsap.sources.convert import cost_shape
 from bigsap.types import Array
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class Client:
         """Compile costs (see ``submit``) on the service and evaluate some of them."""
         body: Record = {"cost": inline(spec_of(cost), self.upload)}
         if shape is not None:
-            body["shape"] = list(shape)
+            body["shape"] = list(cost_shape(shape, "shape="))
         return self._json("POST", "/v1/costs:check", json=body)
 
     def request_of(

@@ -57,7 +57,21 @@ def test_something_else_there(status, said):
         client.capabilities()
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8765", "ftp://host", "http://", ""])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "127.0.0.1:8765",
+        "ftp://host",
+        "http://",
+        "",
+        "http://[::1",
+        "http://host:port",
+        "http://host\x00",
+        "http://" + 300 * "a",
+        "http://host?key=1",
+        5,
+    ],
+)
 def test_addresses_are_checked(url):
     with pytest.raises(InputError, match="http"):
         Client(url)
