@@ -368,13 +368,21 @@ class Job:
         A cancelled job that had found an assignment has a result too. Raises JobFailedError if the
         job failed, and ServiceError (``no-result``) if there is no result yet.
         """
+        summary = self._summary()
+        while True:
+            result = fetch(self._transport, self.id, summary)
+            # The arrays are of the latest attempt: one that has ended meanwhile does not fit the summary.
+            before, summary = summary, self._summary()
+            if summary.get("attempt") == before.get("attempt"):
+                return result
+
+    def _summary(self) -> Record:
         try:
-            summary = self._client._json("GET", f"{self._path}/result")
+            return self._client._json("GET", f"{self._path}/result")
         except ServiceError as error:
             if error.slug == "no-result" and self.refresh().ended:
                 raise JobFailedError(self.record, self.problem or error.problem) from None
             raise
-        return fetch(self._transport, self.id, summary)
 
     def cancel(self, mode: str = "graceful") -> Job:
         """Request the end of the job.
