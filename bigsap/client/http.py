@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _MISSING = 'the client needs httpx and httpx-sse: pip install "bigsap[http]"'
 # Status codes after which a retry may succeed.
 _BUSY = (429, 502, 503, 504)
+# Quotas that no waiting gives back: uploads stay until they are deleted.
+_LASTING = ("arrays", "stored_bytes")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 #: Seconds after which an idle connection is not used again. Servers close idle ones, many after 5
@@ -223,6 +225,7 @@ class Transport:
                 may = answer.status_code == 429 or (
                     again and (answer.status_code in _BUSY or failure.slug == "block-superseded")
                 )
+                may = may and failure.problem.get("quota") not in _LASTING
             if not may:
                 raise failure
             patience.spend(failure, named)
