@@ -250,7 +250,10 @@ def parse_bytes(value: int | str, what: str = "a byte size") -> int:
             raise OptionError(f"{what} must look like 4GiB, 500MB or 1000000, got {value!r}")
         number, prefix, binary = match.groups()
         power = " kmgt".index(prefix.lower()) if prefix else 0
-        size = int(float(number) * (1024 if binary else 1000) ** power)
+        try:
+            size = int(float(number) * (1024 if binary else 1000) ** power)
+        except OverflowError as error:
+            raise OptionError(f"{what} is beyond all memory: {value!r}") from error
     else:
         raise OptionError(f"{what} must be an integer or a string, got {type(value).__name__}")
     if size < 0:

@@ -13,6 +13,7 @@ from bigsap.cli.common import COSTS_HELP, AddCommand, ExitStatus, add_output_fla
 from bigsap.cli.option_flags import add_problem_options, given_options
 from bigsap.display.text import align, gap_text, number
 from bigsap.errors import InputError
+from bigsap.option_table import BY_NAME
 
 ASSIGNMENT_HELP = "the column of each row (.npy, -1 for none), a plan (.npy, n x m), or a result (.npz)"
 
@@ -22,7 +23,9 @@ def add_command(command: AddCommand) -> None:
     parser = command("certify", _certify, "prove how far an assignment is from the optimum")
     parser.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
     parser.add_argument("assignment", metavar="ASSIGNMENT", help=ASSIGNMENT_HELP)
-    parser.add_argument("--maximize", action="store_true", help="largest total instead of smallest")
+    parser.add_argument(
+        "--maximize", action="store_const", const=True, help="largest total instead of smallest"
+    )
     parser.add_argument(
         "--prices",
         metavar="FILE",
@@ -38,15 +41,20 @@ def add_command(command: AddCommand) -> None:
 
 
 def _certify(args: argparse.Namespace) -> ExitStatus:
-    from bigsap.cli.costspec import open_costs
+    from bigsap.cli.costspec import open_problem
 
     v = None if args.prices is None else read_assignment(args.prices, None)
     if isinstance(v, bigsap.Result) and np.isnan(v.v).any():
         raise InputError(f"--prices {args.prices}: the result has no prices")
-    given = given_options(args)
+    costs, asked = open_problem(args.costs)
+    # Of a request's options those matter that have a flag here, and those that ``certify`` refuses.
+    if asked.get("objective") == BY_NAME["objective"].default:
+        del asked["objective"]
+    wanted = (*vars(args), "objective", "demand")
+    given = {name: asked[name] for name in asked if name in wanted} | given_options(args)
     if v is not None:  # one pass, no solve
         given.pop("time_limit", None)
-    costs, chosen = open_costs(args.costs), read_assignment(args.assignment, "col4row")
+    chosen = read_assignment(args.assignment, "col4row")
     _check_form(args.assignment, chosen, costs.shape)
     _check_prices(args.prices, v.v if isinstance(v, bigsap.Result) else v, costs.shape[1])
     certificate = bigsap.certify(costs, chosen, v, pairs=args.pairs, **given)

@@ -33,7 +33,7 @@ from bigsap.cli.common import (
     print_json,
     tell,
 )
-from bigsap.cli.option_flags import add_problem_options, given_options
+from bigsap.cli.option_flags import PROBLEM, add_problem_options, given_options
 from bigsap.client.http import ServiceError
 from bigsap.display.progress_bar import clock
 from bigsap.display.text import align, bytes_text, number, shown
@@ -179,13 +179,15 @@ def _show_warning(
 
 
 def _verify(args: argparse.Namespace) -> ExitStatus:
-    from bigsap.cli.costspec import open_costs
+    from bigsap.cli.costspec import open_problem
 
     file = Path(args.result)
     if not file.is_file():
         raise InputError(f"{file}: no such file")
     result = bigsap.Result.load(file)
-    certificate = result.verify(open_costs(args.costs), pairs=args.pairs, **given_options(args))
+    costs, asked = open_problem(args.costs)
+    given = {name: asked[name] for name in PROBLEM if name in asked} | given_options(args)
+    certificate = result.verify(costs, pairs=args.pairs, **given)
     if args.json:
         print_json(
             {

@@ -173,7 +173,7 @@ def _array(value: object, place: _Place) -> Array:
     except OverflowError as error:
         raise DtypeError(f"{place.pointer}: a number is out of range: {error}") from error
     if array.size and array.dtype.kind not in "biuf":
-        raise DtypeError(f"{place.pointer}: every entry must be a number")
+        raise DtypeError(f"{place.pointer}: every entry must be a number, and integers fit 64 bits")
     rounded = rounded_among(value, array)
     if rounded is not None:
         raise OverflowRiskError(

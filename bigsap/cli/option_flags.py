@@ -12,6 +12,8 @@ import bigsap
 from bigsap.errors import InputError, OptionError
 from bigsap.option_table import ARRAYS, BY_NAME, OPTIONS, SolveOption
 
+#: Options that define the problem, which a result does not hold.
+PROBLEM = ("unassigned_cost", "dtype")
 _TYPES = {"count": int, "number": float, "seconds": float}
 
 
@@ -27,7 +29,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
 
 def add_problem_options(parser: argparse.ArgumentParser, *names: str) -> None:
     """Add the options that define the problem, and further ones; a result is verified with the same."""
-    _add(parser, (BY_NAME[name] for name in ("unassigned_cost", "dtype", *names)), remote=False)
+    _add(parser, (BY_NAME[name] for name in (*PROBLEM, *names)), remote=False)
 
 
 def _add(parser: argparse.ArgumentParser, options: Iterable[SolveOption], *, remote: bool) -> None:

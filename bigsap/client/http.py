@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _MISSING = 'the client needs httpx and httpx-sse: pip install "bigsap[http]"'
 # Status codes after which a retry may succeed.
 _BUSY = (429, 502, 503, 504)
+# Quotas that no waiting gives back: uploads stay until they are deleted.
+_LASTING = ("arrays", "stored_bytes")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 #: Seconds after which an idle connection is not used again. Servers close idle ones, many after 5
@@ -131,9 +133,16 @@ class Transport:
             import httpx
         except ImportError as error:
             raise ImportError(_MISSING) from error
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            # The library that looks up names refuses some that httpx accepts.
+            httpx.URL(url).raw_host.decode("ascii").encode("idna")
+        except (TypeError, ValueError, AttributeError, httpx.InvalidURL) as error:
+            raise InputError(f"{url}: is no http address: {error}") from error
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InputError(f"{url}: the address of a service begins with http:// or https://")
+        if parts.query or parts.fragment:
+            raise InputError(f"{url}: the address of a service has neither ? nor #")
         self.url = url.rstrip("/")
         self.patience = patience
         self._timeout = timeout
@@ -168,12 +177,12 @@ class Transport:
         """Return the answer to one request.
 
         wait: seconds that the service may delay its answer on purpose. again: whether the request
-        may be sent twice. Raises ServiceError for 4xx and 5xx, UnreachableError without an answer.
+        may be sent twice. Raises ServiceError for 4xx and 5xx, UnreachableError without an answer, and
+        InputError for what JSON or an address cannot hold.
         """
-
-        def send() -> httpx.Response:
-            given = {name: value for name, value in (params or {}).items() if value is not None}
-            return self.http.request(
+        given = {name: value for name, value in (params or {}).items() if value is not None}
+        try:
+            request = self.http.build_request(
                 method,
                 path,
                 headers=dict(headers or {}),
@@ -182,8 +191,9 @@ class Transport:
                 content=None if content is None else bytes(content),
                 timeout=self._timeout + wait,
             )
-
-        return self.persist(send, again=again)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"the request cannot be sent: {error}") from error
+        return self.persist(lambda: self.http.send(request), again=again)
 
     def persist(
         self, send: Callable[[], httpx.Response], *, again: bool = True, patience: Patience | None = None
@@ -215,6 +225,7 @@ class Transport:
                 may = answer.status_code == 429 or (
                     again and (answer.status_code in _BUSY or failure.slug == "block-superseded")
                 )
+                may = may and failure.problem.get("quota") not in _LASTING
             if not may:
                 raise failure
             patience.spend(failure, named)

@@ -18,6 +18,7 @@ from bigsap.errors import InputError
 from bigsap.result import Result
 from bigsap.sources import ArraySource, SliceableSource, as_source
 from bigsap.sources.base import CostSource
+from bigsap.sources.convert import cost_shape
 from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.http.http_rows import HttpSource
 from bigsap.sources.kept_bounds import NearPoints
@@ -67,9 +68,11 @@ def request_of(cost: Any, options: Mapping[str, Any] | None = None, shape: Any =
     whole = isinstance(cost, Mapping) and "type" not in cost
     request: Record = dict(cost) if whole else {"cost": cost}
     if options:
+        if not isinstance(options, Mapping):
+            raise InputError(f"options must be a mapping, got {_name(options)}")
         request["options"] = {**(request.get("options") or {}), **options}
     if shape is not None:
-        request["shape"] = [int(size) for size in shape]
+        request["shape"] = list(cost_shape(shape, "shape="))
     if "cost" in request:
         chosen = request.get("options")
         maximize = isinstance(chosen, Mapping) and chosen.get("maximize") is True
@@ -96,7 +99,7 @@ def assignment_of(col4row: Any, v: Any = None, shape: Any = None) -> Record:
         )
     if shape is None:
         shape = np.shape(col4row) if np.ndim(col4row) == 2 else (0, 0)
-    n, m = shape
+    n, m = cost_shape(shape, "shape=")
     found: Record = {"col4row": np.asarray(columns_of(col4row, n, m, several=True))}
     given = {"v": v, "v_low": low}
     return found | {name: np.asarray(values) for name, values in given.items() if values is not None}

@@ -30,6 +30,7 @@ from bigsap.client.job_request import RowBlocks, assignment_of, request_of, spec
 from bigsap.client.shown import Shown
 from bigsap.display.progress_bar import Bar
 from bigsap.result import Result
+from bigsap.sources.convert import cost_shape
 from bigsap.types import Array
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class Client:
         """Compile costs (see ``submit``) on the service and evaluate some of them."""
         body: Record = {"cost": inline(spec_of(cost), self.upload)}
         if shape is not None:
-            body["shape"] = list(shape)
+            body["shape"] = list(cost_shape(shape, "shape="))
         return self._json("POST", "/v1/costs:check", json=body)
 
     def request_of(
@@ -367,13 +368,21 @@ class Job:
         A cancelled job that had found an assignment has a result too. Raises JobFailedError if the
         job failed, and ServiceError (``no-result``) if there is no result yet.
         """
+        summary = self._summary()
+        while True:
+            result = fetch(self._transport, self.id, summary)
+            # The arrays are of the latest attempt: one that has ended meanwhile does not fit the summary.
+            before, summary = summary, self._summary()
+            if summary.get("attempt") == before.get("attempt"):
+                return result
+
+    def _summary(self) -> Record:
         try:
-            summary = self._client._json("GET", f"{self._path}/result")
+            return self._client._json("GET", f"{self._path}/result")
         except ServiceError as error:
             if error.slug == "no-result" and self.refresh().ended:
                 raise JobFailedError(self.record, self.problem or error.problem) from None
             raise
-        return fetch(self._transport, self.id, summary)
 
     def cancel(self, mode: str = "graceful") -> Job:
         """Request the end of the job.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from bigsap.types import Array
 def read_json(file: Path) -> Any:
     """Return the content of a JSON file. Raises InputError naming file and place; also for repeated keys."""
     try:
-        return json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_object)
+        return json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_object, parse_float=_float)
     except FileNotFoundError:
         raise InputError(f"{file}: no such file") from None
     except json.JSONDecodeError as error:
@@ -29,7 +30,7 @@ def read_json(file: Path) -> Any:
         raise InputError(f"{file}: nested too deeply") from error
     except _RepeatedKeyError as error:
         raise InputError(f"{file}: key {error.args[0]!r} appears twice in one object") from error
-    except ValueError as error:  # more digits than Python converts
+    except ValueError as error:  # more digits than Python converts, or a number beyond float64
         raise InputError(f"{file}: not JSON that can be read: {str(error).partition(';')[0]}") from error
 
 
@@ -45,6 +46,13 @@ def load_npy(path: str | os.PathLike[str], pointer: str | None = None) -> Array:
     if not isinstance(array, np.ndarray):  # np.load also opens .npz archives
         raise StoreError(f"{where}: an archive; a single .npy array is needed")
     return array
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:100]} is beyond float64 (write Infinity if that is meant)")
+    return value
 
 
 class _RepeatedKeyError(Exception):

@@ -31,10 +31,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bigsap_server.problems import HttpProblem
-from bigsap_server.settings import Limits
+from bigsap_server.settings import Limits, complaints
 
 Scope = Literal["read", "submit", "admin"]
 #: Limits that a key may have of its own, as ``Caller.quotas`` has them.
@@ -44,7 +44,7 @@ QUOTAS = ("active_jobs", "running_jobs", "stored_bytes", "streams", "spread_work
 class Key(BaseModel):
     """One entry of the keys file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     hash: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
     scopes: frozenset[Scope] = Field(min_length=1)
@@ -151,7 +151,9 @@ class Keys:
         try:
             found = tomllib.loads(file.read_text(encoding="utf-8"))
             keys = TypeAdapter(dict[str, Key]).validate_python(found)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError) as error:
+        except ValidationError as error:
+            raise ValueError(f"{file}: {complaints(error)}") from None
+        except ValueError as error:
             raise ValueError(f"{file}: {error}") from error
         if not keys:
             raise ValueError(f"{file}: there is no key in it")

@@ -13,8 +13,22 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from bigsap.system import usable_cores
 
@@ -25,7 +39,7 @@ GIB = 1 << 30
 class Limits(BaseModel):
     """Limits of one request or one key. Shown by ``GET /v1/capabilities``."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     body_bytes: int = Field(4 * MIB, ge=1024, description="largest JSON body")
     block_bytes: int = Field(64 * MIB, ge=1024, description="largest body of one row block")
@@ -63,6 +77,7 @@ class Limits(BaseModel):
 
 # Argument of ``Settings`` that holds the values of a file.
 _OF_A_FILE = "__file__"
+_HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 #: Schemes of object stores.
 STORES = ("s3", "gs", "az")
 #: Settings that a running server takes from its file and environment at SIGHUP.
@@ -93,7 +108,13 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="BIGSAP_", env_nested_delimiter="__", extra="forbid", frozen=True
+        env_prefix="BIGSAP_",
+        env_nested_delimiter="__",
+        # An empty variable counts as unset, as is usual in shells and compose files.
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
     )
 
     host: str = Field("127.0.0.1", description="address to listen on")
@@ -106,7 +127,7 @@ class Settings(BaseSettings):
     scheduler: str | None = Field(None, description="address of a Dask scheduler; default: own")
     executor: Literal["dask", "inline"] = Field("dask", description="inline: threads, for tests")
     workers: int | None = Field(None, ge=1, description="worker processes; default: half the cores")
-    devices: list[Literal["cpu", "cuda"]] = Field(["cpu"], description="what the workers have")
+    devices: list[Literal["cpu", "cuda"]] = Field(["cpu"], min_length=1, description="what the workers have")
     threads_per_job: int | None = Field(None, ge=1, description="default: cores over workers")
     worker_memory_bytes: int | None = Field(
         None, ge=GIB, description="memory of one of our own worker processes; default: the machine's"
@@ -160,6 +181,22 @@ class Settings(BaseSettings):
                 " '-', each after a slash"
             )
         return found
+
+    @field_validator("data", "keys", "stores", mode="before")
+    @classmethod
+    def _no_empty_path(cls, given: Any) -> Any:
+        # It would name the current folder.
+        if given == "" or (isinstance(given, dict) and "" in given.values()):
+            raise ValueError("a path is empty")
+        return given
+
+    @field_validator("http_rows_hosts", "webhook_hosts")
+    @classmethod
+    def _hosts(cls, hosts: list[str]) -> list[str]:
+        for host in hosts:
+            if not _HOST.fullmatch(host):
+                raise ValueError(f"{host!r}: must be a host, or host:port, and nothing else")
+        return hosts
 
     @field_validator("stores")
     @classmethod
@@ -225,8 +262,7 @@ class Settings(BaseSettings):
 def load(file: str | os.PathLike[str] | None = None, **given: Any) -> Settings:
     """Return settings from a TOML file, the environment and arguments (None: not given).
 
-    Raises ValueError (pydantic's ValidationError included) naming the setting, and
-    FileNotFoundError.
+    Raises ValueError naming the setting, without its value, which may be a secret; and OSError for the file.
     """
     values: dict[str, Any] = {}
     if file is not None:
@@ -238,7 +274,21 @@ def load(file: str | os.PathLike[str] | None = None, **given: Any) -> Settings:
         if unknown:
             raise ValueError(f"{os.fspath(file)}: unknown settings {', '.join(unknown)}")
     arguments: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    return Settings(**arguments | {_OF_A_FILE: values})
+    try:
+        return Settings(**arguments | {_OF_A_FILE: values})
+    except ValidationError as error:
+        raise ValueError(complaints(error)) from None
+    except SettingsError as error:
+        raise ValueError(f"{error}: lists and tables are JSON there") from None
+
+
+def complaints(error: ValidationError) -> str:
+    """Return what is wrong, each error as its place and reason, without the values."""
+    texts = []
+    for found in error.errors(include_url=False, include_input=False, include_context=False):
+        place, reason = ".".join(map(str, found["loc"])), found["msg"].removeprefix("Value error, ")
+        texts.append(f"{place}: {reason}" if place else reason)
+    return "; ".join(texts)
 
 
 def is_loopback(host: str) -> bool:

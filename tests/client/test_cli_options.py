@@ -169,6 +169,28 @@ def test_submit_takes_them_too(folder: Path, capsys: Any, monkeypatch: pytest.Mo
     assert "no such file" in capsys.readouterr().err
 
 
+def test_verify_and_certify_take_the_document_that_solve_takes(folder: Path, capsys: Any) -> None:
+    request = {
+        "cost": {"type": "array", "values": [[4, 1], [2, 0]]},
+        "options": {"maximize": True, "objective": "sum", "unassigned_cost": 3, "method": "ssp"},
+    }
+    (folder / "job.json").write_text(json.dumps(request))
+    assert run("solve", "job.json", "--json", "-o", "r.npz") == 0
+    assert record(capsys)["fun"] == 4 + 3
+    assert run("verify", "job.json", "r.npz", "--json") == 0
+    assert record(capsys)["fun"] == 7
+    for prices in ((), ("--prices", "r.npz")):
+        assert run("certify", "job.json", "r.npz", "--json", *prices) == 0
+        assert record(capsys)["bound"] == 7
+    # What is given on the command line goes first.
+    assert run("certify", "job.json", "r.npz", "--json", "--unassigned-cost", "100") == 8
+    assert record(capsys)["bound"] == 200
+    request["options"]["objective"] = "bottleneck"  # type: ignore[index]
+    (folder / "job.json").write_text(json.dumps(request))
+    assert run("certify", "job.json", "r.npz") == 1
+    assert "objective" in capsys.readouterr().err
+
+
 def test_solve_takes_the_document_that_submit_takes(folder: Path, capsys: Any) -> None:
     request = {
         "shape": [3, 3],

@@ -159,6 +159,21 @@ def test_failed_job_says_why(client):
 # --- arrays -------------------------------------------------------------------------------
 
 
+def test_arrays_of_a_later_attempt_are_not_mixed_with_an_earlier_summary(client, monkeypatch):
+    job = client.submit(np.array([[4, 1], [2, 0]]), wait=HANG_S)
+    ask, asked = client._json, []
+
+    def answered(method: str, path: str, **given: Any) -> Any:
+        """Return at first the summary of an attempt before the last."""
+        asked.append(path)
+        found = ask(method, path, **given)
+        return found | {"attempt": 0, "objective": 5} if len(asked) == 1 else found
+
+    monkeypatch.setattr(client, "_json", answered)
+    assert job.result().fun == 3
+    assert len(asked) == 3
+
+
 def test_upload_keeps_dtype_and_shape(client):
     for array in (
         RNG.random((50, 3)).astype(np.float32),

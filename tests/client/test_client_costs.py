@@ -119,6 +119,18 @@ def test_options_and_shape_go_along(client: Client) -> None:
     assert (chosen["method"], chosen["seed"]) == ("ssp", 5)
     with pytest.raises(ServiceError, match="shape"):
         client.submit(COST, shape=(40, 30))
+    for wrong in (5, (30, 40.5), ("a", 2), (30, 40, 1)):
+        for ask in (client.estimate, client.check):
+            with pytest.raises(bigsap.ShapeError, match="shape="):
+                ask(COST, shape=wrong)
+
+
+@pytest.mark.parametrize(
+    "given", [{"options": 5}, {"label": "\ud800"}, {"options": {"seed": object()}}, {"options": {"gap": 1j}}]
+)
+def test_what_no_request_can_hold_is_an_error_of_input(client: Client, given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"cannot be sent|must be a mapping"):
+        client.submit(COST, **given)
 
 
 def test_what_forbids_depends_on_the_sense(client: Client) -> None:

@@ -19,6 +19,7 @@ from bigsap.client.arrays import download
 from bigsap.client.http import IDLE_S, Transport
 from bigsap.errors import InputError
 from clock import Clock
+from gate import HANG_S
 from http_stand_ins import stub
 
 SSE = {"Content-Type": "text/event-stream"}
@@ -57,7 +58,21 @@ def test_something_else_there(status, said):
         client.capabilities()
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8765", "ftp://host", "http://", ""])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "127.0.0.1:8765",
+        "ftp://host",
+        "http://",
+        "",
+        "http://[::1",
+        "http://host:port",
+        "http://host\x00",
+        "http://" + 300 * "a",
+        "http://host?key=1",
+        5,
+    ],
+)
 def test_addresses_are_checked(url):
     with pytest.raises(InputError, match="http"):
         Client(url)
@@ -159,6 +174,15 @@ def test_busy_service_is_asked_again_for_arrays_and_events(pauses):
         with pytest.raises(ServiceError):
             list(client.events("job_1"))
         assert len(seen) > 2
+
+
+@pytest.mark.parametrize("quota", ["arrays", "stored_bytes"])
+def test_a_quota_that_no_waiting_gives_back_is_an_error_at_once(quota):
+    full = {"type": "urn:bigsap:problem:quota-exceeded", "title": "x", "status": 429, "quota": quota}
+    with stub((429, {"Retry-After": "5"}, full)) as (url, seen), Client(url, patience=HANG_S) as client:
+        with pytest.raises(ServiceError) as caught:
+            client.upload(np.ones(3))
+        assert (caught.value.slug, len(seen)) == ("quota-exceeded", 1)
 
 
 def test_a_stream_that_is_always_cut_off_ends_with_patience(pauses):

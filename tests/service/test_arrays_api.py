@@ -130,6 +130,14 @@ def test_ranges_of_the_data(api: Any) -> None:
     assert api.get(link, headers={"Range": "bytes=0-3,9-1"}).content == whole
 
 
+def test_data_that_the_client_has_are_not_sent_again(api: Any) -> None:
+    link = f"/v1/arrays/{upload(api, MATRIX)}/data"
+    tag = api.get(link).headers["ETag"]
+    again = api.get(link, headers={"If-None-Match": tag})
+    assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", tag)
+    assert api.get(link, headers={"If-None-Match": '"other"'}).status_code == 200
+
+
 def test_a_refused_block_overtakes_none(serve_app: Callable[..., str]) -> None:
     address = serve_app(limits={"block_bytes": 1024})
     with httpx.Client(base_url=address, timeout=HANG_S) as client:

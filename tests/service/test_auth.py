@@ -306,6 +306,14 @@ def test_precedence_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "[stores]\n'a/b' = '/x'",
         "zarr_uris = ['https://host']",
         "host = '0.0.0.0'",
+        "drain_s = inf",
+        "[limits]\ntime_limit_s = inf",
+        "devices = []",
+        "data = ''",
+        "keys = ''",
+        "[stores]\nlab = ''",
+        "webhook_hosts = ['https://host']",
+        "http_rows_hosts = ['host/path']",
     ],
 )
 def test_wrong_settings(tmp_path: Path, text: str) -> None:
@@ -313,6 +321,35 @@ def test_wrong_settings(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     with pytest.raises(ValueError):  # noqa: PT011  each says something else
         load(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("webhook_secret = 'hush'", "webhook_secret"), ("[credentials]\nrows = 'hush'", "credentials.rows")],
+)
+def test_a_wrong_secret_is_named_and_not_shown(tmp_path: Path, text: str, name: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=f"^{name}: ") as caught:
+        load(file)
+    assert "hush" not in str(caught.value)
+
+
+def test_a_key_in_place_of_its_hash_is_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text("[ann]\nhash = 'hush'\nscopes = ['read']\n")
+    with pytest.raises(ValueError, match=r"keys\.toml: ann\.hash: ") as caught:
+        Keys.read(file, Limits())
+    assert "hush" not in str(caught.value)
+
+
+def test_empty_variables_count_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PORT", "DATA", "KEYS", "STORES", "LIMITS__ROWS"):
+        monkeypatch.setenv(f"BIGSAP_{name}", "")
+    assert load() == Settings()
+    monkeypatch.setenv("BIGSAP_STORES", "lab=/lab")
+    with pytest.raises(ValueError, match=r"stores.*JSON"):
+        load()
 
 
 def test_credentials_are_not_shown(make_app: Callable[..., Any]) -> None:

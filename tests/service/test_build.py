@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import itertools
 import json
 import types
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bigsap_server.costs import sandbox
 from bigsap_server.costs.build import Resolver, build_source
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.specs import MEMBERS
@@ -257,6 +259,33 @@ def test_plugins(make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) 
     problem(api.post("/v1/jobs", json=bad), 422, "invalid-spec", "/cost/params/size")
     (plugin,) = api.get("/v1/kernels").json()["plugins"]
     assert plugin["schema"]["properties"]["size"]["type"] == "integer"
+    # One that cannot be used is not in the catalogue, and takes none of the others along.
+    del module.plugin
+    assert api.get("/v1/cost-types").json()["plugins"] == []
+    found = problem(api.post("/v1/jobs", json={"cost": cost}), 422, "invalid-spec", "/cost/name")
+    assert "cannot be used" in found["detail"]
+
+
+def test_a_check_says_what_a_plugin_raises(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def plugin(params: _Params, shape: tuple[int, int] | None) -> Any:
+        print("looking for the city")
+        raise KeyError("no such city")
+
+    plugin.Params = _Params  # type: ignore[attr-defined]
+    monkeypatch.setattr("bigsap_server.costs.build.plugin_of", lambda *_: plugin)
+    monkeypatch.setattr(sandbox, "_limit", lambda seconds: None)
+    cost = {"type": "plugin", "name": "grid", "params": {"size": 4}}
+    order = {
+        "request": {"cost": cost, "shape": None, "maximize": False},
+        "data": ".",
+        "settings": {"limits": {"check_s": 1}, "plugins": ["grid"], "data": "."},
+    }
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(order)))
+    assert sandbox.main() == 0
+    found = json.loads(capsys.readouterr().out)["problem"]
+    assert found["detail"] == "KeyError: 'no such city'"
 
 
 @pytest.mark.parametrize("depth", [64, 65, 300, 900])

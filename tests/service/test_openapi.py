@@ -182,7 +182,7 @@ def test_errors_are_problem_documents_in_the_document() -> None:
     [
         ("post", "/v1/jobs/{job_id}/cancel", {"200", "202"}),
         ("post", "/v1/jobs/{job_id}/resume", {"202"}),
-        ("get", "/v1/arrays/{array_id}/data", {"200", "206", "416"}),
+        ("get", "/v1/arrays/{array_id}/data", {"200", "206", "304", "416"}),
         ("get", "/v1/jobs/{job_id}/result/{name}", {"200", "206", "304", "416"}),
         ("get", "/v1/capabilities", {"200", "401", "403", "422", "429"}),
         ("get", "/metrics", {"200", "401", "403", "429"}),

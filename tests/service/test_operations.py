@@ -111,6 +111,20 @@ def test_a_store_that_does_not_exist_is_refused_at_the_start(
     assert "stores.lab: there is no folder" in capsys.readouterr().err
 
 
+def test_a_wrong_file_of_keys_is_refused_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "keys.toml"
+    settings = settings_in(tmp_path / "data", keys=file, port=0)
+    assert serve(settings) == 1
+    file.write_text("[ann]\n")
+    assert serve(settings) == 1
+    missing, wrong = capsys.readouterr().err.splitlines()[-2:]
+    assert missing.startswith("bigsap serve: ")
+    assert "keys.toml" in missing
+    assert wrong.startswith(f"bigsap serve: {file}: ann.hash: Field required; ann.scopes: ")
+
+
 def test_a_second_server_on_the_same_data_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,7 +140,7 @@ def test_arrays_come_in_pages(api: Any) -> None:
         token = page.json()["next_page_token"]
         assert api.delete(f"/v1/arrays/{found[-1]}").status_code == 204  # the page goes on
     assert (found, token) == (ids, None)
-    for bad in ("zzzz", "%00", "w6Q"):
+    for bad in ("zzzz", "%00", "w6Q", "nan-arr_0123456789abcdef", "inf-x"):
         problem(api.get(f"/v1/arrays?page_token={bad}"), 422, "invalid-spec")
 
 

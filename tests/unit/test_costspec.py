@@ -177,6 +177,7 @@ TEXTS = [
     ('{"type": "array",', "spec.json: not JSON: .* at line 1, column"),
     ('{"type": "array", "type": "npy"}', "key 'type' appears twice"),
     ("[" * 200_000, "nested too deeply"),
+    ('{"type": "array", "values": [[-1e999]]}', "-1e999 is beyond float64"),
     ("", "not JSON"),
     ('{"type": "array", "values": [[' + "9" * 5000 + "]]}", "spec.json: not JSON that can be read: .*limit"),
 ]

@@ -107,6 +107,6 @@ def check_headers(headers: Any) -> dict[str, str]:
     for name, value in headers.items():
         if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
             raise OptionError("a name in headers is no legal HTTP header name")
-        if not isinstance(value, str) or not re.fullmatch(r"[\x21-\x7e]([\x20-\x7e\t]*\S)?", value):
+        if not isinstance(value, str) or not re.fullmatch(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?", value):
             raise OptionError(f"headers[{name!r}] is no legal header value: printable ASCII only")
     return dict(headers)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import FileResponse, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute, check_length, limited
 from bigsap_server.api.context import Reader, ReaderOrSubmitter, Service, Submitter, TheService
-from bigsap_server.api.negotiation import narrow_range
+from bigsap_server.api.negotiation import matches, narrow_range
 from bigsap_server.api.schemas import ArrayInfo, answer
 from bigsap_server.costs.specs import DTYPES, ID_PATTERN, Model
 from bigsap_server.problems import HttpProblem
@@ -120,18 +120,27 @@ async def look(array_id: ArrayId, service: TheService, caller: ReaderOrSubmitter
     responses={
         200: {"content": {"application/x-npy": {}}},
         206: {"description": "A range"},
+        304: {"description": "not changed"},
         416: schemas.problem_response("The range lies outside"),
     },
     response_class=Response,
 )
-async def data(request: Request, array_id: ArrayId, service: TheService, caller: Reader) -> Response:
+async def data(
+    request: Request,
+    array_id: ArrayId,
+    service: TheService,
+    caller: Reader,
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> Response:
     """The ``.npy`` file, with Range."""
     meta = service.arrays.get(array_id, caller.sees)
     if meta.sealed is None:
         raise HttpProblem("array-incomplete", "the array is not sealed")
     file = service.arrays.file(meta)
-    narrow_range(request.scope, meta.offset + meta.nbytes)
     headers = {"ETag": f'"{meta.sha256}"'}
+    if matches(if_none_match, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    narrow_range(request.scope, meta.offset + meta.nbytes)
     return FileResponse(file, media_type="application/x-npy", filename=f"{meta.id}.npy", headers=headers)
 
 

@@ -7,6 +7,7 @@ needs the web framework, and nothing is validated again but what a reference nam
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import math
 import weakref
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ from bigsap_server.costs.stores import jailed, open_zarr
 from bigsap_server.costs.url_policy import check_host, pinned_client
 from bigsap_server.files import read_json
 from bigsap_server.problems import HttpProblem, from_error, pointer_to
+
+_log = logging.getLogger("bigsap_server.costs")
 
 PLUGIN_GROUP = "bigsap.costs"
 #: Dimensions of the arrays of a member: n rows, m columns; equal letters are equal sizes. A field with a
@@ -300,7 +303,14 @@ def plugin_of(name: str, enabled: list[str], pointer: str = "/cost") -> Any:
     """
     if name in enabled:
         for entry in importlib.metadata.entry_points(group=PLUGIN_GROUP, name=name):
-            return entry.load()
+            try:
+                plugin = entry.load()
+                plugin.Params.model_validate  # noqa: B018 - that it is there
+            except Exception as error:
+                _log.exception("the plugin %s cannot be used", name)
+                detail = f"the plugin {name!r} cannot be used on this service: see its log"
+                raise invalid(detail, below(pointer, "name")) from error
+            return plugin
     raise invalid(f"there is no enabled plugin {name!r}", below(pointer, "name"))
 
 

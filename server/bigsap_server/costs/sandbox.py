@@ -12,12 +12,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import bigsap
 from bigsap_server.costs.build import Resolver, build
 from bigsap_server.problems import HttpProblem, from_error
 
@@ -46,7 +46,8 @@ def check_apart(
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        raise HttpProblem("over-limit", "the check needs too much memory", pointer="/cost") from None
+        detail = "the check needs too much memory or processor time"
+        raise HttpProblem("over-limit", detail, pointer="/cost") from None
     if "problem" in answer:
         found = answer["problem"]
         extra = {k: found[k] for k in ("row", "column") if k in found}
@@ -128,8 +129,9 @@ def main() -> int:
     order = json.load(sys.stdin)
     _limit(int(order["settings"]["limits"]["check_s"]) + 1)
     try:
-        answer = check(order["request"], Path(order["data"]), order["settings"])
-    except (HttpProblem, bigsap.BigsapError, MemoryError, OSError) as error:
+        with redirect_stdout(sys.stderr):  # plugins may print
+            answer = check(order["request"], Path(order["data"]), order["settings"])
+    except Exception as error:  # noqa: BLE001 - plugins raise any
         answer = {"problem": from_error(error, "/cost", order["settings"]).document()}
     json.dump(answer, sys.stdout, allow_nan=False)
     return 0

@@ -34,6 +34,7 @@ _log = logging.getLogger("bigsap_server.uploads")
 
 _CHUNK = 1 << 20
 _ID = re.compile(r"arr_[0-9a-f]{16}")
+_TOKEN = re.compile(rf"([0-9]+\.[0-9]+)-({_ID.pattern})")
 
 
 class ArrayStore:
@@ -113,11 +114,10 @@ class ArrayStore:
         """
         found = self.owned(owner)
         if token is not None:
-            try:
-                created, after_id = token.split("-")
-                after = (-float(created), after_id)
-            except ValueError:
-                raise HttpProblem("invalid-spec", "page_token is not one of this service") from None
+            given = _TOKEN.fullmatch(token)
+            if given is None:
+                raise HttpProblem("invalid-spec", "page_token is not one of this service")
+            after = (-float(given[1]), given[2])
             found = [meta for meta in found if (-meta.created, meta.id) > after]
         last = found[size - 1] if len(found) > size else None
         return found[:size], None if last is None else f"{last.created!r}-{last.id}"

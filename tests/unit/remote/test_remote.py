@@ -276,6 +276,7 @@ BAD_CALLS = [
     ({"block_rows": 0}, OptionError, "block_rows must be"),
     ({"headers": "x"}, OptionError, "headers must be a mapping"),
     ({"headers": {"Token": "secret\n"}}, OptionError, "headers.'Token'. is no legal"),
+    ({"headers": {"Token": "secret\u00e9"}}, OptionError, "headers.'Token'. is no legal"),
     ({"headers": {"To ken": "secret"}}, OptionError, "a name in headers"),
     ({"client": object()}, OptionError, r"client must be a httpx\.Client, got object"),
 ]
