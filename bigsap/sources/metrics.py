@@ -374,7 +374,15 @@ def real_array(values: Any, name: str, dtype: Any = np.float64, *, in_place: boo
         raise DtypeError(f"{name} has dtype {array.dtype}; needs real numbers")
     if in_place and array.dtype == dtype and _is_fixed(array):
         return array.view(np.ndarray)
-    return np.array(array, dtype=dtype, order="C", copy=True, subok=False)
+    with np.errstate(over="ignore"):
+        made: Array = np.array(array, dtype=dtype, order="C", copy=True, subok=False)
+    if array.dtype.kind == "f" and array.dtype.itemsize > made.dtype.itemsize:  # long doubles
+        lost = np.isinf(made) & np.isfinite(array)
+        if lost.any():
+            where = [int(k) for k in np.argwhere(lost)[0]]
+            value = f"{name}{where or ''} is {array[tuple(where)]!s}"
+            raise InvalidCostError(f"{value}, which {made.dtype} cannot hold")
+    return made
 
 
 def _is_fixed(array: Array) -> bool:
@@ -467,6 +475,8 @@ def _radius(radius: Any, metric: str) -> float | None:
     number = 1.0 if radius is None else _number(radius, "radius")
     if not 0.0 < number < np.inf:
         raise OptionError(f"radius must be positive and finite, got {radius}")
+    if number > np.finfo(np.float64).max / 4:  # the largest distance is pi times the radius
+        raise InvalidCostError(f"haversine distances exceed float64 with radius={radius}; scale it down")
     return number
 
 
