@@ -485,10 +485,10 @@ class Result:
 
     @classmethod
     def _read(cls, file: Any) -> Result:
-        loaded = np.load(file, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            raise ValueError("it holds a single array")
-        with loaded as parts:
+        if not zipfile.is_zipfile(file):  # numpy would advise to unpickle it
+            raise ValueError("it is no .npz file")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as parts:
             meta = json.loads(bytes(parts["meta"][()]))
             if meta["format"] != FORMAT or meta["version"] != VERSION:
                 raise ValueError(f"format {meta['format']!r} version {meta['version']!r}")
