@@ -60,7 +60,8 @@ def points(
 
     The first six are those of ``scipy.spatial.distance.cdist``, the last that of
     scikit-learn. Costs are float64, the same bits for any part of a row and for the
-    transpose.
+    transpose. Squares and powers of differences that are below float64 are 0, as in scipy: of
+    distances below 1e-162, under minkowski below 1e-323 ** (1 / p). Scale such points up.
 
     max_distance: pairs that are farther apart are forbidden; pairs exactly so far apart are allowed.
         It is a distance of the metric, and for "sqeuclidean" the euclidean one, not its square: a
