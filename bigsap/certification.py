@@ -89,6 +89,8 @@ def certify(
     for what, numbers in (("col4row", col4row), ("v", prices), ("v_low", v_low), *pairs_given):
         refuse_masked(what, numbers)
         _check_array(what, numbers)
+    if isinstance(col4row, Result):
+        raise OptionError("col4row is a result: give its col4row, and as v the result for its prices")
     if prices is None and v_low is not None:
         raise OptionError("v_low is not valid without v: give both")
     counts = None if capacity is None else counts_of(capacity, m, "capacity", "column")
@@ -180,7 +182,7 @@ def _of_pairs(rows: Array, columns: Array, n: int) -> Array:
         raise CertificateError("row_ind and col_ind must be integers, as many of the one as of the other")
     if rows.size and not 0 <= rows.min() <= rows.max() < n:
         row = rows[(rows < 0) | (rows >= n)][0]
-        raise CertificateError(f"row {row} is assigned, outside 0..{n}")
+        raise CertificateError(f"row {row} is assigned, outside 0..{n - 1}")
     if np.unique(rows).size != rows.size:
         row = int(np.argmax(np.bincount(rows.astype(np.intp)) > 1))
         raise CertificateError(f"row {row} is assigned twice")

@@ -30,6 +30,7 @@ import functools
 import numbers
 import operator
 import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -217,3 +218,14 @@ def quiet(function: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
 def quiet_thread() -> None:
     """Turn numpy's overflow warnings off for this thread: each thread starts with numpy's defaults."""
     np.seterr(over="ignore", invalid="ignore", under="ignore")
+
+
+# -- warnings --------------------------------------------------------------------------
+
+
+def level_of_caller() -> int:
+    """Return the ``stacklevel``, for the calling function, of the first frame outside BigSAP."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "bigsap":
+        level, frame = level + 1, frame.f_back
+    return level

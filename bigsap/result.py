@@ -108,7 +108,7 @@ class Result:
         status is ``infeasible``. With ``objective="bottleneck"``: rows with too few columns of
         costs below ``bottleneck`` (above it, maximising).
     maximize, shape: the problem's sense and ``(n, m)``.
-    costs: (k,) the costs of the pairs, in the order of ``row_ind``; None if they are not known.
+    costs: (k,) int64 or float64, the costs of the pairs, in the order of ``row_ind``; None if not known.
     unassigned_cost: (n,) int64 or float64, the price of leaving a row unassigned; None
         if all rows had to be assigned. With it, ``fun`` and ``bound`` include the prices of
         unassigned rows, fewer than ``min(n, m)`` pairs may be assigned, and
@@ -485,10 +485,10 @@ class Result:
 
     @classmethod
     def _read(cls, file: Any) -> Result:
-        loaded = np.load(file, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            raise ValueError("it holds a single array")
-        with loaded as parts:
+        if not zipfile.is_zipfile(file):  # numpy would advise to unpickle it
+            raise ValueError("it is no .npz file")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as parts:
             meta = json.loads(bytes(parts["meta"][()]))
             if meta["format"] != FORMAT or meta["version"] != VERSION:
                 raise ValueError(f"format {meta['format']!r} version {meta['version']!r}")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from typing import Any
 
 import numpy as np
 
-from bigsap.errors import DtypeError, InfeasibleError, InvalidCostError, OverflowRiskError, quiet
+from bigsap.errors import (
+    DtypeError,
+    InfeasibleError,
+    InvalidCostError,
+    OverflowRiskError,
+    level_of_caller,
+    quiet,
+)
 from bigsap.run.small_arrays import assignment, quick_assignment, suits
 from bigsap.sources.base import Entries
 from bigsap.sources.missing import mask_of, parted, under_mask
@@ -162,17 +168,9 @@ def _by_solve(costs: Any, maximize: bool, device: str = "cpu") -> tuple[Array, A
             "the costs differ by so many orders of magnitude that the assignment is proved only to within"
             f" {(result.gap or 0) / scale} of the optimum, see bigsap.solve",
             UserWarning,
-            stacklevel=_level_of_caller(),
+            stacklevel=level_of_caller(),
         )
     return result.row_ind, result.col_ind
-
-
-def _level_of_caller() -> int:
-    """Return the ``stacklevel``, for the calling function, of the first frame outside BigSAP."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "bigsap":
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 def _with_room_for_sums(costs: Array) -> tuple[Array, float]:

@@ -28,6 +28,7 @@ from bigsap.proof.unassigned import drop_clipped_pairs, extend_warm_start
 from bigsap.result import Result
 from bigsap.row_cache import RowCache
 from bigsap.run.bottleneck import refuse_options, solve_bottleneck
+from bigsap.run.conclude import in_whole_numbers
 from bigsap.run.execute import execute
 from bigsap.run.on_capacities import refuse_with_capacities, solve_capacities
 from bigsap.run.part_proof import duals_of
@@ -308,7 +309,10 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
     result = _general(source, gated, asked, options, monitor, warm, saved)
     if small is not None:
         result.stats["why"] = "a small matrix that is hard for its size"
-    return result if gated is None else drop_clipped_pairs(result, gated)
+    if gated is not None:
+        result = drop_clipped_pairs(result, gated)
+    of_whole = isinstance(plain, ByRows) and plain.of_whole and (gated is None or gated.of_whole)
+    return in_whole_numbers(result) if of_whole else result
 
 
 def _taken_by_rows(source: CostSource, options: Options) -> CostSource:

@@ -58,10 +58,17 @@ def extend_warm_start(warm_start: Any, gated: ClippedCosts) -> Any:
     if hasattr(warm_start, "col4row"):
         if warm_start.shape != (n, m) or warm_start.maximize != gated.maximize:
             return warm_start
-        warm_start = (warm_start.v, warm_start.col4row)
+        pairs = one_to_one(warm_start)
+        warm_start = warm_start.v if pairs is None else (warm_start.v, pairs)
     if isinstance(warm_start, tuple) and len(warm_start) == 2:
         return (_widened(warm_start[0], gated), warm_start[1])
     return _widened(warm_start, gated)
+
+
+def one_to_one(result: Any) -> Array | None:
+    """Return the column of each row of a result; None where one side may take several."""
+    pairs: Array | None = None if result.row4col is None else result.col4row
+    return pairs
 
 
 def _widened(prices: Any, gated: ClippedCosts) -> Any:
@@ -275,7 +282,7 @@ def partial_matching(col4row: npt.ArrayLike, n: int, m: int, capacity: Array | N
     outside = np.flatnonzero((matching < -1) | (matching >= m))
     if outside.size:
         row = int(outside[0])
-        raise CertificateError(f"row {row} is assigned to column {matching[row]}, outside 0..{m}")
+        raise CertificateError(f"row {row} is assigned to column {matching[row]}, outside 0..{m - 1}")
     counts = np.bincount(matching[matching >= 0], minlength=m)
     most = 1 if capacity is None else capacity
     if (counts > most).any():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
 from bigsap.errors import BigsapError
 from bigsap.problem import Problem
-from bigsap.result import Result, Status
+from bigsap.result import MESSAGES, Result, Status
 from bigsap.run.interrupted import Conclusion, as_float
 from bigsap.run.run import BLOCK_SECONDS, Run
 from bigsap.run.stats import last_report, solve_stats
@@ -66,6 +67,25 @@ def conclude(run: Run, found: Conclusion, violator: Array | None = None) -> Resu
     )
     last_report(run.monitor, result)
     return result
+
+
+def in_whole_numbers(result: Result) -> Result:
+    """Return the result of integer costs that were read as floats, as that of integers.
+
+    The bound is the next integer, and an assignment is optimal only if its cost is that.
+    """
+    fun, bound, gap, sign = result.fun, result.bound, result.gap, -1 if result.maximize else 1
+    if fun is None or not abs(fun) < 2**53:  # an infeasible problem, or a sum that was rounded
+        return result
+    if bound is not None and math.isfinite(bound):
+        bound = sign * math.ceil(sign * bound)
+        gap = sign * (int(fun) - bound)
+    status = result.status
+    if status in (Status.OPTIMAL, Status.IMPRECISE) and gap is not None:
+        status = Status.IMPRECISE if gap else Status.OPTIMAL
+    text = result.message if status == result.status else MESSAGES[status]
+    success = status in (Status.OPTIMAL, Status.GAP_REACHED)
+    return replace(result, fun=int(fun), bound=bound, gap=gap, status=status, success=success, message=text)
 
 
 def _without_column(u: Array, problem: Problem) -> Array:

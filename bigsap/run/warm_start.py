@@ -12,6 +12,7 @@ from bigsap.errors import InputError, OptionError
 from bigsap.problem import Problem
 from bigsap.proof.minima import minima
 from bigsap.proof.row_minima import Prices
+from bigsap.proof.unassigned import one_to_one
 from bigsap.result import Result
 from bigsap.sources.missing import is_vector, mask_of, parted
 from bigsap.strategies.orientation import inverse
@@ -75,7 +76,8 @@ def parse_warm_start(value: Any, given: Problem) -> GivenStart | None:
             v = _prices(value.v, m)
         except OptionError as error:
             raise OptionError(f"warm_start is a result without prices (status {value.status})") from error
-        return GivenStart(v, value.u, _pairs(value.col4row, n, m))
+        pairs = one_to_one(value)
+        return GivenStart(v, value.u, None if pairs is None else _pairs(pairs, n, m))
     if isinstance(value, tuple) and len(value) == 2 and is_vector(value[0]):
         return GivenStart(_prices(value[0], m), None, _pairs(value[1], n, m))
     return GivenStart(_prices(value, m), None, None)

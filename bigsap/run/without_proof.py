@@ -21,23 +21,21 @@ from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.proof.exact import exact_sum, three_sum
 from bigsap.row_cache import Rows
-from bigsap.sources.base import Sparse
 from bigsap.sources.cuda.pairs import device_pairs
 from bigsap.sources.filling import fill_of
 from bigsap.types import Array
 
 
 def pair_costs(problem: Problem, rows: Rows, held: Sequence[Held], column_of_row: Array, tick: Tick) -> Array:
-    """Return the cost (n,) of each row's pair, of the source's dtype, in the user's sense; 0 without one.
+    """Return the cost (n,) of each row's pair, int64 or float64, in the user's sense; 0 without one.
 
-    The bits are those of ``read``. Costs come from a matrix in memory; from a device; from
+    The numbers are those of ``read``. Costs come from a matrix in memory; from a device; from
     computation, where a pair takes its share of a row's time; from ``held``; and the rest is read pair
     by pair. O(n) without the last.
     """
     source = problem.source
     n = column_of_row.size
-    # Rows of sparse costs are floats, their integers are not.
-    costs = np.zeros(n, np.int64 if isinstance(source, Sparse) and problem.integer else source.dtype)
+    costs = np.zeros(n, np.int64 if problem.integer else np.float64)
     wanted = column_of_row >= 0
     table = rows.table if rows.policy == "in place" else None
     if table is None:

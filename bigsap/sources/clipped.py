@@ -183,6 +183,12 @@ class ClippedCosts:
         """(n,), the value at which each row's costs are clipped, in ``dtype``."""
         return self._cap
 
+    @property
+    def of_whole(self) -> bool:
+        """Whether all prices that are finite are whole numbers."""
+        prices = self.prices[np.isfinite(self.prices)]
+        return bool((prices == np.rint(prices)).all())
+
     def cost_range(self) -> tuple[float, float] | None:
         """Return the range of the source's costs and of the prices."""
         ends = range_of(self.given)

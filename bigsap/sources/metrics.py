@@ -60,7 +60,8 @@ def points(
 
     The first six are those of ``scipy.spatial.distance.cdist``, the last that of
     scikit-learn. Costs are float64, the same bits for any part of a row and for the
-    transpose.
+    transpose. Squares and powers of differences that are below float64 are 0, as in scipy: of
+    distances below 1e-162, under minkowski below 1e-323 ** (1 / p). Scale such points up.
 
     max_distance: pairs that are farther apart are forbidden; pairs exactly so far apart are allowed.
         It is a distance of the metric, and for "sqeuclidean" the euclidean one, not its square: a
@@ -374,7 +375,15 @@ def real_array(values: Any, name: str, dtype: Any = np.float64, *, in_place: boo
         raise DtypeError(f"{name} has dtype {array.dtype}; needs real numbers")
     if in_place and array.dtype == dtype and _is_fixed(array):
         return array.view(np.ndarray)
-    return np.array(array, dtype=dtype, order="C", copy=True, subok=False)
+    with np.errstate(over="ignore"):
+        made: Array = np.array(array, dtype=dtype, order="C", copy=True, subok=False)
+    if array.dtype.kind == "f" and array.dtype.itemsize > made.dtype.itemsize:  # long doubles
+        lost = np.isinf(made) & np.isfinite(array)
+        if lost.any():
+            where = [int(k) for k in np.argwhere(lost)[0]]
+            value = f"{name}{where or ''} is {array[tuple(where)]!s}"
+            raise InvalidCostError(f"{value}, which {made.dtype} cannot hold")
+    return made
 
 
 def _is_fixed(array: Array) -> bool:
@@ -467,6 +476,8 @@ def _radius(radius: Any, metric: str) -> float | None:
     number = 1.0 if radius is None else _number(radius, "radius")
     if not 0.0 < number < np.inf:
         raise OptionError(f"radius must be positive and finite, got {radius}")
+    if number > np.finfo(np.float64).max / 4:  # the largest distance is pi times the radius
+        raise InvalidCostError(f"haversine distances exceed float64 with radius={radius}; scale it down")
     return number
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bigsap.errors import DtypeError, InputError, InvalidCostError, ShapeError
 from bigsap.sources.packing import labelled, packing_told
-from bigsap.sources.tensors import is_tensor, on_host
+from bigsap.sources.tensors import is_tensor, on_host, widened
 
 _Array: TypeAlias = npt.NDArray[Any]
 
@@ -50,8 +50,8 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
     array and a bool array of the same shape, None if nothing is missing; the array's values at
     missing places are undefined. An array of objects that are all real numbers becomes int64 or,
     with fractions or integers beyond int64 that float64 holds, float64. Numbers that are packed by
-    their attributes (``packing``) are unpacked. Raises ShapeError and DtypeError, with ``name`` in
-    the message.
+    their attributes (``packing``) are unpacked; types of other packages (bfloat16) become numpy's.
+    Raises ShapeError and DtypeError, with ``name`` in the message.
     """
     if isinstance(values, (list, tuple)):
         values = plain_items(values)
@@ -63,7 +63,7 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
         return on_host(values), None
     mask = mask_of(values)
     if mask is not None:
-        return under_mask(values), (mask if mask.any() else None)
+        return widened(under_mask(values)), (mask if mask.any() else None)
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -73,9 +73,8 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
     except Exception as error:  # TypeError, or a library's own
         raise DtypeError(f"{name} cannot be seen as a numpy array: {error}") from error
     if array.dtype == np.object_ and not isinstance(values, np.ndarray):
-        # Of data frames: pyarrow, whose ``columns`` are arrays; pandas, polars.
-        return _numbers(array, name, getattr(values, "column_names", getattr(values, "columns", None)))
-    return array, None
+        return _numbers(array, name, values)
+    return widened(array), None
 
 
 def _unpacked(values: Any, name: str) -> tuple[_Array, _Array | None]:
@@ -180,8 +179,11 @@ def _items(row: Any) -> Any:
     return row
 
 
-def _numbers(objects: _Array, name: str, labels: Any = None) -> tuple[_Array, _Array | None]:
-    """Return an array of objects as numbers. Raise an error for anything else."""
+def _numbers(objects: _Array, name: str, given: Any) -> tuple[_Array, _Array | None]:
+    """Return an array of objects as numbers. Raise an error for anything else.
+
+    given: what the array was made of.
+    """
     missing = np.zeros(objects.shape, np.bool_)
     kinds: set[type] = set()
     smallest = largest = 0
@@ -204,7 +206,7 @@ def _numbers(objects: _Array, name: str, labels: Any = None) -> tuple[_Array, _A
             kinds.add(int if value.dtype.kind in "biu" else float)
             smallest, largest = _INT64.min - 1, largest  # numpy checks the range
         else:
-            _refuse_object(value, np.unravel_index(k, objects.shape), name, labels)
+            _refuse_object(value, np.unravel_index(k, objects.shape), name, given)
     exact = kinds <= {int} and _INT64.min <= smallest and largest <= _INT64.max
     found = np.empty(flat.size, np.int64 if exact else np.float64)
     for k, number in enumerate(numbers_found):
@@ -246,13 +248,15 @@ def _is_infinite(number: Any) -> bool:
         return False
 
 
-def _refuse_object(value: Any, where: tuple[Any, ...], name: str, labels: Any) -> NoReturn:
+def _refuse_object(value: Any, where: tuple[Any, ...], name: str, given: Any) -> NoReturn:
     kind = type(value)
     what = kind.__qualname__
     if kind.__module__ != "builtins":
         what = f"{kind.__module__}.{what}"
     if not where:
         raise DtypeError(f"{name} is an object of {what}; it must hold real numbers")
+    # Of data frames: pyarrow, whose ``columns`` are arrays; pandas, polars.
+    labels = getattr(given, "column_names", getattr(given, "columns", None))
     label = None if labels is None or callable(labels) else labels[int(where[-1])]
     if isinstance(label, (str, int, tuple)):
         raise DtypeError(f"column {label!r} of {name} holds a {what}; give the columns of real numbers only")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from bigsap.sources.base import CostSource, Crewed, Resident
+from bigsap.sources.base import CostSource, Crewed, Resident, Sparse
 from bigsap.sources.filling import fill_of
 
 
@@ -28,7 +28,9 @@ class Offloading(Protocol):
 
 
 def read_by_kernels(source: CostSource) -> bool:
-    """Return whether kernels read the costs: a matrix in memory or a mapped file, or compiled code."""
+    """Return whether kernels read the costs: compiled code, or a matrix or entries in memory or a file."""
+    if isinstance(source, Sparse):
+        return True
     if isinstance(source, Resident) and source.resident() is not None:
         return True
     return fill_of(source) is not None

@@ -49,13 +49,18 @@ def on_host(tensor: Any) -> _Array:
         found: _Array = np.asarray(np.from_dlpack(tensor))
     except (BufferError, RuntimeError, TypeError, ValueError):  # bfloat16, read-only memory
         # torch.Tensor.float: bfloat16 as float32.
-        widened = tensor.float() if _library(tensor) == "torch" and hasattr(tensor, "float") else tensor
-        found = np.asarray(widened)
-    return found if found.dtype.num < _FIRST_FOREIGN else _widened(found)
+        wide = tensor.float() if _library(tensor) == "torch" and hasattr(tensor, "float") else tensor
+        found = np.asarray(wide)
+    return widened(found)
 
 
-def _widened(array: _Array) -> _Array:
-    """Return numbers of another package's type as the least type of numpy's that holds them."""
+def widened(array: _Array) -> _Array:
+    """Return numbers of another package's type as the least type of numpy's that holds them.
+
+    An array of a type of numpy's is returned as it is.
+    """
+    if array.dtype.num < _FIRST_FOREIGN:
+        return array
     wider = (np.dtype(name) for name in ("i4", "f4", "f8"))
     target = next((dtype for dtype in wider if np.can_cast(array.dtype, dtype, "safe")), None)
     return array if target is None else array.astype(target)

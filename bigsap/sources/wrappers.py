@@ -18,6 +18,7 @@ from bigsap.sources.base import (
     Prefetching,
     Sparse,
     Transposable,
+    in_sense,
     range_of,
     read_rows,
 )
@@ -121,6 +122,11 @@ class Converted:
             return None
         with np.errstate(over="ignore"):
             return float(self.dtype.type(ends[0])), float(self.dtype.type(ends[1]))
+
+    def in_sense(self, maximize: bool) -> CostSource:
+        """Return the costs that the source has in a problem of this sense, converted."""
+        given = in_sense(self._source, maximize)
+        return self if given is self._source else converted(given, self.dtype)
 
     def transposed(self) -> CostSource | None:
         """Return the transpose, converted; None if the source has none."""

@@ -202,6 +202,7 @@ def test_sources_that_stay_here(client, tmp_path):
         bigsap.scaled(costs, 2.0),
         bigsap.scaled(bigsap.points(x, y), 2.0),
         bigsap.sum_of([costs, bigsap.points(*points(300))]),
+        bigsap.sparse((np.arange(9), np.arange(9), np.arange(9)), shape=(9, 9)),
     ):
         assert same(bigsap.solve(cost), bigsap.solve(cost, cluster=client))
 

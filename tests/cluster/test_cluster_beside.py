@@ -136,8 +136,9 @@ def test_gated_costs_in_a_mapped_file(client, tmp_path, price):
     """They are looked at here, whether few of their pairs are worth it or many."""
     x, y = points(600)
     np.save(tmp_path / "costs.npy", ((x[:, None] - y) ** 2).sum(axis=2))
-    with pytest.warns(bigsap.sources.functions.speed.PerformanceWarning, match="does not pay"):
+    with pytest.warns(PerformanceWarning, match="does not pay") as notes:
         spread = bigsap.solve(tmp_path / "costs.npy", unassigned_cost=price, cluster=client)
+    assert notes[0].filename == __file__
     assert same(bigsap.solve(tmp_path / "costs.npy", unassigned_cost=price), spread)
 
 

@@ -111,7 +111,7 @@ def test_wrong_assignments_are_named():
         "column 3 has 2 entries": np.eye(6)[[0, 1, 3, 3, 4, 5]],
         "column 0 is assigned to rows 0 and 1": [0, 0, 1, 2, 3, 4],
         "row 1 is assigned twice": ([1, 1, 2, 3, 4, 5], PERMUTATION),
-        "outside 0..6": [0, 1, 2, 3, 4, 6],
+        "column 6, outside 0..5": [0, 1, 2, 3, 4, 6],
         "row 9 is assigned, outside": ([0, 1, 2, 3, 4, 9], PERMUTATION),
         "is not a column": ([0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, -1]),
         "as many of the one": ([0, 1, 2], [0, 1]),
@@ -126,6 +126,11 @@ def test_wrong_assignments_are_named():
     cost[2, PERMUTATION[2]] = np.inf
     with pytest.raises(CertificateError, match=rf"forbidden pair \(2, {PERMUTATION[2]}\)"):
         bigsap.certify(cost, PERMUTATION)
+
+
+def test_a_result_is_no_assignment():
+    with pytest.raises(OptionError, match="give its col4row"):
+        bigsap.certify(COST, bigsap.solve(COST))
 
 
 def test_wrong_assignments_are_found_before_the_solve():

@@ -119,6 +119,7 @@ def test_what_cannot_be_compiled_is_called_with_one_note():
     with pytest.warns(PerformanceWarning, match=r"f could not be compiled.*once a pair") as notes:
         assert source.fill() is None
     assert len(notes) == 1
+    assert notes[0].filename == __file__
     assert read(source, [5]).tolist() == [[1.0]]
     with warnings.catch_warnings():
         warnings.simplefilter("error")

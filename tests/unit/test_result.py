@@ -236,6 +236,13 @@ def test_damaged_and_foreign_files(damage, tmp_path):
         Result.load(path)
 
 
+def test_no_advice_to_unpickle(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("no result")
+    with pytest.raises(StoreError, match=r"notes\.txt: not a BigSAP result file: it is no \.npz file$"):
+        Result.load(path)
+
+
 def test_missing_files(tmp_path):
     with pytest.raises(FileNotFoundError):
         Result.load(tmp_path / "none.npz")

@@ -556,6 +556,13 @@ class TestAsSource:
         with pytest.raises(ShapeError, match="compute_chunk_sizes"):
             as_source(Dask(float("nan")))
 
+    def test_dask_frames(self) -> None:
+        pandas, frames = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+        matrix = numbers("f8")
+        frame = frames.from_pandas(pandas.DataFrame(matrix), npartitions=2)
+        source = as_source(frame)
+        np.testing.assert_array_equal(read(source, np.arange(len(matrix))), matrix)
+
     def test_paths(self, tmp_path: Path) -> None:
         np.save(tmp_path / "c.npy", numbers("f4"))
         for path in (tmp_path / "c.npy", str(tmp_path / "c.npy")):

@@ -222,6 +222,7 @@ def test_empty_shapes_call_nothing():
         (lambda i: np.arange(5, dtype="i4"), "i4"),
         (lambda i: np.arange(5, dtype="i2"), "i4"),
         (lambda i: np.arange(5, dtype=">f4"), "f4"),
+        (lambda i: np.arange(5, dtype=np.longdouble), "f8"),
         (lambda i: Y > 0, "u1"),
         (lambda i: [1, 2, 3, 4, 5], "f8"),
         (lambda i, start, stop: np.arange(start, stop, dtype="u2"), "u2"),

@@ -6,12 +6,16 @@ import math
 import subprocess
 import sys
 import textwrap
+from decimal import Decimal
 from typing import ClassVar
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from bigsap.errors import DtypeError, InvalidCostError, OptionError, OverflowRiskError, ShapeError
+from bigsap.sources.expression.formula import expression
+from bigsap.sources.functions.callbacks import from_function
 from bigsap.sources.kernels import _TILE
 from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import METRICS, check_finite, points
@@ -232,6 +236,7 @@ BAD_POINTS = [
     (OptionError, r"p must be a number", {"metric": "minkowski", "p": "3"}),
     (OptionError, r"p belongs to", {"p": 2}),
     (OptionError, r"radius must be positive", {"metric": "haversine", "radius": -1}),
+    (InvalidCostError, r"exceed float64", {"metric": "haversine", "radius": 1e308}),
     (OptionError, r"w\[1\] is -1.0; weights must be finite and >= 0", {"w": [1, -1]}),
     (ShapeError, r"w has shape \(3,\)", {"w": [1, 1, 1]}),
 ]
@@ -242,6 +247,30 @@ def test_bad_points(error, match, change):
     good = {"x": np.ones((4, 2)), "y": np.ones((5, 2))}
     with pytest.raises(error, match=match):
         points(**(good | change))
+
+
+def test_long_doubles_beyond_float64_are_named_and_forbid_nothing():
+    largest = np.finfo(np.longdouble).max
+    # Where long doubles are doubles, another number.
+    huge = [1, Decimal("1e400") if largest == np.finfo(np.float64).max else largest]
+    with pytest.raises(InvalidCostError, match=r"x.*float64 cannot"):
+        points(huge, [1.0])
+    with pytest.raises(InvalidCostError, match=r"row_terms.*float64 cannot"):
+        lowrank([1.0, 2.0], [3.0], row_terms=huge)
+    with pytest.raises(InvalidCostError, match=r"size.*float64 cannot"):
+        expression("size[i]", (2, 2), size=huge)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float8_e4m3fn", "int4"])
+def test_numbers_of_other_packages_types(kind):
+    """A matrix of them is read as costs; so are points, factors and what functions return."""
+    given = np.random.default_rng(4).integers(-4, 4, (5, 20)).astype(getattr(ml_dtypes, kind))
+    plain = given.astype("f8")
+    for make in (points, lowrank):
+        np.testing.assert_array_equal(whole(make(given, given)), whole(make(plain, plain)))
+    formula = expression("size[i, 0] + j", (5, 20), size=given)
+    np.testing.assert_array_equal(whole(formula), plain[:, :1] + np.arange(20))
+    np.testing.assert_array_equal(whole(from_function(lambda i: given[i], (5, 20))), plain)
 
 
 def test_overflow_in_a_dimension_of_no_weight_is_harmless():

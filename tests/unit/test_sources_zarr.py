@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import bigsap
 from bigsap.errors import DtypeError, ShapeError, SourceError, StoreError
 from bigsap.sources import ArraySource, as_source, from_zarr
 from bigsap.sources.base import CostSource, Grouped, Prefetching, Resident
@@ -213,6 +214,9 @@ def test_split_columns_warn_once_and_name_the_remedy(tmp_path: Path) -> None:
     read(source, np.arange(N_ROWS))
     assert len(caught) == 1
     assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="bigsap rechunk") as caught:
+        bigsap.solve(tmp_path / "c")
+    assert caught[0].filename == __file__  # also where bigsap opens it
 
 
 class TestNotAnArray:

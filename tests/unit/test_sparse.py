@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import zarr
 
 import bigsap
 from bigsap import checkpoint
+from bigsap.run.conclude import in_whole_numbers
 from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
 from bigsap.strategies import sparse as strategy
 from contracts import SourceContract
@@ -278,6 +281,33 @@ def test_integers_are_exact_where_float64_is_not() -> None:
         bigsap.solve(given, unassigned_cost=0.5)
     with pytest.raises(bigsap.InvalidCostError, match=r"cost\[1, 0\] = 2.5 cannot be held"):
         bigsap.solve(sparse(([0, 1], [1, 0], [1.0, 2.5])), dtype=np.int64)
+
+
+@pytest.mark.parametrize("method", ["ssp", "compressed"])
+@pytest.mark.parametrize("price", [None, 2**44, 0.5])
+@pytest.mark.parametrize("certify", [True, False])
+def test_integers_read_as_rows_are_integers(method: str, price: Any, certify: bool) -> None:
+    """Their rows are floats; the answer is proved as of integers, or it is not optimal."""
+    rng = np.random.default_rng(6)
+    for maximize in (False, True):
+        costs = rng.integers(1, 2**45, (9, 9))
+        rows, columns = np.nonzero(rng.random((9, 9)) < 0.8)
+        given = sparse((rows, columns, costs[rows, columns]), shape=(9, 9))
+        options: dict[str, Any] = {"maximize": maximize, "unassigned_cost": price}
+        expected = bigsap.solve(given, **options)
+        found = bigsap.solve(given, method=method, certify=certify, **options)
+        assert (type(found.fun), found.fun) == (type(expected.fun), expected.fun)
+        assert found.verify(given).optimal
+        if certify and price != 0.5:
+            assert (found.bound, found.gap) == (found.fun, 0)
+
+
+def test_bounds_of_integers_that_were_read_as_rows() -> None:
+    costs = bigsap.solve(sparse(([0, 1], [0, 1], [3, 4])), method="ssp")
+    for bound, status in ((6.01, "optimal"), (5.99, "imprecise")):
+        found = in_whole_numbers(replace(costs, fun=7.0, bound=bound, gap=7 - bound))
+        assert (found.bound, found.status, found.success) == (math.ceil(bound), status, status == "optimal")
+        assert found.gap == found.fun - found.bound
 
 
 def test_huge_and_tiny_costs() -> None:

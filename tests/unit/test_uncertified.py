@@ -213,3 +213,15 @@ def test_sums_of_sparse_integers_are_exact():
     large = bigsap.sparse(([0, 1], [0, 1], np.array([2**53 + 1, 2])), shape=(2, 2))
     assert bigsap.solve(large, certify=False).fun == 2**53 + 3
     assert bigsap.solve(bigsap.sparse(([0], [0], np.array([2**62 + 5]))), certify=False).fun == 2**62 + 5
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", ["u1", "u2", "i4", "i8", "f4", "f8"])
+def test_the_type_of_the_costs_is_that_of_a_proved_result(dtype, method, tmp_path):
+    cost = np.array([[200, 7, 9], [250, 240, 2]], dtype)
+    options: dict[str, Any] = {"method": method, "maximize": True}
+    found, proved = bigsap.solve(cost, certify=False, **options), bigsap.solve(cost, **options)
+    assert found.costs.tolist() == proved.costs.tolist()
+    assert found.costs.dtype == proved.costs.dtype == (np.float64 if dtype[0] == "f" else np.int64)
+    found.save(tmp_path / "found.npz")
+    assert bigsap.Result.load(tmp_path / "found.npz").costs.tolist() == found.costs.tolist()

@@ -135,6 +135,16 @@ def test_lists_after_moving_one_percent_of_the_points(kind):
         warm.verify(source(moved))
 
 
+@pytest.mark.parametrize(
+    ("shape", "given"), [((6, 8), {"capacity": 2}), ((8, 6), {"capacity": 2}), ((6, 8), {"demand": 1})]
+)
+def test_the_prices_of_a_result_whose_pairs_are_not_one_to_one(shape, given):
+    cost = np.random.default_rng(2).random(shape)
+    many = bigsap.solve(cost, **given)
+    for options in ({}, {"unassigned_cost": 0.1}, {"method": "ssp", "unassigned_cost": 0.1}):
+        assert bigsap.solve(cost, warm_start=many, **options).fun == bigsap.solve(cost, **options).fun
+
+
 def test_from_a_stopped_result():
     cost = CLASSES["disjoint"](150, seed=1)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
 
+import bigsap
 from bigsap.errors import DtypeError, InvalidCostError, OverflowRiskError
 from bigsap.sources import ArraySource, Counted, converted
 from bigsap.sources.base import (
@@ -100,6 +102,21 @@ def test_groups_survive_a_conversion() -> None:
     assert isinstance(source, Fingerprinted)
     assert source.fingerprint() != converted(groups, np.float32).fingerprint()
     assert not isinstance(converted(ArraySource(np.eye(3)), "f4"), Grouped)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_the_sense_passes_a_conversion(maximize: bool) -> None:
+    """``max_distance`` forbids by the infinity of the problem, also of costs as another dtype."""
+    x, y = np.array([0.0, 1.0, 2.0]), np.array([0.5, 1.5, 9.0, 2.5])
+    near = bigsap.points(x, y, "cityblock", max_distance=1.0)
+    for source in (near, bigsap.scaled(near, 2.0)):
+        options: dict[str, Any] = {"maximize": maximize, "dtype": "f4"}
+        result = bigsap.solve(source, **options)
+        assert result.status == "optimal"
+        assert result.fun == bigsap.solve(source, maximize=maximize).fun
+        assert result.verify(source, dtype="f4", pairs=True).optimal
+        assert bigsap.certify(source, result.col4row, **options).optimal
+        assert bigsap.solve_k_best(source, 1, **options).costs[0] == result.fun
 
 
 def test_same_dtype_is_no_wrapper() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import BigsapError, ClusterError
+from bigsap.errors import BigsapError, ClusterError, level_of_caller
 from bigsap.sources.base import CostSource, Grouped, Prefetching, Task, Waiting, range_of
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cluster.on_worker import rows_of
@@ -75,7 +75,7 @@ def warn_of_little(source: CostSource, crew: Workers) -> None:
         f"cluster= does not pay: the costs of {source!r} are in memory or a mapped file here, or"
         " compiled code computes them; they were looked at where solve() was called",
         PerformanceWarning,
-        stacklevel=3,
+        stacklevel=level_of_caller(),
     )
 
 

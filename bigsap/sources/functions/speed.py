@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from bigsap.errors import level_of_caller
 from bigsap.sources.functions.probing import name_of
 
 _logger = logging.getLogger("bigsap")
@@ -36,5 +37,5 @@ def note_speed(f: Callable[..., Any], kind: str, reason: str) -> None:
         text + " Pass its data in args=, write a function of a whole row with numpy"
         ' (kind="row"), or see bigsap.points for distances. compiled=False silences this.',
         PerformanceWarning,
-        stacklevel=3,
+        stacklevel=level_of_caller(),
     )

@@ -52,7 +52,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import BigsapError, DtypeError, OptionError, SourceError, StoreError, number
+from bigsap.errors import BigsapError, DtypeError, OptionError, ShapeError, SourceError, StoreError, number
 from bigsap.notebook import Shown
 from bigsap.sources.base import CostSource
 from bigsap.sources.convert import check_rows, convert, cost_dtype, cost_shape
@@ -107,6 +107,8 @@ def from_http(
     """
     n_rows, n_columns = cost_shape(shape, "shape=")
     wire_dtype = _wire_dtype(dtype)
+    if 8 + n_columns * wire_dtype.itemsize > np.iinfo(np.intc).max:
+        raise ShapeError(f"a row of {n_columns} costs of {wire_dtype} exceeds 2 GiB, the most that is sent")
     seconds = number(timeout)
     if seconds is None or not 0 < seconds < math.inf:
         raise OptionError(f"timeout must be a positive number of seconds, got {timeout!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigsap.sources.base import integral
 from bigsap.sources.sparse.sparse_costs import SparseCosts
 from bigsap.types import Array, Ids
 
@@ -19,6 +20,8 @@ class ByRows:
     def __init__(self, source: SparseCosts, *, maximize: bool = False) -> None:
         self.source = source.in_sense(maximize)
         self.shape = source.shape
+        #: Whether the listed costs are integers.
+        self.of_whole = integral(self.source)
 
     def __repr__(self) -> str:
         return f"ByRows({self.source!r})"

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.errors import BigsapError, OptionError, StoreError, whole
+from bigsap.errors import BigsapError, OptionError, StoreError, level_of_caller, whole
 from bigsap.sources.arrays.matrix import ArraySource, from_npy
 from bigsap.sources.base import CostSource, Prefetching
 from bigsap.sources.packed import unpacked
@@ -46,13 +46,13 @@ def from_zarr(path_or_array: Any) -> CostSource:
     format 2, the fill value of an array with dimension names); they are InvalidCostError when read;
     ``as_source(path, missing="forbid")`` forbids such pairs.
     """
-    return open_zarr(path_or_array, forbid=False, level=3)
+    return open_zarr(path_or_array, forbid=False)
 
 
-def open_zarr(path_or_array: Any, *, forbid: bool, level: int = 2) -> CostSource:
+def open_zarr(path_or_array: Any, *, forbid: bool) -> CostSource:
     """Open a zarr array as ``from_zarr`` does.
 
-    forbid: missing values become NaN. level: of the caller, for warnings.
+    forbid: missing values become NaN.
     """
     layout = describe(*open_array(path_or_array))
     if layout.columns_split > 1 and 0 not in layout.shape:
@@ -61,7 +61,7 @@ def open_zarr(path_or_array: Any, *, forbid: bool, level: int = 2) -> CostSource
             "columns, and every row needs all of them; `bigsap rechunk SOURCE TARGET` writes a "
             "copy in row chunks that is many times faster to solve",
             UserWarning,
-            stacklevel=level,
+            stacklevel=level_of_caller(),
         )
     return _source(layout, forbid=forbid)
 

@@ -267,6 +267,7 @@ BAD_CALLS = [
     ({"url": "http://host:99999/"}, OptionError, "url must look like"),
     ({"url": "http://host/\n"}, OptionError, "url must look like"),
     ({"shape": (1, 2, 3)}, ShapeError, "3 dimension"),
+    ({"shape": (1, 1 << 28)}, ShapeError, "exceeds 2 GiB"),
     ({"dtype": "complex128"}, DtypeError, "cannot be sent"),
     ({"dtype": None}, DtypeError, "say what the provider sends"),
     ({"dtype": "no"}, DtypeError, "is no numpy dtype"),
