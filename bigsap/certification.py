@@ -51,8 +51,9 @@ def certify(
     cost, shape, args, dtype, maximize, unassigned_cost: the problem, as for ``solve``.
     col4row: the assignment, in one of these forms. (n,) integers, the column of each row, -1 =
         unassigned. A tuple ``(row_ind, col_ind)`` of two vectors, as scipy returns it. A plan, an
-        (n, m) array with at most one entry other than 0 in each row and column. None: prove a
-        bound alone. min(n, m) pairs are assigned; with ``unassigned_cost`` as many as you like.
+        (n, m) array with at most one entry other than 0 in each row and column. A ``Result``: its
+        ``col4row``. None: prove a bound alone. min(n, m) pairs are assigned; with
+        ``unassigned_cost`` as many as you like.
     v: (m,) column prices, any finite numbers: the better they are, the smaller the gap, and no
         prices can make the bound wrong. They are prices of the minimising problem: with
         ``maximize``, of minus the costs. Prices as ``Result.v`` has them there, of the opposite
@@ -81,6 +82,8 @@ def certify(
     n_threads = check_threads(threads)
     source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), maximize)
     n, m = (int(size) for size in source.shape)
+    if isinstance(col4row, Result):
+        col4row = columns_of_result(col4row)
     result = v if isinstance(v, Result) else None
     prices: Any = None if isinstance(v, Result) else v
     if result is not None and (result.shape != (n, m) or result.maximize != maximize):
@@ -163,6 +166,14 @@ def _check_array(what: str, given: Any) -> None:
             parted(part, what)
 
 
+def columns_of_result(result: Result) -> Array:
+    """Return the column of each row. Raises OptionError where rows take several."""
+    if result.col4row is None:
+        raise OptionError("rows that take several columns cannot be proved here: exchange rows and columns")
+    found: Array = result.col4row
+    return found
+
+
 def columns_of(given: Any, n: int, m: int, *, several: bool) -> Any:
     """Return the column of each row of an assignment in any of its forms.
 
@@ -180,7 +191,7 @@ def _of_pairs(rows: Array, columns: Array, n: int) -> Array:
         raise CertificateError("row_ind and col_ind must be integers, as many of the one as of the other")
     if rows.size and not 0 <= rows.min() <= rows.max() < n:
         row = rows[(rows < 0) | (rows >= n)][0]
-        raise CertificateError(f"row {row} is assigned, outside 0..{n}")
+        raise CertificateError(f"row {row} is assigned, outside 0..{n - 1}")
     if np.unique(rows).size != rows.size:
         row = int(np.argmax(np.bincount(rows.astype(np.intp)) > 1))
         raise CertificateError(f"row {row} is assigned twice")

@@ -77,7 +77,9 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Assignments:
-    """The k best assignments, the best first; a sequence of ``Ranked``.
+    """The k best assignments, the best first; a sequence of named tuples ``(cost, col4row)``.
+
+    Each tuple also has ``row_ind`` and ``col_ind``, its pairs as scipy gives them.
 
     costs: (k,), in the user's sense, each the double nearest to the exact sum; int64 for integer
         costs (object if int64 does not hold one). With ``unassigned_cost`` prices are included.

@@ -147,21 +147,9 @@ def _serve(args: argparse.Namespace) -> ExitStatus:
     try:
         chosen = settings.load(args.config, **given)
     except ValueError as error:
-        raise InputError(_first_complaint(error)) from error
+        raise InputError(str(error)) from error
     code = serve.serve(chosen, lambda: settings.load(args.config, **given))
     return ExitStatus.OK if code is None else ExitStatus(code)
-
-
-def _first_complaint(error: ValueError) -> str:
-    """Return the first of pydantic's errors as one sentence; other errors unchanged."""
-    complaints = getattr(error, "errors", None)
-    if complaints is None:
-        return str(error)
-    texts = []
-    for complaint in complaints():
-        place = ".".join(map(str, complaint["loc"]))
-        texts.append(f"{place}: {complaint['msg']}" if place else str(complaint["msg"]))
-    return "; ".join(texts)
 
 
 def _submit(args: argparse.Namespace) -> ExitStatus:

@@ -354,7 +354,7 @@ def complete_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
     matching = matching.astype(np.intp)
     if matching.size and (matching.min() < -1 or matching.max() >= m):
         row = int(np.argmax((matching < -1) | (matching >= m)))
-        raise CertificateError(f"row {row} is assigned to column {matching[row]}, outside 0..{m}")
+        raise CertificateError(f"row {row} is assigned to column {matching[row]}, outside 0..{m - 1}")
     columns = matching[matching >= 0]
     counts = np.bincount(columns, minlength=1)
     if counts.max() > 1:

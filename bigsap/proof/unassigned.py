@@ -275,7 +275,7 @@ def partial_matching(col4row: npt.ArrayLike, n: int, m: int, capacity: Array | N
     outside = np.flatnonzero((matching < -1) | (matching >= m))
     if outside.size:
         row = int(outside[0])
-        raise CertificateError(f"row {row} is assigned to column {matching[row]}, outside 0..{m}")
+        raise CertificateError(f"row {row} is assigned to column {matching[row]}, outside 0..{m - 1}")
     counts = np.bincount(matching[matching >= 0], minlength=m)
     most = 1 if capacity is None else capacity
     if (counts > most).any():

@@ -31,10 +31,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bigsap_server.problems import HttpProblem
-from bigsap_server.settings import Limits
+from bigsap_server.settings import Limits, in_words
 
 Scope = Literal["read", "submit", "admin"]
 #: Limits that a key may have of its own, as ``Caller.quotas`` has them.
@@ -151,7 +151,9 @@ class Keys:
         try:
             found = tomllib.loads(file.read_text(encoding="utf-8"))
             keys = TypeAdapter(dict[str, Key]).validate_python(found)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError) as error:
+        except ValidationError as error:
+            raise ValueError(f"{file}: {in_words(error)}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{file}: {error}") from error
         if not keys:
             raise ValueError(f"{file}: there is no key in it")

@@ -58,18 +58,20 @@ def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> in
     anew, for SIGHUP, which takes keys and what else can be changed (``settings.RELOADED``).
     """
     logs.configure(settings.log_level)
-    listener = None
+    listener = store = None
     try:
         settings.check_stores()
         listener = _listen(settings.host, settings.port)
         store = JobStore(settings.data / "jobs.sqlite")
+        app = create_app(settings, store)
     except (ValueError, OSError, StoreUnavailable) as error:
         if listener is not None:
             listener.close()
+        if store is not None:
+            store.close()
         _complain(str(error))
         return 1
     try:
-        app = create_app(settings, store)
         config = uvicorn.Config(
             app,
             log_config=None,

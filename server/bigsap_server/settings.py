@@ -13,7 +13,15 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bigsap.system import usable_cores
@@ -225,8 +233,7 @@ class Settings(BaseSettings):
 def load(file: str | os.PathLike[str] | None = None, **given: Any) -> Settings:
     """Return settings from a TOML file, the environment and arguments (None: not given).
 
-    Raises ValueError (pydantic's ValidationError included) naming the setting, and
-    FileNotFoundError.
+    Raises ValueError naming the setting, and FileNotFoundError.
     """
     values: dict[str, Any] = {}
     if file is not None:
@@ -238,7 +245,20 @@ def load(file: str | os.PathLike[str] | None = None, **given: Any) -> Settings:
         if unknown:
             raise ValueError(f"{os.fspath(file)}: unknown settings {', '.join(unknown)}")
     arguments: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    return Settings(**arguments | {_OF_A_FILE: values})
+    try:
+        return Settings(**arguments | {_OF_A_FILE: values})
+    except ValidationError as error:
+        raise ValueError(in_words(error)) from error
+
+
+def in_words(error: ValidationError) -> str:
+    """Return what pydantic complains of as one line: the place of each fault, and what is wrong."""
+    texts = []
+    for complaint in error.errors():
+        place = ".".join(map(str, complaint["loc"]))
+        text = complaint["msg"].removeprefix("Value error, ")
+        texts.append(f"{place}: {text}" if place else text)
+    return "; ".join(texts)
 
 
 def is_loopback(host: str) -> bool:

@@ -350,6 +350,7 @@ def test_metrics_are_those_of_the_server():
     metrics = Metrics()
     metrics.watch_jobs(lambda: {"queued": 1})
     metrics.watch_workers(lambda: {"idle": 1})
+    metrics.watch_disk(ROOT)
     there = set(re.findall(r"^# TYPE (bigsap_\w+)", metrics.text().decode(), re.M))
     page = (ROOT / "docs" / "operator.md").read_text()
     named = set(re.findall(r"^\| `(bigsap_\w+)`", page, re.M))

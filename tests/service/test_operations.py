@@ -111,6 +111,23 @@ def test_a_store_that_does_not_exist_is_refused_at_the_start(
     assert "stores.lab: there is no folder" in capsys.readouterr().err
 
 
+def test_a_wrong_file_of_keys_is_refused_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text('[ann]\nhash = "abc"\nscopes = ["write"]\n')
+    before = logging.getLogger().handlers
+    try:
+        assert serve(settings_in(tmp_path / "data", keys=file, port=0)) == 1
+        JobStore(tmp_path / "data" / "jobs.sqlite").close()  # the folder is free again
+    finally:
+        logging.getLogger().handlers = before
+    said = capsys.readouterr().err
+    assert said.startswith(f"bigsap serve: {file}: ann.hash: ")
+    assert "; ann.scopes.0: Input should be 'read', 'submit' or 'admin'" in said
+    assert said.count("\n") == 1
+
+
 def test_a_second_server_on_the_same_data_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
