@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -100,7 +100,14 @@ class Assignments:
     def __len__(self) -> int:
         return len(self.costs)
 
-    def __getitem__(self, place: int) -> Ranked:
+    @overload
+    def __getitem__(self, place: int) -> Ranked: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Ranked]: ...
+
+    def __getitem__(self, place: int | slice) -> Ranked | list[Ranked]:
+        if isinstance(place, slice):
+            return [self[p] for p in range(len(self))[place]]
         return Ranked(self.costs[place], self.col4row[place])
 
     def __iter__(self) -> Iterator[Ranked]:
