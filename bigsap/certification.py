@@ -51,8 +51,9 @@ def certify(
     cost, shape, args, dtype, maximize, unassigned_cost: the problem, as for ``solve``.
     col4row: the assignment, in one of these forms. (n,) integers, the column of each row, -1 =
         unassigned. A tuple ``(row_ind, col_ind)`` of two vectors, as scipy returns it. A plan, an
-        (n, m) array with at most one entry other than 0 in each row and column. None: prove a
-        bound alone. min(n, m) pairs are assigned; with ``unassigned_cost`` as many as you like.
+        (n, m) array with at most one entry other than 0 in each row and column. A ``Result``: its
+        ``col4row``. None: prove a bound alone. min(n, m) pairs are assigned; with
+        ``unassigned_cost`` as many as you like.
     v: (m,) column prices, any finite numbers: the better they are, the smaller the gap, and no
         prices can make the bound wrong. They are prices of the minimising problem: with
         ``maximize``, of minus the costs. Prices as ``Result.v`` has them there, of the opposite
@@ -81,6 +82,8 @@ def certify(
     n_threads = check_threads(threads)
     source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), maximize)
     n, m = (int(size) for size in source.shape)
+    if isinstance(col4row, Result):
+        col4row = columns_of_result(col4row)
     result = v if isinstance(v, Result) else None
     prices: Any = None if isinstance(v, Result) else v
     if result is not None and (result.shape != (n, m) or result.maximize != maximize):
@@ -89,8 +92,6 @@ def certify(
     for what, numbers in (("col4row", col4row), ("v", prices), ("v_low", v_low), *pairs_given):
         refuse_masked(what, numbers)
         _check_array(what, numbers)
-    if isinstance(col4row, Result):
-        raise OptionError("col4row is a result: give its col4row, and as v the result for its prices")
     if prices is None and v_low is not None:
         raise OptionError("v_low is not valid without v: give both")
     counts = None if capacity is None else counts_of(capacity, m, "capacity", "column")
@@ -163,6 +164,14 @@ def _check_array(what: str, given: Any) -> None:
     for part in parts:
         if not isinstance(part, np.ndarray):
             parted(part, what)
+
+
+def columns_of_result(result: Result) -> Array:
+    """Return the column of each row. Raises OptionError where rows take several."""
+    if result.col4row is None:
+        raise OptionError("rows that take several columns cannot be proved here: exchange rows and columns")
+    found: Array = result.col4row
+    return found
 
 
 def columns_of(given: Any, n: int, m: int, *, several: bool) -> Any:

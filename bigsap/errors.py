@@ -113,7 +113,7 @@ class InvalidCostError(InputError):
 
 
 class OverflowRiskError(InvalidCostError):
-    """Integer costs so large that their sums could leave int64."""
+    """Costs so large, or with so many digits, that exact sums of them leave the numbers at hand."""
 
 
 class SourceError(InputError):

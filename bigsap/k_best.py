@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -77,7 +77,9 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Assignments:
-    """The k best assignments, the best first; a sequence of ``Ranked``.
+    """The k best assignments, the best first; a sequence of named tuples ``(cost, col4row)``.
+
+    Each tuple also has ``row_ind`` and ``col_ind``, its pairs as scipy gives them.
 
     costs: (k,), in the user's sense, each the double nearest to the exact sum; int64 for integer
         costs (object if int64 does not hold one). With ``unassigned_cost`` prices are included.
@@ -98,7 +100,14 @@ class Assignments:
     def __len__(self) -> int:
         return len(self.costs)
 
-    def __getitem__(self, place: int) -> Ranked:
+    @overload
+    def __getitem__(self, place: int) -> Ranked: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Ranked]: ...
+
+    def __getitem__(self, place: int | slice) -> Ranked | list[Ranked]:
+        if isinstance(place, slice):
+            return [self[p] for p in range(len(self))[place]]
         return Ranked(self.costs[place], self.col4row[place])
 
     def __iter__(self) -> Iterator[Ranked]:

@@ -43,7 +43,8 @@ class Status(StrEnum):
     """The status of a solve. ``optimal`` and ``gap_reached`` count as success.
 
     optimal: the exact gap is at most 2**-50 of the sum of the assigned costs' sizes. imprecise: the
-    gap is proved, but it is larger than that.
+    gap is proved, but it is larger than that. gap_reached: it is at most the ``gap`` asked for.
+    time_limit, cancelled: stopped. infeasible: forbidden pairs leave no complete assignment.
     """
 
     OPTIMAL = "optimal"
@@ -385,7 +386,7 @@ class Result:
 
         cost, shape, args, dtype, unassigned_cost: the problem, as given to ``solve``.
             Without ``unassigned_cost`` the prices recorded in the result are used.
-        pairs: read every pair, also where bounds of the costs suffice (``bigsap.certify``).
+        pairs: read every pair, also where bounds of the costs suffice. threads: of the pass.
 
         Returns the new certificate, or raises CertificateError that names the failing claim: the
         matching, its cost, the duals' feasibility, bound, gap and status, or the violating set of
@@ -470,7 +471,7 @@ class Result:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
-        """Read a file of ``save``.
+        """Read the file of ``save`` at ``path``.
 
         Raises FileNotFoundError, or StoreError with the file's name if it is damaged or not a
         result. Never unpickles.

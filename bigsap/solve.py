@@ -91,6 +91,9 @@ def solve(
     cost: anything ``as_source`` accepts: array, memmap, zarr array, path, callable
         (with ``shape`` and ``args``), ready-made source. ``inf`` (``-inf`` under
         ``maximize``) forbids a pair. ``min(n, m)`` pairs are assigned.
+    shape, args, dtype: see ``as_source``: (n_rows, n_columns) and further arguments of a callable;
+        the dtype to read costs as.
+    maximize: True for the largest total.
     objective: ``"sum"``; or ``"bottleneck"``: the largest assigned cost is as small as possible (the
         smallest as large, under ``maximize``), and among these assignments the sum is optimal.
         ``Result.bottleneck`` is that cost, and ``violator`` the rows that prove it: see

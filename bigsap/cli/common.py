@@ -65,7 +65,9 @@ STATUS_EXIT = {
 }
 
 OUTPUT_HELP = "where to save the result, a file; .npz is added"
-COSTS_HELP = "matrix in a .npy file, a zarr store, or a .json cost spec or job request"
+COSTS_HELP = (
+    "matrix in a .npy file, sparse costs in a .npz file, a zarr store, or a .json cost spec or job request"
+)
 
 
 class AddCommand(Protocol):

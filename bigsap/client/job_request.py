@@ -82,17 +82,13 @@ def request_of(cost: Any, options: Mapping[str, Any] | None = None, shape: Any =
 
 def assignment_of(col4row: Any, v: Any = None, shape: Any = None) -> Record:
     """Return ``assignment`` of a job request, with arrays in it, for arguments of ``Client.certify``."""
-    from bigsap.certification import columns_of, prices_of
+    from bigsap.certification import columns_of, columns_of_result, prices_of
 
     low = None
     if isinstance(v, Result):
         v, low = prices_of(v)
     if isinstance(col4row, Result):
-        col4row = col4row.col4row
-        if col4row is None:
-            raise InputError(
-                "rows that take several columns cannot be proved here: exchange rows and columns"
-            )
+        col4row = columns_of_result(col4row)
     if isinstance(col4row, tuple) and shape is None:
         raise InputError(
             "pairs (row_ind, col_ind) are not enough: give shape=(n, m), or the column of each row"

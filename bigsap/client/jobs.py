@@ -107,6 +107,7 @@ class Client:
         options: those of a job request (``{"maximize": True, "gap": 0.1}``); they take precedence
             over the request's own.
         shape: (n_rows, n_columns), if the costs do not define it.
+        label: a name by which ``jobs`` finds the job.
         spread: True to have rows evaluated by several workers of the service's cluster, or the
             largest number of workers.
         wait: True, or seconds, to return only once the job has ended; progress draws a
@@ -173,7 +174,7 @@ class Client:
         return self._json("POST", "/v1/jobs", json=body, params={"dry_run": "true"})
 
     def check(self, cost: Any, shape: Sequence[int] | None = None) -> Record:
-        """Compile costs (see ``submit``) on the service and evaluate some of them."""
+        """Compile costs on the service and evaluate some of them. cost, shape: as for ``submit``."""
         body: Record = {"cost": inline(spec_of(cost), self.upload)}
         if shape is not None:
             body["shape"] = list(cost_shape(shape, "shape="))
@@ -182,36 +183,45 @@ class Client:
     def request_of(
         self, spec: Any, *, options: Mapping[str, Any] | None = None, shape: Sequence[int] | None = None
     ) -> Record:
-        """Return the arguments of ``submit`` as a job request in JSON types; upload the arrays in it."""
+        """Return the arguments of ``submit`` as a job request in JSON types; upload the arrays in it.
+
+        spec, options, shape: as for ``submit``.
+        """
         found: Record = inline(request_of(spec, options, shape), self.upload)
         return found
 
     def job(self, job_id: str) -> Job:
-        """Return a job by its id. Raises ServiceError if there is none."""
+        """Return a job by its ``job_id``. Raises ServiceError if there is none."""
         answer = self._transport.call("GET", path_of("jobs", job_id))
         return Job(self, answer.json(), answer.headers.get("ETag"))
 
     def jobs(
         self, *, state: str | None = None, label: str | None = None, limit: int | None = None
     ) -> Iterator[Job]:
-        """Yield jobs, newest first, fetched page by page; at most ``limit`` of them."""
+        """Yield jobs, newest first, fetched page by page; at most ``limit`` of them.
+
+        state, label: only jobs with these.
+        """
         wanted = {"state": state, "label": label}
         for record in self._pages("/v1/jobs", "jobs", "page_size", limit, wanted):
             yield Job(self, record)
 
     def result(self, job_id: str, *, wait: bool = True, progress: bool = False) -> Result:
-        """Return the result of a job as numpy arrays; see ``Job.result``."""
+        """Return the result of the job ``job_id``, see ``Job.result``.
+
+        wait: until it has ended; progress draws a bar meanwhile.
+        """
         job = self.job(job_id)
         if wait:
             job.wait(progress=progress)
         return job.result()
 
     def cancel(self, job_id: str, mode: str = "graceful") -> Job:
-        """Request the end of a job; see ``Job.cancel``."""
+        """Request the end of the job ``job_id``; mode: see ``Job.cancel``."""
         return Job(self, {"id": job_id}).cancel(mode)
 
     def delete(self, job_id: str) -> None:
-        """Remove a job that has ended; see ``Job.delete``."""
+        """Remove the job ``job_id``, which must have ended; see ``Job.delete``."""
         Job(self, {"id": job_id}).delete()
 
     def upload(
@@ -240,11 +250,11 @@ class Client:
         return self._pages("/v1/arrays", "arrays", "limit", limit, {})
 
     def delete_array(self, array_id: str) -> None:
-        """Remove an uploaded array that no unfinished job uses."""
+        """Remove the uploaded array ``array_id``, which no unfinished job may use."""
         self._transport.call("DELETE", path_of("arrays", array_id))
 
     def events(self, job_id: str, after: int = 0) -> Iterator[Record]:
-        """Yield the events of a job as they happen: ``{"seq", "time", "kind", "data"}``.
+        """Yield the events of the job ``job_id`` as they happen: ``{"seq", "time", "kind", "data"}``.
 
         after: only events with a larger ``seq``. A lost connection is opened again, without losing
         events. Ends when the job has ended.
@@ -387,7 +397,7 @@ class Job:
     def cancel(self, mode: str = "graceful") -> Job:
         """Request the end of the job.
 
-        ``graceful`` keeps the best assignment so far, its bound and a checkpoint; ``now`` ends the
+        mode: ``graceful`` keeps the best assignment so far, its bound and a checkpoint; ``now`` ends the
         worker process.
         """
         return self._heard(self._transport.call("POST", f"{self._path}/cancel", json={"mode": mode}))
@@ -401,7 +411,7 @@ class Job:
         self._transport.call("DELETE", self._path)
 
     def events(self, after: int = 0) -> Iterator[Record]:
-        """Yield the job's events, see ``Client.events``."""
+        """Yield the job's events; after: see ``Client.events``."""
         return self._client.events(self.id, after)
 
     @property

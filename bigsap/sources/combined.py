@@ -68,9 +68,9 @@ def sum_of(sources: Sequence[Any]) -> CostSource:
 def scaled(source: Any, factor: float) -> CostSource:
     """Return ``factor * cost[i, j]``, float64; forbidden pairs stay forbidden.
 
-    factor: finite, also negative or 0. Raises OptionError otherwise, InvalidCostError if a product
-    exceeds float64, OverflowRiskError for a product of integers, or an integer to be multiplied by
-    a fraction, that float64 does not hold.
+    source: anything ``as_source`` accepts. factor: finite, also negative or 0. Raises OptionError
+    otherwise, InvalidCostError if a product exceeds float64, OverflowRiskError for a product of
+    integers, or an integer to be multiplied by a fraction, that float64 does not hold.
     """
     number = _finite(factor, "factor")
     if isinstance(number, int):
@@ -84,7 +84,7 @@ def scaled(source: Any, factor: float) -> CostSource:
 def masked(source: Any, forbidden: Any, *, maximize: bool = False) -> CostSource:
     """Return the costs, float64, with the pairs forbidden where ``forbidden[i, j]`` is not 0.
 
-    forbidden: anything ``as_source`` accepts, of the same shape. maximize: the sense of the
+    source, forbidden: anything ``as_source`` accepts, of one shape. maximize: the sense of the
     problem, which decides the infinity that forbids. Raises ShapeError if the shapes differ,
     OverflowRiskError for an integer that is not forbidden and that float64 does not hold. A row
     costs a row of each.
@@ -101,11 +101,11 @@ def masked(source: Any, forbidden: Any, *, maximize: bool = False) -> CostSource
 def forbid_above(source: Any, threshold: float, *, maximize: bool = False) -> CostSource:
     """Return the costs, float64, with every pair forbidden that costs more than ``threshold``.
 
-    threshold: finite, cost units, compared exactly, also integers of any size with integers; pairs
-    that cost exactly the threshold stay allowed. maximize: the sense of the problem, which decides
-    the infinity that forbids. Raises OptionError for a threshold that is not finite,
-    OverflowRiskError for an integer that is not forbidden and that float64 does not hold. A row
-    costs a row of the source.
+    source: anything ``as_source`` accepts. threshold: finite, cost units, compared exactly, also
+    integers of any size with integers; pairs that cost exactly the threshold stay allowed.
+    maximize: the sense of the problem, which decides the infinity that forbids. Raises OptionError
+    for a threshold that is not finite, OverflowRiskError for an integer that is not forbidden and
+    that float64 does not hold. A row costs a row of the source.
     """
     limit = _finite(threshold, "threshold")
     given = as_source(source)

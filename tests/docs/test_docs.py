@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tomllib
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -251,7 +252,7 @@ def backed_up(words: list[str], data: Path, backup: Path) -> None:
             old.backup(new)
     else:
         assert words[:2] == ["rsync", "-a"]
-        left_out = shutil.ignore_patterns(words[words.index("--exclude") + 1])
+        left_out = shutil.ignore_patterns(*(b for a, b in pairwise(words) if a == "--exclude"))
         shutil.copytree(words[-2], words[-1], ignore=left_out, dirs_exist_ok=True)
 
 
@@ -350,6 +351,7 @@ def test_metrics_are_those_of_the_server():
     metrics = Metrics()
     metrics.watch_jobs(lambda: {"queued": 1})
     metrics.watch_workers(lambda: {"idle": 1})
+    metrics.watch_disk(ROOT)
     there = set(re.findall(r"^# TYPE (bigsap_\w+)", metrics.text().decode(), re.M))
     page = (ROOT / "docs" / "operator.md").read_text()
     named = set(re.findall(r"^\| `(bigsap_\w+)`", page, re.M))

@@ -25,6 +25,7 @@ def test_a_file_that_is_no_matrix(tmp_path: Path, name: str) -> None:
     text = str(caught.value)
     assert name in text
     assert "neither a .npy file" in text
+    assert ".npz file" in text
     assert "Group" not in text
     assert "StorePath" not in text
 

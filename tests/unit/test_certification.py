@@ -98,6 +98,8 @@ def test_every_form_of_an_assignment_is_the_same():
     for form in (*forms, plan, plan.tolist()):
         check(bigsap.certify(COST, form), COST, PERMUTATION)
     two = np.array([[5, 1], [1, 4]])
+    result = bigsap.solve(COST)
+    assert bigsap.certify(COST, result, result).optimal
     # A tuple of two numbers is the columns of two rows.
     assert bigsap.certify(two, (1, 0)).fun == 2
     assert bigsap.certify(two, ([1, 0], [1, 0])).fun == 9
@@ -111,8 +113,8 @@ def test_wrong_assignments_are_named():
         "column 3 has 2 entries": np.eye(6)[[0, 1, 3, 3, 4, 5]],
         "column 0 is assigned to rows 0 and 1": [0, 0, 1, 2, 3, 4],
         "row 1 is assigned twice": ([1, 1, 2, 3, 4, 5], PERMUTATION),
-        "column 6, outside 0..5": [0, 1, 2, 3, 4, 6],
-        "row 9 is assigned, outside": ([0, 1, 2, 3, 4, 9], PERMUTATION),
+        r"outside 0\.\.5$": [0, 1, 2, 3, 4, 6],
+        r"row 9 is assigned, outside 0\.\.5$": ([0, 1, 2, 3, 4, 9], PERMUTATION),
         "is not a column": ([0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, -1]),
         "as many of the one": ([0, 1, 2], [0, 1]),
         "5 pairs where 6": [-1, 0, 1, 2, 3, 4],
@@ -128,9 +130,11 @@ def test_wrong_assignments_are_named():
         bigsap.certify(cost, PERMUTATION)
 
 
-def test_a_result_is_no_assignment():
-    with pytest.raises(OptionError, match="give its col4row"):
-        bigsap.certify(COST, bigsap.solve(COST))
+def test_a_result_whose_rows_take_several_columns_is_refused():
+    """Its col4row is None, which would ask for a bound alone."""
+    result = bigsap.solve(COST[:2], demand=2)
+    with pytest.raises(OptionError, match="take several columns"):
+        bigsap.certify(COST[:2], result)
 
 
 def test_wrong_assignments_are_found_before_the_solve():

@@ -294,3 +294,9 @@ def test_the_proof_refuses_wrong_subspaces():
         with pytest.raises(CertificateError, match="left out"):
             prove_subspaces(graph, nodes, answers[:-1], np.append(left, answers[3]) * 0 + answers[3])
     prove_subspaces(graph, nodes, answers, left)
+
+
+def test_a_slice_of_the_ranking_is_a_list():
+    ranking = bigsap.solve_k_best([[1, 2], [4, 7]], 5)
+    assert [one.cost for one in ranking[:5]] == [6, 8]
+    assert [one.col4row.tolist() for one in ranking[1:]] == [[0, 1]]

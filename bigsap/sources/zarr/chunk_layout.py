@@ -199,8 +199,8 @@ def _refuse_others(path: Path, where: str, zipped: bool) -> None:
         raise StoreError(f"the file {where!r} is no zarr store but a .npy file; use bigsap.from_npy")
     if path.is_file() and not zipped:
         raise StoreError(
-            f"the file {where!r} is neither a .npy file (numpy.save) nor a zarr store, which is"
-            " a folder or a .zip file"
+            f"the file {where!r} is neither a .npy file (numpy.save), nor a .npz file of"
+            " scipy.sparse.save_npz, nor a zarr store, which is a folder or a .zip file"
         )
     if path.is_dir() and not any((path / name).exists() for name in _METADATA):
         raise StoreError(f"the folder {where!r} is no zarr array: it has no zarr.json or .zarray")
