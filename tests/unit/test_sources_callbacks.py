@@ -340,6 +340,11 @@ def test_dtype_that_changes_between_rows(compiled):
     with pytest.raises(DtypeError, match="float64 for row 3, but float32 for row 0"):
         whole(from_function(wider, SHAPE, compiled=compiled))
 
+    def long(i):
+        return np.full(5, i + 0.5, np.longdouble if i % 2 else np.float64)
+
+    assert whole(from_function(long, SHAPE, compiled=compiled))[:, 0].tolist() == [k + 0.5 for k in range(6)]
+
 
 def test_a_declared_integer_refuses_fractions():
     source = from_function(lambda i, j: 0.5 if i == 2 else 1, SHAPE, dtype="i8")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import CallbackError, DtypeError, InvalidCostError, ShapeError
-from bigsap.sources.base import Waiting
+from bigsap.sources.base import Waiting, scannable
 from bigsap.sources.convert import convert
 from bigsap.sources.functions.probing import checked_row, checked_value, describe, name_of, row_dtype
 from bigsap.sources.room import room
@@ -118,11 +118,12 @@ class PythonCalls:
 
     def _checked(self, result: Any, row: int, size: int, first: int = 0) -> Array:
         costs = checked_row(result, row, size, self.dtype, self.function, first)
-        narrows = costs.dtype.kind == "f" and costs.dtype.itemsize > self.dtype.itemsize
+        own = scannable(costs.dtype)
+        narrows = own is not None and own.kind == "f" and own.itemsize > self.dtype.itemsize
         if narrows and not self._declared and isinstance(result, np.ndarray):
             raise DtypeError(
                 f"{name_of(self.function)} returned {costs.dtype} for row {row}, but {self.dtype}"
-                f' for row 0; pass dtype="{costs.dtype}", or make them agree'
+                f' for row 0; pass dtype="{own}", or make them agree'
             )
         return costs
 
@@ -189,7 +190,7 @@ class PythonCalls:
         except Exception as error:
             i, j = self._pair(row, start + len(values))
             raise CallbackError(
-                f"{name_of(f)}({i}, {j}) raised {describe(error)} for row {i}, column {j}", row
+                f"{name_of(f)}({i}, {j}) raised {describe(error)} for row {i}, column {j}", i
             ) from error
         if self.dtype == np.float64 and set(map(type, values)) <= _PLAIN_NUMBERS:
             with contextlib.suppress(OverflowError):
