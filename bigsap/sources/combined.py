@@ -40,7 +40,7 @@ from bigsap.sources.base import (
     range_of,
     read_rows,
 )
-from bigsap.sources.convert import CONVERSION_BYTES, fingerprint_of
+from bigsap.sources.convert import CONVERSION_BYTES, fingerprint_of, pair_at
 from bigsap.sources.kept_bounds import Bounded, Masked, Scaled, keeps_bounds, may_scale
 from bigsap.sources.rules import Mask, Rule, Scale, Sum, Threshold
 from bigsap.sources.whole_numbers import plain_number
@@ -148,18 +148,21 @@ def _holds_whole(source: CostSource) -> bool:
     return np.dtype(source.dtype).kind in "iu" or getattr(source, "holds_whole", False)
 
 
-def _combined(sources: tuple[CostSource, ...], rule: Rule) -> _Combined:
-    if any(isinstance(source, Grouped) for source in sources):
-        return _CombinedGroups(sources, rule)
-    return _Combined(sources, rule)
+def _combined(sources: tuple[CostSource, ...], rule: Rule, *, swapped: bool = False) -> _Combined:
+    grouped = any(isinstance(source, Grouped) for source in sources)
+    return (_CombinedGroups if grouped else _Combined)(sources, rule, swapped=swapped)
 
 
 class _Combined(Shown):
-    """Rows of several sources, combined by a rule."""
+    """Rows of several sources, combined by a rule.
+
+    swapped: these are the transpose of the given costs, whose rows and columns errors name.
+    """
 
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
-    def __init__(self, sources: tuple[CostSource, ...], rule: Rule) -> None:
+    def __init__(self, sources: tuple[CostSource, ...], rule: Rule, *, swapped: bool = False) -> None:
+        self.swapped = swapped
         self._sources = sources
         self._rule = rule
         self.shape = sources[0].shape
@@ -182,8 +185,9 @@ class _Combined(Shown):
             with np.errstate(over="ignore", invalid="ignore"):
                 values, lost, rounded = self._rule.apply(blocks, self._of_whole)
             if lost is not None and lost.any():
-                i, j = (int(place) for place in np.argwhere(lost)[0])
-                raise self._loss(int(some[i]), columns.start + j, rounded)
+                i, j = np.argwhere(lost)[0]
+                row, column = pair_at(some[i], columns.start + j, swapped=self.swapped)
+                raise self._loss(row, column, rounded)
             out[k : k + step] = values
 
     def _loss(self, row: int, column: int, rounded: bool) -> InvalidCostError:
@@ -215,7 +219,9 @@ class _Combined(Shown):
         """Return the same rule on the transposes; None if a source has none."""
         others = [s.transposed() if isinstance(s, Transposable) else None for s in self._sources]
         found = tuple(other for other in others if other is not None)
-        return _combined(found, self._rule) if len(found) == len(others) else None
+        if len(found) != len(others):
+            return None
+        return _combined(found, self._rule, swapped=not self.swapped)
 
     def prefetch(self, row: int) -> None:
         for source in self._sources:
@@ -231,7 +237,7 @@ class _Combined(Shown):
         """Return the same rule on the sources as a problem of this sense sees them."""
         found = tuple(in_sense(source, maximize) for source in self._sources)
         same = all(a is b for a, b in zip(found, self._sources, strict=True))
-        return self if same else _combined(found, self._rule)
+        return self if same else _combined(found, self._rule, swapped=self.swapped)
 
     def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
         """Return the rule's type in a cost spec, its numbers (``infinity`` forbids), and the sources."""

@@ -73,13 +73,18 @@ def check_rows(rows: Ids, n_rows: int) -> None:
         raise SourceError(f"row {bad} is outside 0 to {n_rows - 1}")
 
 
-def convert(values: Array, out: Array, rows: Ids, first_column: int) -> None:
+def pair_at(row: Any, column: Any, *, swapped: bool) -> tuple[int, int]:
+    """Return the row and column as the user counts them. swapped: those given are of the transpose."""
+    return (int(column), int(row)) if swapped else (int(row), int(column))
+
+
+def convert(values: Array, out: Array, rows: Ids, first_column: int, *, swapped: bool = False) -> None:
     """Copy costs into ``out``, refusing values that its dtype cannot hold.
 
     values, out: (k, p); out of a scannable dtype. ``rows`` (k,) and ``first_column`` are their
-    position, for errors: ``OverflowRiskError`` for an integer out of range, ``InvalidCostError``
-    for a fraction or an infinity converted to an integer, or a finite float that would become
-    infinite, that is, forbidden.
+    position, ``swapped`` whether it is one in the transpose, for errors: ``OverflowRiskError`` for an
+    integer out of range, ``InvalidCostError`` for a fraction or an infinity converted to an integer, or
+    a finite float that would become infinite, that is, forbidden.
     """
     if np.can_cast(values.dtype, out.dtype, "safe"):
         out[...] = values
@@ -101,7 +106,7 @@ def convert(values: Array, out: Array, rows: Ids, first_column: int) -> None:
         out[...] = values.astype(out.dtype)
     if lost.any():
         k, p = np.argwhere(lost)[0]
-        row, column = int(rows[k]), first_column + int(p)
+        row, column = pair_at(rows[k], first_column + p, swapped=swapped)
         kind = OverflowRiskError if values.dtype.kind in "iu" else InvalidCostError
         # By ``str``: a format would show a longdouble as the float that it does not fit.
         text = f"cost[{row}, {column}] = {values[k, p]!s} cannot be held by {out.dtype}"

@@ -8,8 +8,8 @@ import numpy as np
 
 from bigsap.errors import InvalidCostError
 from bigsap.sources.base import CostSource, Grouped, Prefetching, range_of, read_rows
-from bigsap.sources.convert import CONVERSION_BYTES, convert
-from bigsap.sources.missing import refuse_in
+from bigsap.sources.convert import CONVERSION_BYTES, convert, pair_at
+from bigsap.sources.missing import refuse
 from bigsap.sources.packing import Packing
 from bigsap.sources.wrappers import Converted
 from bigsap.types import Array, Ids
@@ -66,16 +66,12 @@ class Unpacked(Converted):
             missing = packing.missing(stored)
             if not self._forbid and missing.any():
                 first = int(missing.any(axis=1).argmax())
-                refuse_in(
-                    missing[first : first + 1],
-                    int(some[first]),
-                    columns.start,
-                    packing.why(stored[missing][0]),
-                )
+                column = columns.start + int(missing[first].argmax())
+                refuse(*pair_at(some[first], column, swapped=self.swapped), packing.why(stored[missing][0]))
             if packing.scaled:
                 self._scale(stored, part, some, columns.start)
             else:
-                convert(stored, part, some, columns.start)
+                convert(stored, part, some, columns.start, swapped=self.swapped)
             if self._forbid:
                 part[missing] = np.nan
 
@@ -83,8 +79,8 @@ class Unpacked(Converted):
         self._packing.unpack(stored, out)
         lost = ~np.isfinite(out) & np.isfinite(stored)
         if lost.any():
-            k, p = (int(x) for x in np.argwhere(lost)[0])
-            row, column = int(rows[k]), first_column + p
+            k, p = np.argwhere(lost)[0]
+            row, column = pair_at(rows[k], first_column + p, swapped=self.swapped)
             raise InvalidCostError(
                 f"cost[{row}, {column}] = {stored[k, p]} * {self._packing.scale} +"
                 f" {self._packing.offset} exceeds float64",
@@ -105,7 +101,7 @@ class Unpacked(Converted):
         found = super().transposed()
         if not isinstance(found, Converted):
             return None
-        return Unpacked(found._source, self.dtype, self._packing, forbid=self._forbid)
+        return self._across(Unpacked(found._source, self.dtype, self._packing, forbid=self._forbid))
 
     def fingerprint(self) -> str:
         """Return the source's own fingerprint and the packing."""

@@ -95,7 +95,12 @@ def converted(source: CostSource, dtype: Any) -> CostSource:
 
 
 class Converted:
-    """The costs of a source as another dtype. See ``converted``."""
+    """The costs of a source as another dtype. See ``converted``.
+
+    swapped: these are the transpose of the given costs, whose rows and columns errors name.
+    """
+
+    swapped = False
 
     def __init__(self, source: CostSource, dtype: np.dtype[Any]) -> None:
         self._source = source
@@ -113,7 +118,7 @@ class Converted:
             some = rows[k : k + step]
             values = np.empty((len(some), width), self._source.dtype)
             read_rows(self._source, some, columns, values)
-            convert(values, out[k : k + step], some, columns.start)
+            convert(values, out[k : k + step], some, columns.start, swapped=self.swapped)
 
     def cost_range(self) -> tuple[float, float] | None:
         """Return the source's range, rounded as its costs are."""
@@ -131,7 +136,11 @@ class Converted:
     def transposed(self) -> CostSource | None:
         """Return the transpose, converted; None if the source has none."""
         other = self._source.transposed() if isinstance(self._source, Transposable) else None
-        return None if other is None else Converted(other, self.dtype)
+        return None if other is None else self._across(Converted(other, self.dtype))
+
+    def _across(self, other: Converted) -> Converted:
+        other.swapped = not self.swapped
+        return other
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
         if isinstance(self._source, Interruptible):

@@ -124,6 +124,18 @@ def test_such_functions_are_not_compiled() -> None:
     assert bigsap.solve(plain, shape=(200, 200), args=(x, y)).stats["evaluated_by"] == "numba"
 
 
+GLOBAL_COSTS = RNG.random((200, 150))
+
+
+def of_a_global(rows: Any, out: Any) -> None:
+    out[:] = GLOBAL_COSTS[rows]
+
+
+def test_a_block_function_may_read_a_global_array() -> None:
+    found = bigsap.solve(of_a_global, shape=GLOBAL_COSTS.shape)
+    assert found.fun == bigsap.solve(GLOBAL_COSTS).fun
+
+
 def test_the_library_of_products_has_one_thread_for_each_of_ours() -> None:
     x, y = vectors(700)
     seen: dict[str, list[int]] = {"one": [], "both": []}

@@ -166,8 +166,9 @@ def test_transposed_names_the_functions_own_row_and_column():
         source = from_function(f, SHAPE, compiled=compiled).transposed()
         assert source.shape == (5, 6)
         assert read(source, [0])[0].tolist() == [0, 1, 2, 3, 4, 5]
-        with pytest.raises(CallbackError, match=r"f\(4, 2\) raised.*row 4, column 2"):
+        with pytest.raises(CallbackError, match=r"f\(4, 2\) raised.*row 4, column 2") as info:
             read(source, [2])
+        assert info.value.row == 4
         np.testing.assert_array_equal(read(source.transposed(), [3]), [[3.0] * 5])
     assert from_function(lambda i: np.ones(5), SHAPE).transposed() is None
 

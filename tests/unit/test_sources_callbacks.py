@@ -326,6 +326,11 @@ def test_bad_answers_name_their_row(kind, bad, error, match):
         from_function(bad, SHAPE, kind=kind, dtype="f8")
 
 
+def test_a_ragged_list_of_a_function_of_unknown_kind_is_named():
+    with pytest.raises(ShapeError, match="ragged row 0"):
+        whole(from_function(lambda i: [1.0, [2.0], 3.0, 4.0, 5.0], SHAPE))
+
+
 @pytest.mark.parametrize("compiled", [False, None])
 def test_dtype_that_changes_between_rows(compiled):
     def fraction(i):
@@ -340,6 +345,11 @@ def test_dtype_that_changes_between_rows(compiled):
 
     with pytest.raises(DtypeError, match="float64 for row 3, but float32 for row 0"):
         whole(from_function(wider, SHAPE, compiled=compiled))
+
+    def long(i):
+        return np.full(5, i + 0.5, np.longdouble if i % 2 else np.float64)
+
+    assert whole(from_function(long, SHAPE, compiled=compiled))[:, 0].tolist() == [k + 0.5 for k in range(6)]
 
 
 def test_a_declared_integer_refuses_fractions():

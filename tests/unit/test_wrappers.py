@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ from bigsap.sources.base import (
     Resident,
     Transposable,
 )
+from bigsap.sources.packed import unpacked
+from bigsap.sources.packing import Packing
 from contracts import N_COLUMNS, N_ROWS, SourceContract, read
 
 ABILITIES = (Resident, Transposable, Fillable, Grouped, Prefetching, Fingerprinted)
@@ -170,3 +174,43 @@ def test_what_does_not_fit_is_named(given: str, value: float, to: str, error: ty
 def test_what_just_fits(given: str, value: float, to: str) -> None:
     matrix = np.full((2, 2), value, given)
     np.testing.assert_array_equal(read(converted(ArraySource(matrix), to), [0, 1]), matrix)
+
+
+def _tall(value: float, dtype: str) -> np.ndarray:
+    """Return costs with more rows than columns, by columns, with a value at row 7, column 2."""
+    costs = np.zeros((9, 4), dtype, "F")
+    costs[7, 2] = value
+    return costs
+
+
+TRANSPOSED = {
+    "an array": lambda: ArraySource(_tall(2**64 - 1, "u8")),
+    "a dtype": lambda: converted(ArraySource(_tall(1e300, "f8")), "f4"),
+    "a dtype of a function": lambda: converted(
+        bigsap.from_function(lambda i, j: 1e300 if (i, j) == (7, 2) else 0.0, (9, 4)), "f4"
+    ),
+    "a sum": lambda: bigsap.sum_of([_tall(1.5e308, "f8"), _tall(1.5e308, "f8")]),
+    "a scale": lambda: unpacked(ArraySource(_tall(2.0, "f8")), Packing("x", scale=1e308), forbid=False),
+    "a marker": lambda: unpacked(
+        ArraySource(_tall(5, "i4")), Packing("x", markers=((5, "_FillValue"),)), forbid=False
+    ),
+}
+
+
+@pytest.mark.parametrize("make", TRANSPOSED.values(), ids=TRANSPOSED)
+def test_errors_of_a_transpose_name_the_users_pair(make: Callable[[], Any]) -> None:
+    for call in (lambda: bigsap.solve(make()), lambda: read(make().transposed(), [2])):
+        with pytest.raises(InvalidCostError, match=r"cost\[7, 2\]") as info:
+            call()
+        assert (info.value.row, info.value.column) == (7, 2)
+
+
+def test_a_pickled_transpose_names_the_users_pair() -> None:
+    source = pickle.loads(pickle.dumps(ArraySource(_tall(2**64 - 1, "u8")).across()))
+    with pytest.raises(OverflowRiskError, match=r"cost\[7, 2\]"):
+        read(source, [2])
+
+
+def test_integers_too_large_are_named_with_the_users_shape() -> None:
+    with pytest.raises(OverflowRiskError, match=r"cost\[7, 2\] is .* of shape \(9, 4\)"):
+        bigsap.solve(_tall(2**62, "i8"))

@@ -36,7 +36,8 @@ _WIDE = (np.dtype("<u8"), np.dtype(">u8"))
 class ArraySource(Shown):
     """Rows of a numpy array (or memmap), scanned in place if possible.
 
-    array: (n_rows, n_columns), any real dtype. float64, float32, int64, int32, uint8 and uint16 of
+    array: (n_rows, n_columns), any real dtype. swapped: it is the transpose of what the user gave, whose
+    rows and columns errors name. float64, float32, int64, int32, uint8 and uint16 of
     native byte order are never copied, bool is seen as uint8; other dtypes are converted as rows
     are read (see ``base.scannable``); uint64 beyond int64 becomes float64 if that rounds none, else
     OverflowRiskError when it is read. Raises ``ShapeError`` unless 2-D, ``DtypeError`` unless real,
@@ -44,7 +45,7 @@ class ArraySource(Shown):
     beyond about 1 MiB of conversion.
     """
 
-    def __init__(self, array: Array, what: str = "the cost matrix") -> None:
+    def __init__(self, array: Array, what: str = "the cost matrix", swapped: bool = False) -> None:
         mask = mask_of(array)
         if mask is not None:
             # The values under the mask would become costs of missing values.
@@ -53,6 +54,7 @@ class ArraySource(Shown):
                 refuse_in(mask, 0, 0, "masked")
             array = under_mask(array)
         self._what = what
+        self._swapped = swapped
         self._guard = MapGuard.of(array, what)
         self.shape = cost_shape(array.shape, what)
         self.dtype = cost_dtype(array.dtype, what)
@@ -71,8 +73,8 @@ class ArraySource(Shown):
         """Pickle a mapped file by its path, to be mapped again; other arrays with their data."""
         place = None if self._guard is None else place_of(self.array)
         if place is None:
-            return ArraySource, (self.array, self._what)
-        return mapped_again, (*place, self._what)
+            return ArraySource, (self.array, self._what, self._swapped)
+        return mapped_again, (*place, self._what, self._swapped)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
@@ -89,7 +91,8 @@ class ArraySource(Shown):
         for k in range(0, len(rows), step):
             some = rows[k : k + step]
             self.intact()
-            convert(self.array[some, columns], out[k : k + step], some, columns.start)
+            values = self.array[some, columns]
+            convert(values, out[k : k + step], some, columns.start, swapped=self._swapped)
         self.intact()
 
     def intact(self) -> None:
@@ -142,7 +145,7 @@ class ArraySource(Shown):
 
     def across(self) -> ArraySource:
         """Return the transpose for any layout of its rows: one may cost a cache line an item."""
-        other = ArraySource(self.array.T, self._what)
+        other = ArraySource(self.array.T, self._what, not self._swapped)
         other._guard = self._guard
         return other
 
@@ -253,6 +256,7 @@ def mapped_again(
     shape: tuple[int, int],
     strides: tuple[int, int],
     what: str,
+    swapped: bool,
 ) -> ArraySource:
     """Return the source of a matrix in a mapped file, see ``mapped.place_of``."""
     if not Path(file).is_file() or Path(file).stat().st_size < offset + n_bytes:
@@ -260,7 +264,7 @@ def mapped_again(
     flat = np.memmap(file, np.uint8, "r", offset, (n_bytes,))
     # With negative strides the first item is not the lowest.
     first = sum(-step * (size - 1) for step, size in zip(strides, shape, strict=True) if step < 0)
-    return ArraySource(np.ndarray(shape, dtype, flat, first, strides), what)
+    return ArraySource(np.ndarray(shape, dtype, flat, first, strides), what, swapped)
 
 
 def from_npy(path: str | os.PathLike[str]) -> ArraySource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+from contextlib import suppress
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -21,8 +22,8 @@ def multiplies_matrices(function: Any, depth: int = _DEPTH) -> bool:
     if any(_multiplies(code) for code in codes):
         return True
     known = {**function.__globals__, **_captured(function)}
-    helpers = {known.get(name) for code in codes for name in code.co_names + code.co_freevars}
-    return depth > 0 and any(multiplies_matrices(helper, depth - 1) for helper in helpers)
+    names = {name for code in codes for name in code.co_names + code.co_freevars}
+    return depth > 0 and any(multiplies_matrices(known.get(name), depth - 1) for name in names)
 
 
 def _codes(code: CodeType) -> list[CodeType]:
@@ -40,13 +41,9 @@ def _multiplies(code: CodeType) -> bool:
 
 
 def _captured(function: FunctionType) -> dict[str, Any]:
-    """Return the captured variables that have values and can be keys of a set."""
+    """Return the captured variables that have values."""
     found = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            value = cell.cell_contents
-        except ValueError:  # not set yet
-            continue
-        if isinstance(value, FunctionType):
-            found[name] = value
+        with suppress(ValueError):  # not set yet
+            found[name] = cell.cell_contents
     return found

@@ -184,7 +184,8 @@ def row_dtype(result: Any, kind: str, f: Any, inferred: bool) -> np.dtype[Any]:
     An array implies its own; a list implies nothing, like a single value, so that a fraction may
     follow integers.
     """
-    if inferred and (result is None or np.ndim(result) == 0):
+    single = result is None or (not isinstance(result, (list, tuple)) and np.ndim(result) == 0)
+    if inferred and single:
         raise OptionError(
             f'{name_of(f)} was taken as kind="{kind}", {CALLS[kind]}, from its parameters, but'
             f" returned {_summary(result)} for row 0; {_ADVICE}"

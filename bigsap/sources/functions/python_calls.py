@@ -190,7 +190,7 @@ class PythonCalls:
         except Exception as error:
             i, j = self._pair(row, start + len(values))
             raise CallbackError(
-                f"{name_of(f)}({i}, {j}) raised {describe(error)} for row {i}, column {j}", row
+                f"{name_of(f)}({i}, {j}) raised {describe(error)} for row {i}, column {j}", i
             ) from error
         if self.dtype == np.float64 and set(map(type, values)) <= _PLAIN_NUMBERS:
             with contextlib.suppress(OverflowError):
