@@ -83,7 +83,10 @@ class Batch(Sequence[Any]):
     def __getitem__(self, place: slice) -> list[Any]: ...
 
     def __getitem__(self, place: int | slice) -> Any:
-        places = range(len(self))[place]
+        try:
+            places = range(len(self))[place]
+        except IndexError:
+            raise IndexError(f"there is no problem {place} in a batch of {len(self)}") from None
         if isinstance(places, range):
             return [self[p] for p in places]
         found = self._made.get(places)

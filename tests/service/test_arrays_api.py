@@ -130,6 +130,21 @@ def test_ranges_of_the_data(api: Any) -> None:
     assert api.get(link, headers={"Range": "bytes=0-3,9-1"}).content == whole
 
 
+def test_an_array_that_is_deleted_while_it_is_asked_for_is_not_there(
+    api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = f"/v1/arrays/{upload(api, MATRIX)}"
+    usual = ArrayStore.file
+
+    def deleted(store: ArrayStore, meta: Any) -> Path:
+        file = usual(store, meta)
+        file.unlink()
+        return file
+
+    monkeypatch.setattr(ArrayStore, "file", deleted)
+    problem(api.get(link + "/data"), 404, "not-found")
+
+
 def test_data_that_the_client_has_are_not_sent_again(api: Any) -> None:
     link = f"/v1/arrays/{upload(api, MATRIX)}/data"
     tag = api.get(link).headers["ETag"]

@@ -125,6 +125,14 @@ def test_a_wrong_file_of_keys_is_refused_at_the_start(
     assert wrong.startswith(f"bigsap serve: {file}: ann.hash: Field required; ann.scopes: ")
 
 
+def test_a_plugin_that_is_not_installed_is_refused_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert serve(settings_in(tmp_path / "data", plugins=["no-such-plugin"], port=0)) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("bigsap serve: plugins: 'no-such-plugin' is not installed")
+
+
 def test_a_second_server_on_the_same_data_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -188,7 +188,7 @@ def test_a_batch_is_a_sequence():
     assert batch == list(batch)
     assert batch[2] in batch
     assert "5 optimal" in repr(batch)
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="no problem"):
         batch[5]
     for other in (pickle.loads(pickle.dumps(batch)), copy.deepcopy(batch)):
         agree(other)

@@ -27,6 +27,7 @@ from bigsap_server.api.context import Service
 from bigsap_server.api.middleware import Admission, response_of
 from bigsap_server.api.service_metrics import Metrics
 from bigsap_server.auth import Keys
+from bigsap_server.costs.build import check_plugins
 from bigsap_server.files import sweep_scratch
 from bigsap_server.jobs.events import Notifier
 from bigsap_server.jobs.store import JobStore
@@ -111,10 +112,12 @@ def create_app(settings: Settings, store: JobStore | None = None) -> Admission:
     """Return the application; ``store`` defaults to that of the settings.
 
     Its lifespan opens the data folder, starts the workers and stops them. Raises ValueError
-    or OSError for an invalid keys file. The caller must call ``stop_waiting(app)`` when the
-    process is told to end, so that streams and long polls end.
+    or OSError for an invalid keys file, and ValueError for a plugin that is not installed.
+    The caller must call ``stop_waiting(app)`` when the process is told to end, so that
+    streams and long polls end.
     """
     keys = Keys.read(settings.keys, settings.limits)
+    check_plugins(settings.plugins)
     metrics = Metrics()
 
     @asynccontextmanager

@@ -140,8 +140,13 @@ async def data(
     headers = {"ETag": f'"{meta.sha256}"'}
     if matches(if_none_match, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    narrow_range(request.scope, meta.offset + meta.nbytes)
-    return FileResponse(file, media_type="application/x-npy", filename=f"{meta.id}.npy", headers=headers)
+    try:
+        at = await run_in_threadpool(file.stat)
+    except OSError:  # deleted meanwhile
+        raise HttpProblem("not-found", "there is no such array") from None
+    narrow_range(request.scope, at.st_size)
+    name = f"{meta.id}.npy"
+    return FileResponse(file, media_type="application/x-npy", filename=name, headers=headers, stat_result=at)
 
 
 @router.put(

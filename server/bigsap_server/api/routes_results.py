@@ -214,11 +214,11 @@ def _open(file: FilePath) -> np.ndarray[Any, Any]:
 
 async def _npy(request: Request, file: FilePath, name: str, headers: dict[str, str]) -> Response:
     try:
-        size = (await run_in_threadpool(file.stat)).st_size
+        at = await run_in_threadpool(file.stat)
     except OSError:
         raise HttpProblem("not-found", "the array is not there (any more)") from None
-    narrow_range(request.scope, size)
-    return FileResponse(file, media_type=NPY, filename=f"{name}.npy", headers=headers)
+    narrow_range(request.scope, at.st_size)
+    return FileResponse(file, media_type=NPY, filename=f"{name}.npy", headers=headers, stat_result=at)
 
 
 def _csv(values: np.ndarray[Any, Any], name: str, start: int, stop: int) -> Iterator[str]:

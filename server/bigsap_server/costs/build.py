@@ -295,6 +295,15 @@ def check_http_rows(
     return host, port, dict(settings["credentials"][name])
 
 
+def check_plugins(enabled: list[str]) -> None:
+    """Raise ValueError for a plugin that is not installed."""
+    for name in enabled:
+        if not importlib.metadata.entry_points(group=PLUGIN_GROUP, name=name):
+            raise ValueError(
+                f"plugins: {name!r} is not installed: no entry point in {PLUGIN_GROUP!r} has this name"
+            )
+
+
 def plugin_of(name: str, enabled: list[str], pointer: str = "/cost") -> Any:
     """Return the loaded plugin ``name``, if the operator has enabled it. Raises HttpProblem.
 
