@@ -172,6 +172,22 @@ def test_places(package, tmp_path):
     assert not kernels(package)
 
 
+def test_places_are_absolute(tmp_path, monkeypatch):
+    """A chosen folder stays where it was; without a home none is made up in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    kernel_files._writable.cache_clear()
+    try:
+        assert kernel_files._writable("chosen") == tmp_path / "chosen" / "bigsap"
+        monkeypatch.setattr(kernel_files, "PACKAGE", tmp_path / "chosen" / "bigsap" / "gone")
+        monkeypatch.setattr(kernel_files.os.path, "expanduser", lambda path: path)
+        monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+        (tmp_path / "chosen" / "bigsap" / "gone").write_text("no folder")
+        assert kernel_files._writable("") is None
+        assert [path.name for path in tmp_path.iterdir()] == ["chosen"]
+    finally:
+        kernel_files._writable.cache_clear()
+
+
 @pytest.mark.slow
 def test_kernels_that_came_along(package, tmp_path):
     """Built for a level, used where that runs; below a folder that nobody writes to."""
