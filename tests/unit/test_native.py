@@ -148,6 +148,14 @@ def test_other_versions_make_other_kernels(compiled, other):
     assert run(package)[1:] == (0, 2)
 
 
+@pytest.mark.parametrize("setting", [{"NUMBA_BOUNDSCHECK": "1"}, {"NUMBA_LOOP_VECTORIZE": "0"}])
+def test_settings_of_numba_make_other_kernels(compiled, setting):
+    """Slow ones, made to find a mistake, do not stay for later runs."""
+    assert run(compiled, **setting) == (ANSWER, 2, 0)
+    assert run(compiled, **setting) == (ANSWER, 0, 2)
+    assert run(compiled) == (ANSWER, 0, 2)
+
+
 @pytest.mark.slow
 def test_two_processes_at_once(package):
     both = [start(package) for _ in range(2)]
