@@ -32,6 +32,7 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -186,6 +187,15 @@ def flag(value: Any, name: str, what: str = "True or False") -> bool:
         return bool(value)
     except Exception as error:  # arrays of several values, NA
         raise OptionError(f"{name} must be {what}, got {value!r}") from error
+
+
+def optional(module: str, user: str) -> Any:
+    """Import a module of an optional package; ImportError names its user, and what to install."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise ImportError(f"{user} needs {package}: pip install {package}") from error
 
 
 def check_path(path: Any, name: str) -> None:

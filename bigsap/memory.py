@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
-from bigsap.system import psutil_or_none, system_file
+from bigsap.system import cgroup_folders, psutil_or_none, system_file
 
 #: Free memory of a machine that does not say how much it has.
 _ASSUMED_FREE = 4 << 30
@@ -37,18 +37,18 @@ def _machine_bytes(field: str, attribute: str) -> int | None:
 
 
 def memory_limit_bytes() -> int | None:
-    """Return the cgroup's memory limit (v2, then v1); None without a limit."""
-    return _cgroup("memory.max", "memory/memory.limit_in_bytes")
+    """Return the least memory limit of this process's cgroups; None without a limit."""
+    return min((limit for _, limit in _cgroup_limits()), default=None)
 
 
 def free_memory() -> int:
     """Return the bytes that this process may still take: free memory, or less under a cgroup limit."""
     known = available_memory()
     free = _ASSUMED_FREE if known is None else known
-    limit = memory_limit_bytes()
-    used = _cgroup("memory.current", "memory/memory.usage_in_bytes")
-    if limit is not None and used is not None:
-        free = min(free, limit - used)
+    for folder, limit in _cgroup_limits():
+        used = _cgroup_bytes(folder, "memory.current", "memory.usage_in_bytes")
+        if used is not None and limit - used < free:
+            free = min(free, limit - used + _reclaimable(folder))
     return max(free, 64 << 20)
 
 
@@ -92,13 +92,36 @@ else:
         return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * scale
 
 
-def _cgroup(*names: str) -> int | None:
+def _cgroup_limits() -> list[tuple[str, int]]:
+    """Return the cgroups that limit this process's memory: folder and bytes."""
+    limits = []
+    for folder in cgroup_folders("memory"):
+        limit = _cgroup_bytes(folder, "memory.max", "memory.limit_in_bytes")
+        if limit is not None:
+            limits.append((folder, limit))
+    return limits
+
+
+def _cgroup_bytes(folder: str, *names: str) -> int | None:
     """Return the number in the first of these files that exists; None for "no limit"."""
     for name in names:
         try:
-            text = system_file(f"/sys/fs/cgroup/{name}").strip()
+            text = system_file(f"{folder}/{name}").strip()
         except OSError:
             continue
         # v1 writes "no limit" as a number near 2**63.
         return int(text) if text.isdigit() and int(text) < 2**60 else None
     return None
+
+
+def _reclaimable(folder: str) -> int:
+    """Return the bytes of files read that a cgroup holds and that the system drops when asked for more."""
+    try:
+        stat = system_file(f"{folder}/memory.stat")
+    except OSError:
+        return 0
+    # v1 counts the group alone, and with those below as "total_".
+    found = re.search(r"^total_inactive_file (\d+)$", stat, re.M) or re.search(
+        r"^inactive_file (\d+)$", stat, re.M
+    )
+    return int(found.group(1)) if found else 0

@@ -14,14 +14,13 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.errors import OptionError, StoreError, check_path, flag, one_of, quiet, whole
+from bigsap.errors import OptionError, StoreError, check_path, flag, one_of, optional, quiet, whole
 from bigsap.notebook import html_table
 from bigsap.system import replace
 from bigsap.types import Array
@@ -359,16 +358,17 @@ class Result:
 
         With ``labels`` also a column for each, named as these, unless it has one of the three names.
 
-        library: ``"pandas"`` or ``"polars"``, which must be installed. Raises OptionError for another
-        name, and if the costs are not known (see ``pairs``).
+        library: ``"pandas"`` or ``"polars"``; ImportError if it is not installed. Raises OptionError
+        for another name, and if the costs are not known (see ``pairs``).
         """
         if not one_of(library, ("pandas", "polars")):
             raise OptionError(f'library must be "pandas" or "polars", got {library!r}')
+        frames = optional(library, "Result.to_dataframe")
         table = {"row": self.row_ind, "column": self.col_ind, "cost": self._known_costs()}
         for name, labels in self.labels.items():
             ids = self.col_ind if self.__dict__["_axes"][name] else self.row_ind
             table.setdefault(name, labels[ids])
-        return import_module(library).DataFrame(table)
+        return frames.DataFrame(table)
 
     @quiet
     def verify(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -17,6 +17,7 @@ T = TypeVar("T")
 #: Seconds for which a file that is open elsewhere is waited for.
 PATIENCE_S = 2.0
 _PAUSE_S = 0.02
+_CGROUPS = "/sys/fs/cgroup"
 # ERROR_ACCESS_DENIED, which also means an open file in a folder, and ERROR_SHARING_VIOLATION.
 _IN_USE = (5, 32)
 
@@ -31,6 +32,34 @@ def system_file(path: str) -> str:
         return os.read(file, 1 << 16).decode()
     finally:
         os.close(file)
+
+
+def cgroup_folders(controller: str) -> list[str]:
+    """Return the folders of this process's cgroup and of those above it: v2, then v1; own first.
+
+    Limits of all of them hold. A container sees its own cgroup as the root; a job of Slurm or systemd
+    does not. controller: of v1, where each has a tree.
+    """
+    try:
+        return _cgroup_folders(system_file("/proc/self/cgroup"), controller)
+    except OSError:
+        return _cgroup_folders("", controller)
+
+
+@cache
+def _cgroup_folders(lines: str, controller: str) -> list[str]:
+    own: dict[str, str] = {}
+    for line in lines.splitlines():
+        _, controllers, path = line.split(":", 2)
+        own |= dict.fromkeys(controllers.split(","), path)
+    found: list[str] = []
+    for tree, below in ((_CGROUPS, own.get("", "")), (f"{_CGROUPS}/{controller}", own.get(controller, ""))):
+        folder = os.path.normpath(f"{tree}/{below}")
+        while folder.startswith(f"{tree}/"):  # not where a container's process was moved out of its root
+            found.append(folder)
+            folder = os.path.dirname(folder)
+        found.append(tree)
+    return [folder for folder in found if os.path.isdir(folder)]
 
 
 def psutil_or_none() -> Any:

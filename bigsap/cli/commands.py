@@ -226,11 +226,14 @@ def _info(args: argparse.Namespace) -> ExitStatus:
 
 
 def _warmup(args: argparse.Namespace) -> ExitStatus:
-    from bigsap.compile.kernel_files import kept_in
+    from bigsap.compile.kernel_files import built, kept_in
     from bigsap.engine.core.team import available_threads
 
     if args.processes is not None and args.processes < 1:
         raise OptionError(f"--processes must be at least 1, got {args.processes}")
+    kept = kept_in()
+    if kept is None and not built():
+        raise OptionError("no folder can be written where kernels are kept: set NUMBA_CACHE_DIR to one")
     started = time.perf_counter()
     print("compiling the kernels (a minute or two the first time)", flush=True)
     count = bigsap.warmup(
@@ -238,7 +241,8 @@ def _warmup(args: argparse.Namespace) -> ExitStatus:
         processes=args.processes or min(4, available_threads()),
     )
     seconds = time.perf_counter() - started
-    print(shown(f"{count} kinds ready after {seconds:.1f} s, in {kept_in()}"))
+    place = "" if kept is None else f", in {kept}"
+    print(shown(f"{count} kinds ready after {seconds:.1f} s{place}"))
     return ExitStatus.OK
 
 

@@ -60,8 +60,12 @@ records: Path | None = None
 _lock = threading.Lock()
 
 
+# Of numba, which its own cache forgets: checks made to find a mistake would stay, and cost time.
+_SETTINGS = ("OPT", "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "LOOP_VECTORIZE", "SLP_VECTORIZE")
+
+
 def made_with() -> tuple[str, ...]:
-    """Return the versions of everything that affects a kernel, except its text and the processor."""
+    """Return all versions and settings that affect a kernel, except its text and the processor."""
     return (
         numba.__version__,
         llvmlite.__version__,
@@ -70,7 +74,7 @@ def made_with() -> tuple[str, ...]:
         sys.implementation.cache_tag or "",
         platform.system(),
         platform.machine(),
-        str(config.OPT),
+        *(str(getattr(config, name)) for name in _SETTINGS),
         "svml" if config.USING_SVML else "",
     )
 

@@ -41,7 +41,8 @@ def built() -> dict[str, int]:
 def kept_in() -> Path | None:
     """Return the folder of kernels compiled here; None if none is writable.
 
-    ``NUMBA_CACHE_DIR`` if set, else beside the package, else the user's cache folder.
+    ``NUMBA_CACHE_DIR`` if set, else beside the package, else the user's cache folder. The path is
+    absolute: a later change of the working folder does not move it.
     """
     return _writable(os.environ.get("NUMBA_CACHE_DIR", ""))
 
@@ -51,13 +52,16 @@ def _writable(chosen: str) -> Path | None:
     if chosen:
         places = [Path(chosen) / "bigsap"]
     else:
-        own = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        places = [PACKAGE / "__pycache__", Path(own) / "bigsap"]
+        # Where no home is known "~" stays as it is, and a relative XDG_CACHE_HOME is void by its standard.
+        owned = os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser(os.path.join("~", ".cache"))
+        own = [Path(folder) / "bigsap" for folder in owned if os.path.isabs(folder)]
+        places = [PACKAGE / "__pycache__", *own[:1]]
     for place in places:
         with contextlib.suppress(OSError):
-            place.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=place).close()
-            return place
+            folder = place.absolute()
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+            return folder
     return None
 
 

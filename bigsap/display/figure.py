@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bigsap.errors import optional
 from bigsap.proof.claim import Claim
 
 _INK, _BLUE, _ORANGE, _GREEN, _GREY = "#333333", "#1f5fa8", "#d9822b", "#2e8b57", "#d9d9d9"
@@ -16,10 +17,7 @@ _LABELLED, _LEAST = 12, 4
 
 def draw(result: Claim) -> Any:
     """Draw the figure of ``Result.plot``: one panel for each quantity, phases from left to right."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("Result.plot needs matplotlib: pip install matplotlib") from error
+    Figure = optional("matplotlib.figure", "Result.plot").Figure
     phases = list(result.stats.get("phases") or [])
     gaps = _gap_over_time(result.stats)
     panels = (_epsilon, _scans, _moves)

@@ -130,7 +130,9 @@ class Settings(BaseSettings):
     devices: list[Literal["cpu", "cuda"]] = Field(["cpu"], min_length=1, description="what the workers have")
     threads_per_job: int | None = Field(None, ge=1, description="default: cores over workers")
     worker_memory_bytes: int | None = Field(
-        None, ge=GIB, description="memory of one of our own worker processes; default: the machine's"
+        None,
+        ge=GIB,
+        description="memory of one of our own worker processes; default: what the machine or container has",
     )
     attempts: int = Field(5, ge=1, description="attempts of a job whose worker gets lost")
     checkpoint_s: float = Field(60.0, gt=0, description="seconds between checkpoints")

@@ -15,6 +15,7 @@ import scipy.sparse
 import bigsap
 from bigsap.cli import commands as cli
 from bigsap.cli import common as cli_common
+from bigsap.compile import kernel_files
 from bigsap.errors import CertificateError, InvalidCostError
 
 COST = np.array([[4.0, 1.0, 3.0, 9.0], [2.0, 0.0, 5.0, 9.0], [3.0, 2.0, 2.0, 9.0]])  # optimum 5
@@ -293,6 +294,17 @@ def test_warmup_names_what_it_compiles(capsys, monkeypatch):
     assert lines[3].startswith("2 kinds ready after")
     assert run("warmup", "--processes", "0") == 1
     assert "--processes must be at least 1" in capsys.readouterr().err
+
+
+def test_warmup_where_nothing_can_be_kept(capsys, monkeypatch):
+    monkeypatch.setattr(bigsap, "warmup", lambda report, processes: 2)
+    monkeypatch.setattr(kernel_files, "kept_in", lambda: None)
+    monkeypatch.setattr(kernel_files, "built", dict)
+    assert run("warmup") == 1
+    assert "set NUMBA_CACHE_DIR" in capsys.readouterr().err
+    monkeypatch.setattr(kernel_files, "built", lambda: {"x86-64-v3": 300})
+    assert run("warmup") == 0
+    assert "None" not in capsys.readouterr().out
 
 
 def test_rechunk_makes_a_store_that_solves_alike(costs, tmp_path, capsys):

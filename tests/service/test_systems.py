@@ -110,6 +110,17 @@ def test_checks_without_limits(monkeypatch):
         worker._limit_memory(1 << 30)
 
 
+def test_a_worker_in_a_container_takes_what_that_has(monkeypatch):
+    resource = pytest.importorskip("resource")
+    limits = []
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY,) * 2)
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, pair: limits.append(pair[0]))
+    for found in (8 << 30, 256 << 20):
+        monkeypatch.setattr(worker, "usable_memory", lambda found=found: found)
+        worker._limit_memory(None)
+    assert limits == [8 << 30, 1 << 30]
+
+
 def test_blocks_where_no_space_can_be_reserved(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "posix_fallocate", raising=False)
     file = tmp_path / "data.npy"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,14 @@ def test_other_sources_and_batches():
     costs = RNG.random((4, 6, 8))
     for result, cost in zip(bigsap.solve_many(costs), costs, strict=True):
         check(result, cost)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_library_that_is_not_installed_is_named(library, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    result = bigsap.solve(np.eye(3))
+    with pytest.raises(ImportError, match=rf"Result.to_dataframe needs {library}: pip install {library}"):
+        result.to_dataframe(library=library)
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

@@ -148,6 +148,14 @@ def test_other_versions_make_other_kernels(compiled, other):
     assert run(package)[1:] == (0, 2)
 
 
+@pytest.mark.parametrize("setting", [{"NUMBA_BOUNDSCHECK": "1"}, {"NUMBA_LOOP_VECTORIZE": "0"}])
+def test_settings_of_numba_make_other_kernels(compiled, setting):
+    """Slow ones, made to find a mistake, do not stay for later runs."""
+    assert run(compiled, **setting) == (ANSWER, 2, 0)
+    assert run(compiled, **setting) == (ANSWER, 0, 2)
+    assert run(compiled) == (ANSWER, 0, 2)
+
+
 @pytest.mark.slow
 def test_two_processes_at_once(package):
     both = [start(package) for _ in range(2)]
@@ -170,6 +178,22 @@ def test_places(package, tmp_path):
     assert len(list((tmp_path / "home" / ".cache" / "bigsap").glob("*.kernel"))) == 2
     assert run(package, deny.format(where="''")) == (ANSWER, 2, 0)
     assert not kernels(package)
+
+
+def test_places_are_absolute(tmp_path, monkeypatch):
+    """A chosen folder stays where it was; without a home none is made up in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    kernel_files._writable.cache_clear()
+    try:
+        assert kernel_files._writable("chosen") == tmp_path / "chosen" / "bigsap"
+        monkeypatch.setattr(kernel_files, "PACKAGE", tmp_path / "chosen" / "bigsap" / "gone")
+        monkeypatch.setattr(kernel_files.os.path, "expanduser", lambda path: path)
+        monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+        (tmp_path / "chosen" / "bigsap" / "gone").write_text("no folder")
+        assert kernel_files._writable("") is None
+        assert [path.name for path in tmp_path.iterdir()] == ["chosen"]
+    finally:
+        kernel_files._writable.cache_clear()
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -99,6 +100,22 @@ def test_without_a_compiler_there_is_a_named_error():
     )
     assert "OptionError" in done.stderr
     assert "unset it" in done.stderr
+
+
+def test_without_a_compiler_the_command_line_says_so_in_one_line():
+    done = subprocess.run(
+        [sys.executable, "-m", "bigsap", "info", "--json"],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("bigsap: error: ")
+    assert done.stderr.count("\n") == 1
+    said = json.loads(done.stdout)
+    assert (said["error"], said["exit_code"]) == ("OptionError", 1)
+    assert "unset it" in said["message"]
 
 
 @pytest.mark.parametrize("scale", [1e-320, 1e-160, 1.0])

@@ -201,6 +201,81 @@ def test_threads_without_cgroups(monkeypatch, no_proc):
     assert cpu_model()
 
 
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Write files of /proc and /sys/fs/cgroup, in place of this machine's."""
+    opened = os.open
+
+    def written(path):
+        return tmp_path / str(path)[1:] if str(path).startswith(("/proc", "/sys")) else path
+
+    def write(files):
+        for path, text in files.items():
+            written(path).parent.mkdir(parents=True, exist_ok=True)
+            written(path).write_text(text)
+
+    found = os.path.isdir
+    monkeypatch.setattr(os, "open", lambda path, *given, **named: opened(written(path), *given, **named))
+    monkeypatch.setattr(os.path, "isdir", lambda path: found(written(path)))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    system._cgroup_folders.cache_clear()
+    write({"/proc/meminfo": f"MemTotal: {512 << 20} kB\nMemAvailable: {256 << 20} kB\n"})
+    yield write
+    system._cgroup_folders.cache_clear()
+
+
+GROUPS = "/sys/fs/cgroup"
+
+
+def test_limits_of_a_container(machine):
+    machine({"/proc/self/cgroup": "0::/\n", f"{GROUPS}/memory.max": f"{8 << 30}\n"})
+    machine({f"{GROUPS}/memory.current": f"{3 << 30}\n", f"{GROUPS}/cpu.max": "250000 100000\n"})
+    assert memory.memory_limit_bytes() == memory.usable_memory() == 8 << 30
+    assert memory.free_memory() == 5 << 30
+    assert team.available_threads() == 2
+
+
+def test_limits_of_a_container_that_sees_its_name_outside(machine):
+    """Where only its own cgroups are mounted, or a process was moved out of the root that it sees."""
+    machine({"/proc/self/cgroup": "5:memory:/docker/0a\n4:cpuacct,cpu:/../other\n0::/\n"})
+    machine({f"{GROUPS}/memory/memory.limit_in_bytes": f"{8 << 30}\n"})
+    machine({f"{GROUPS}/cpu/cpu.cfs_quota_us": "300000\n", f"{GROUPS}/cpu/cpu.cfs_period_us": "100000\n"})
+    assert memory.memory_limit_bytes() == 8 << 30
+    assert team.available_threads() == 3
+
+
+def test_limits_of_a_job_below_the_root(machine):
+    """Slurm and systemd: cgroups of the machine, of which the job's and those above it limit."""
+    machine({"/proc/self/cgroup": "0::/slurm/job_7/step_0\n", f"{GROUPS}/slurm/memory.max": f"{64 << 30}\n"})
+    job = f"{GROUPS}/slurm/job_7"
+    machine({f"{job}/memory.max": f"{16 << 30}\n", f"{job}/memory.current": f"{6 << 30}\n"})
+    machine({f"{job}/step_0/memory.max": "max\n", f"{job}/cpu.max": "400000 100000\n"})
+    machine({f"{job}/step_0/cpu.max": "max 100000\n", f"{GROUPS}/slurm/job_8/memory.max": "1\n"})
+    assert memory.memory_limit_bytes() == memory.usable_memory() == 16 << 30
+    assert memory.free_memory() == 10 << 30
+    assert team.available_threads() == 4
+
+
+def test_limits_of_a_job_by_cgroups_of_the_first_version(machine):
+    machine({"/proc/self/cgroup": "9:name=systemd:/\n4:memory:/slurm/a:b\n3:cpu,cpuacct:/slurm/a:b\n"})
+    memory_of, cpu_of = f"{GROUPS}/memory/slurm/a:b", f"{GROUPS}/cpu/slurm/a:b"
+    machine({f"{memory_of}/memory.limit_in_bytes": f"{16 << 30}\n"})
+    machine({f"{GROUPS}/memory/memory.limit_in_bytes": "9223372036854771712\n"})
+    machine({f"{memory_of}/memory.usage_in_bytes": f"{16 << 30}\n"})
+    machine({f"{memory_of}/memory.stat": f"inactive_file 5\ntotal_inactive_file {2 << 30}\n"})
+    machine({f"{cpu_of}/cpu.cfs_quota_us": "200000\n", f"{cpu_of}/cpu.cfs_period_us": "100000\n"})
+    assert memory.memory_limit_bytes() == 16 << 30
+    assert memory.free_memory() == 2 << 30
+    assert team.available_threads() == 2
+
+
+def test_files_that_were_read_do_not_take_the_memory_of_a_container(machine):
+    machine({"/proc/self/cgroup": "0::/\n", f"{GROUPS}/memory.max": f"{8 << 30}\n"})
+    machine({f"{GROUPS}/memory.current": f"{8 << 30}\n"})
+    machine({f"{GROUPS}/memory.stat": f"anon 7\ninactive_file {5 << 30}\nactive_file 9\n"})
+    assert memory.free_memory() == 5 << 30
+
+
 def test_waits_that_the_system_does_not_tell(monkeypatch, no_proc):
     waits = contention.Waits([1])
     assert waits.read(1) == []

@@ -13,7 +13,7 @@ from typing import Any
 
 from bigsap.engine.core.contention import Contention, Waits
 from bigsap.errors import OptionError, whole
-from bigsap.system import system_file, usable_cores
+from bigsap.system import cgroup_folders, system_file, usable_cores
 
 
 def available_threads() -> int:
@@ -24,15 +24,19 @@ def available_threads() -> int:
 
 
 def _cgroup_quota() -> int | None:
-    """Return the whole cores granted by the cgroup (v2, then v1), None without a limit."""
+    """Return the whole cores granted by the cgroups (v2 or v1), None without a limit."""
+    return min(filter(None, map(_cores_of, cgroup_folders("cpu"))), default=None)
+
+
+def _cores_of(folder: str) -> int | None:
     try:
-        limit, period = system_file("/sys/fs/cgroup/cpu.max").split()
+        limit, period = system_file(f"{folder}/cpu.max").split()
         return None if limit == "max" else max(1, int(limit) // int(period))
     except (OSError, ValueError):
         pass
     try:
-        limit_us = int(system_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"))
-        period_us = int(system_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us"))
+        limit_us = int(system_file(f"{folder}/cpu.cfs_quota_us"))
+        period_us = int(system_file(f"{folder}/cpu.cfs_period_us"))
         return None if limit_us <= 0 else max(1, limit_us // period_us)
     except (OSError, ValueError):
         return None

@@ -22,6 +22,7 @@ import numpy as np
 import psutil
 
 import bigsap
+from bigsap.memory import usable_memory
 from bigsap.summary import arrays_of, jsonable, summary_of
 from bigsap.system import replace
 from bigsap_server import logs
@@ -31,6 +32,7 @@ from bigsap_server.jobs.control import START_ARRAYS, STOPPED, Command, Order, in
 from bigsap_server.jobs.eta import Pace
 from bigsap_server.jobs.proving import proved
 from bigsap_server.problems import HttpProblem, from_error, is_disk_full, without_paths
+from bigsap_server.settings import GIB
 
 _log = logging.getLogger("bigsap_server.worker")
 
@@ -89,14 +91,16 @@ def run_job(order: Order, worker: str = "", cluster: Any = None) -> dict[str, An
 def _limit_memory(most: int | None) -> None:
     """Limit this process's memory, mapped files aside: what exceeds it fails its job, not the machine.
 
-    Windows has no such limit: there the machine's memory is the limit.
+    most: all of the machine's, or of the container's, if None. Windows has no such limit: there the
+    machine's memory is the limit.
     """
     if sys.platform != "win32":
         try:
             import resource
         except ImportError:  # a Python built without it
             return
-        most = most or psutil.virtual_memory().total
+        # No less than the setting may be: code and libraries alone take some hundred MB.
+        most = most or max(usable_memory(), GIB)
         hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
         if hard != resource.RLIM_INFINITY:
             most = min(most, hard)
