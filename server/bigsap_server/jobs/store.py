@@ -22,7 +22,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,8 +59,8 @@ class JobStore:
 
     Every change of a job is one transaction, durable (``synchronous=FULL``) when
     the method returns, and followed by a call of the ``on_change`` callbacks with its id.
-    Methods raise StoreUnavailable when the disk is full or failing; the table is then
-    as it was before the call.
+    Methods raise StoreUnavailable when the disk is full or failing, or the file is damaged; the table is
+    then as it was before the call.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -73,15 +73,17 @@ class JobStore:
         self.recent = Recent()
         self._callbacks: list[Callable[[str], None]] = []
         self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
-        try:
-            self._writer = sql.connect(self.path)
-            sql.prepare(self._writer, self.path)
-            self._reader = sql.connect(self.path)
+        with ExitStack() as opened:
+            opened.callback(self._lock_file.release)
+            try:
+                self._writer = opened.enter_context(closing(sql.connect(self.path)))
+                sql.prepare(self._writer, self.path)
+                self._reader = opened.enter_context(closing(sql.connect(self.path)))
+            except sqlite3.DatabaseError as error:
+                raise StoreUnavailable(f"{self.path}: the job table cannot be opened: {error}") from error
             control.sweep(self.data / "jobs", self.known())
             sql.reserve(self._writer)
-        except BaseException:
-            self._lock_file.release()
-            raise
+            opened.pop_all()
 
     def close(self) -> None:
         """Close the connections and release the directory. Harmless twice."""
@@ -241,23 +243,30 @@ class JobStore:
         Raises HttpProblem: ``wrong-state`` while the job is active, ``job-in-use`` while an active one
         starts from it.
         """
-        with self._write() as (db, changes):
-            row = _find(db, job_id)
-            if row["state"] in ACTIVE:
-                raise HttpProblem(
-                    "wrong-state", f"{job_id} is {row['state']}: cancel it first", state=row["state"]
-                )
-            _check_unused(db, job_id, "job-in-use")
-            db.execute("DELETE FROM job WHERE number = ?", (row["number"],))
-            changes.jobs[job_id] = None
-            # Move the folder before the commit, so that a crash leaves either everything or a folder whose
-            # name shows the deletion to ``sweep``.
-            with suppress(FileNotFoundError):
-                try:
-                    replace_file(self.folder(job_id), aside(self.folder(job_id)))
-                except PermissionError as error:  # on Windows, while its result is being read
-                    raise HttpProblem("job-in-use", f"a file of {job_id} is being read; try again") from error
-        shutil.rmtree(aside(self.folder(job_id)), ignore_errors=True)
+        folder = self.folder(job_id)
+        # Held until a folder whose job could not be deleted is back.
+        with self._write_lock:
+            try:
+                with self._write() as (db, changes):
+                    row = _find(db, job_id)
+                    if row["state"] in ACTIVE:
+                        raise HttpProblem(
+                            "wrong-state", f"{job_id} is {row['state']}: cancel it first", state=row["state"]
+                        )
+                    _check_unused(db, job_id, "job-in-use")
+                    db.execute("DELETE FROM job WHERE number = ?", (row["number"],))
+                    changes.jobs[job_id] = None
+                    # Move the folder before the commit, so that a crash leaves either everything or a folder
+                    # whose name shows the deletion to ``sweep``.
+                    with suppress(FileNotFoundError):
+                        replace_file(folder, aside(folder))
+            except PermissionError as error:  # on Windows, while its result is being read
+                raise HttpProblem("job-in-use", f"a file of {job_id} is being read; try again") from error
+            except StoreUnavailable:
+                if not folder.exists() and aside(folder).exists():
+                    replace_file(aside(folder), folder)
+                raise
+        shutil.rmtree(aside(folder), ignore_errors=True)
 
     @contextmanager
     def unused(self, array_id: str) -> Iterator[None]:
@@ -396,7 +405,7 @@ class JobStore:
                     if self._writer.in_transaction:
                         self._writer.execute("ROLLBACK")
                     raise
-            except sqlite3.OperationalError as error:
+            except sqlite3.DatabaseError as error:
                 raise StoreUnavailable(f"the job table cannot be written: {error}") from error
         for job_id in changes.jobs:
             for callback in self._callbacks:
@@ -407,7 +416,7 @@ class JobStore:
         with self._read_lock:
             try:
                 yield self._reader
-            except sqlite3.OperationalError as error:
+            except sqlite3.DatabaseError as error:
                 raise StoreUnavailable(f"the job table cannot be read: {error}") from error
 
 
