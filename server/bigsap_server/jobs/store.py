@@ -335,6 +335,13 @@ class JobStore:
             rows = db.execute(f"SELECT {columns} FROM job WHERE state IN {RUNNING}").fetchall()
         return [UnderWay(*row) for row in rows]
 
+    def last_event(self, job_id: str) -> float:
+        """Return the time of the job's latest event."""
+        with self._read() as db:
+            number = _find(db, job_id, columns="number")["number"]
+            text = "SELECT time FROM event WHERE job = ? ORDER BY seq DESC LIMIT 1"
+            return float(db.execute(text, (number,)).fetchone()[0])
+
     def update(
         self,
         job_id: str,
@@ -347,8 +354,9 @@ class JobStore:
         retry_at: float | None = None,
         failures: int | None = None,
         log: str | None = None,
+        until: float | None = None,
     ) -> JobRow:
-        """Record a report of attempt ``attempt``.
+        """Record a report of attempt ``attempt``. until: when it ended; None: now.
 
         ``running`` does not override ``cancelling``. Raises StaleAttempt when the attempt is
         not the job's present one, or has ended, and UnknownJob.
@@ -368,7 +376,8 @@ class JobStore:
             if state == "interrupted" and retry_at is None:
                 retry_at = now
             if state in (*FINISHED, "interrupted"):
-                new |= {"retry_at": retry_at, "spent": row["spent"] + now - row["attempt_started"]}
+                spent = max(0.0, (now if until is None else until) - row["attempt_started"])
+                new |= {"retry_at": retry_at, "spent": row["spent"] + spent}
                 new["problem"] = None if problem is None else canonical(problem)
             if failures is not None:
                 new["failures"] = failures

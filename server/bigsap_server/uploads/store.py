@@ -78,14 +78,18 @@ class ArrayStore:
                 if sum(other.nbytes for other in owned) + meta.nbytes > most_bytes:
                     detail = f"{most_bytes} bytes of arrays are allowed; delete some"
                     raise HttpProblem("quota-exceeded", detail, quota="stored_bytes", limit=most_bytes)
-            with disk():
-                self.file(meta).parent.mkdir()
-                with self.file(meta).open("xb") as file:
-                    np.lib.format.write_array_header_2_0(file, header)
-                    meta = replace(meta, offset=file.tell())
-                    file.truncate(meta.offset + meta.nbytes)
-                    os.fsync(file.fileno())
-                self._write(meta)
+            try:
+                with disk():
+                    self.file(meta).parent.mkdir()
+                    with self.file(meta).open("xb") as file:
+                        np.lib.format.write_array_header_2_0(file, header)
+                        meta = replace(meta, offset=file.tell())
+                        file.truncate(meta.offset + meta.nbytes)
+                        os.fsync(file.fileno())
+                    self._write(meta)
+            except BaseException:
+                shutil.rmtree(self.folder / meta.id, ignore_errors=True)
+                raise
         return meta
 
     def get(self, array_id: str, owner: str | None) -> Meta:
