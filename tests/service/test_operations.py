@@ -9,6 +9,9 @@ import logging
 import os
 import queue
 import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -144,6 +147,40 @@ def test_a_second_server_on_the_same_data_is_refused(
         logging.getLogger().handlers = before
         store.close()
     assert "another server owns" in capsys.readouterr().err
+
+
+STOPPING = """
+import sys
+import threading
+
+from bigsap_server.jobs.supervisor import Supervisor
+from bigsap_server.serve import main
+
+def stop(self):
+    print("stopping", flush=True)
+    threading.Event().wait()
+
+Supervisor.stop = stop
+main(["--port", "0", "--data", sys.argv[1]])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_the_process_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setenv("BIGSAP_EXECUTOR", "inline")
+    command = [sys.executable, "-c", STOPPING, str(tmp_path / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline().startswith("BigSAP serves at")
+            child.send_signal(number)
+            assert child.stdout.readline() == "stopping\n"
+            child.send_signal(number)
+            assert child.wait(HANG_S) == -number
+        finally:
+            child.kill()
 
 
 def test_metrics_of_jobs(api: Any) -> None:
