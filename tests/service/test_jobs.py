@@ -287,13 +287,37 @@ def test_old_progress_is_thinned_out_and_states_are_kept(store, monkeypatch):
 
 def test_callbacks_follow_the_commit(store):
     seen = []
-    store.on_change(lambda job_id: seen.append((job_id, store.get(job_id).state)))
+    store.on_change(lambda job_id, job: seen.append((job_id, job.state)))
     job, _ = store.submit(SPEC)
     store.claim()
     with pytest.raises(jobs.StaleAttempt):
         store.update(job.id, attempt=7, state="running")
     store.request_cancel(job.id, "now")
     assert seen == [(job.id, "queued"), (job.id, "starting"), (job.id, "cancelling")]
+
+
+def test_callbacks_see_each_change_once(store):
+    """Else a message about a job's end would be sent twice, or never."""
+    seen = []
+
+    def next_change(job_id, job):
+        if job.state == "cancelling":
+            store.update(job_id, attempt=1, state="cancelled")
+        elif job.state == "cancelled":
+            store.resume(job_id)
+
+    store.on_change(next_change)
+    store.on_change(lambda job_id, job: seen.append((job.version, job.state)))
+    job = started(store)
+    store.request_cancel(job.id, "now")
+    assert [state for _, state in sorted(seen)] == [
+        "queued",
+        "starting",
+        "running",
+        "cancelling",
+        "cancelled",
+        "queued",
+    ]
 
 
 def test_a_table_of_another_format_is_refused(tmp_path):

@@ -339,7 +339,7 @@ def test_webhooks_are_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setattr(webhooks, "_post", lambda *message: tried.put(message[0]) or 500)
     hooks = Webhooks(lambda: settings_in(tmp_path, **HOOK))
     hooks.start()
-    store.on_change(lambda job_id: hooks.follow(store.recent.job(job_id)))
+    store.on_change(hooks.follow)
     job, _ = store.submit(SQUARE | {"webhook": "https://hooks.example/1"})
     store.request_cancel(job.id, "now")
     assert [tried.get(timeout=HANG_S) for _ in range(2)] == ["https://hooks.example/1"] * 2
@@ -404,7 +404,7 @@ def test_a_slow_receiver_keeps_no_other_message(
     store = JobStore(tmp_path / "jobs.sqlite")
     hooks = Webhooks(lambda: settings_in(tmp_path, **(HOOK | {"webhook_hosts": [host]})))
     hooks.start()
-    store.on_change(lambda job_id: hooks.follow(store.recent.job(job_id)))
+    store.on_change(hooks.follow)
     for path in (kept, "other"):
         job, _ = store.submit(SQUARE | {"webhook": f"http://{host}/{path}"})
         store.request_cancel(job.id, "now")

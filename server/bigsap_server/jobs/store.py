@@ -58,7 +58,7 @@ class JobStore:
     """The job table at ``path``; see the module. Methods block, but only for milliseconds.
 
     Every change of a job is one transaction, durable (``synchronous=FULL``) when
-    the method returns, and followed by a call of the ``on_change`` callbacks with its id.
+    the method returns, and followed by a call of the ``on_change`` callbacks.
     Methods raise StoreUnavailable when the disk is full or failing, or the file is damaged; the table is
     then as it was before the call.
     """
@@ -71,7 +71,7 @@ class JobStore:
         if not self._lock_file.take():
             raise OSError(f"another server owns {self.data}")
         self.recent = Recent()
-        self._callbacks: list[Callable[[str], None]] = []
+        self._callbacks: list[Callable[[str, JobRow | None], None]] = []
         self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
         with ExitStack() as opened:
             opened.callback(self._lock_file.release)
@@ -92,10 +92,11 @@ class JobStore:
             self._reader.close()
             self._lock_file.release()
 
-    def on_change(self, callback: Callable[[str], None]) -> None:
-        """Call ``callback(job_id)`` after every committed change, on the thread that made it.
+    def on_change(self, callback: Callable[[str, JobRow | None], None]) -> None:
+        """Call ``callback(job_id, job)`` after every committed change, on the thread that made it.
 
-        It must return at once and not raise.
+        job: as this change left it, whatever has changed since; None: deleted. The callback must return at
+        once and not raise.
         """
         self._callbacks.append(callback)
 
@@ -416,9 +417,9 @@ class JobStore:
                     raise
             except sqlite3.DatabaseError as error:
                 raise StoreUnavailable(f"the job table cannot be written: {error}") from error
-        for job_id in changes.jobs:
+        for job_id, job in changes.jobs.items():
             for callback in self._callbacks:
-                callback(job_id)
+                callback(job_id, job)
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:

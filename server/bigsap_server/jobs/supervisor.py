@@ -141,7 +141,7 @@ class Supervisor:
         self._reports.put(report)
         self._wake.set()
 
-    def _changed(self, job_id: str) -> None:
+    def _changed(self, job_id: str, job: JobRow | None) -> None:
         # The supervisor's own writes need no wake-up.
         if threading.get_ident() != self._thread.ident:
             self._wake.set()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import itertools
 import json
 import logging
 import queue
@@ -53,7 +54,7 @@ class Webhooks:
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
         self._due: queue.PriorityQueue[tuple[float, int, int, dict[str, Any]]] = queue.PriorityQueue()
-        self._count, self._stopping = 0, threading.Event()
+        self._count, self._stopping = itertools.count(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="bigsap-webhooks", daemon=True)
 
     def start(self) -> None:
@@ -64,7 +65,7 @@ class Webhooks:
         self._stopping.set()
         self._put(0.0, 0, {})
 
-    def follow(self, job: JobRow | None) -> None:
+    def follow(self, job_id: str, job: JobRow | None) -> None:
         """Send a message if the job has ended and asks for one. Returns at once."""
         if job is not None and job.state in FINISHED and job.spec.get("webhook"):
             brief = ("status", "objective", "bound", "gap")
@@ -73,8 +74,7 @@ class Webhooks:
             self._put(0.0, 0, {"url": job.spec["webhook"], "body": {**same, "result": result}})
 
     def _put(self, due: float, tries: int, message: dict[str, Any]) -> None:
-        self._count += 1
-        self._due.put((due, self._count, tries, message))
+        self._due.put((due, next(self._count), tries, message))
 
     def _run(self) -> None:
         while True:
