@@ -197,6 +197,21 @@ def test_metrics_of_jobs(api: Any) -> None:
     assert "bigsap_disk_free_bytes" in text
 
 
+@pytest.mark.parametrize("left", [None, b"", b"\x93NUMPY", b"no array"])
+def test_a_result_whose_files_are_gone_or_damaged(api: Any, left: bytes | None) -> None:
+    job = solved(api, SQUARE)
+    store = api.app.app.state.service.store
+    file = store.result_file(store.get(job["id"]), "v")
+    file.unlink()
+    if left is not None:
+        file.write_bytes(left)
+    result = f"/v1/jobs/{job['id']}/result"
+    for path, kind in ((f"{result}/v", "application/json"), (result, "application/x-npz")):
+        problem(api.get(path, headers={"Accept": kind}), 404, "not-found")
+    start = SQUARE | {"warm_start": {"job": job["id"]}}
+    problem(api.post("/v1/jobs", json=start), 422, "invalid-spec", "/warm_start/job")
+
+
 def test_a_result_in_one_file(api: Any, tmp_path: Path) -> None:
     cost = {"type": "array", "values": [[4, 1, 3], [2, 0, 5]]}
     job = solved(api, {"cost": cost, "options": {"unassigned_cost": 3}})
@@ -294,6 +309,8 @@ def test_uploads_are_found_by_digest_and_expire(make_app: Callable[..., Any], tm
     assert store.expire(3600, service.store.unused) == []  # an unfinished job uses it
     service.store.request_cancel(job.id, "now")
     until(lambda: not service.store.get(job.id).active)
+    assert store.expire(3600, service.store.unused) == []  # used until now
+    os.utime(meta, (1, 1))
     assert store.expire(3600, service.store.unused) == [array_id]
     assert api.get(f"/v1/arrays/{array_id}").status_code == 404
 

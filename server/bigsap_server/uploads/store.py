@@ -139,13 +139,19 @@ class ArrayStore:
             os.utime(self.folder / array_id / "meta.json")
 
     def expire(self, seconds: float, unused: Callable[[str], AbstractContextManager[None]]) -> list[str]:
-        """Delete arrays not used for so long, but those that ``unused`` raises for; return their ids."""
+        """Delete arrays not used for so long, but those that ``unused`` raises for; return their ids.
+
+        Those count as used now: their time begins when their last job has ended.
+        """
         gone = []
         for array_id in list(self._known):
-            with suppress(Exception):  # in use, being received, or deleted meanwhile
+            with suppress(Exception):  # deleted meanwhile
                 if (self.folder / array_id / "meta.json").stat().st_mtime < time.time() - seconds:
-                    self.delete(array_id, unused)
-                    gone.append(array_id)
+                    try:
+                        self.delete(array_id, unused)
+                        gone.append(array_id)
+                    except HttpProblem:  # in use, or being received
+                        self.touch(array_id)
         return gone
 
     def file(self, meta: Meta) -> Path:
