@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -363,6 +364,36 @@ def test_webhooks_are_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     job, _ = store.submit(SQUARE | {"webhook": "https://hooks.example/2"})
     store.request_cancel(job.id, "now")
     assert tried.get(timeout=HANG_S) == "https://hooks.example/2"
+    hooks.stop()
+    store.close()
+
+
+def test_a_receiver_without_answers_leaves_turns_to_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now, tried = [1000.0], queue.SimpleQueue[str]()
+
+    def post(url: str, host: str, *_: Any) -> int:
+        tried.put(url)
+        if host == "hooks.example":
+            now[0] += 10.0
+            raise TimeoutError
+        return 204
+
+    monkeypatch.setattr(webhooks, "_post", post)
+    monkeypatch.setattr(webhooks, "time", SimpleNamespace(time=time.time, monotonic=lambda: now[0]))
+    store = JobStore(tmp_path / "jobs.sqlite")
+    allowed = {"webhook_hosts": ["hooks.example", "other.example"]}
+    hooks = Webhooks(lambda: settings_in(tmp_path, **(HOOK | allowed)))
+    store.on_change(hooks.follow)
+    for url in ("https://hooks.example/1", "https://hooks.example/2", "https://other.example/"):
+        job, _ = store.submit(SQUARE | {"webhook": url})
+        store.request_cancel(job.id, "now")
+    hooks.start()
+    assert [tried.get(timeout=HANG_S) for _ in range(2)] == [
+        "https://hooks.example/1",
+        "https://other.example/",
+    ]
     hooks.stop()
     store.close()
 
