@@ -14,6 +14,7 @@ from bigsap_server.files import FileLock
 from bigsap_server.jobs import control, store, supervisor, worker
 from bigsap_server.jobs.control import Folder, Order
 from bigsap_server.jobs.executor import InlineExecutor, Report
+from bigsap_server.jobs.model import StoreUnavailable
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.supervisor import Supervisor
 from bigsap_server.problems import HttpProblem
@@ -298,6 +299,20 @@ def test_a_lost_worker_is_replaced(tmp_path):
         assert ("interrupted", 2) in states
     assert executor.orders == [(job.id, 1), (job.id, 2), (job.id, 3)]
     assert service.supervisor.lost_attempts == 2
+
+
+def test_a_job_that_an_error_keeps_from_its_worker_is_tried_again(tmp_path, monkeypatch):
+    real, errors = Supervisor._job_settings, iter([StoreUnavailable("the job table cannot be read")])
+
+    def settings(self, job):
+        for error in errors:
+            raise error
+        return real(self, job)
+
+    monkeypatch.setattr(Supervisor, "_job_settings", settings)
+    with Service(tmp_path / "data") as service:
+        job = service.finished(service.submit())
+        assert (job.state, job.attempt, job.failures) == ("succeeded", 2, 0)
 
 
 def test_a_job_that_kills_its_workers_is_given_up(tmp_path):

@@ -198,6 +198,8 @@ class Supervisor:
                 else:
                     reported.lose(without_paths(report.why, self._names))
         jobs = {job.id: job for job in self._store.under_way()}
+        for job_id in jobs.keys() - self._watches.keys():
+            self._safely(self._give_up, job_id)
         for job_id, watch in list(self._watches.items()):
             job = jobs.get(job_id)
             if job is None or job.attempt != watch.order.attempt:
@@ -247,6 +249,12 @@ class Supervisor:
                     why = without_paths(str(error), self._names)
                     slug, detail = "worker-lost", f"no worker could be given the job: {why}"
                 watch.outcome = interrupted(slug, detail)
+
+    def _give_up(self, job_id: str) -> None:
+        """Count as lost an attempt that an error kept from being ordered after it was claimed."""
+        watch = self._watches[job_id] = self._watch_of(self._store.get(job_id))
+        watch.begun_here = True
+        watch.lose("the worker was lost")
 
     def _watch_of(self, job: JobRow) -> _Watch:
         """Return a watch of an attempt that may be under way; ``lost`` until there is a report."""
