@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -39,7 +40,13 @@ class _Server(uvicorn.Server):
         self._app, self._said = app, address
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End streams and long polls first, because uvicorn waits for open connections."""
+        """End streams and long polls first, because uvicorn waits for open connections.
+
+        A second signal ends the process: uvicorn would go on to wait for running jobs.
+        """
+        if self.should_exit:
+            signal.signal(sig, signal.SIG_DFL)
+            signal.raise_signal(sig)
         stop_waiting(self._app)
         super().handle_exit(sig, frame)
 
@@ -88,7 +95,7 @@ def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> in
         if threading.current_thread() is threading.main_thread():
             for name in ("SIGTERM", "SIGBREAK"):  # the latter on Windows, by which a parent asks
                 if hasattr(signal, name):
-                    signal.signal(getattr(signal, name), lambda sig, frame: server.handle_exit(sig, frame))
+                    signal.signal(getattr(signal, name), partial(_stop, server))
             if hasattr(signal, "SIGHUP"):  # Windows has none: restart the service there
                 signal.signal(signal.SIGHUP, lambda sig, frame: _reload(app, again or Settings))
         server.run(sockets=[listener])
@@ -98,6 +105,11 @@ def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> in
     finally:
         listener.close()
         store.close()
+
+
+def _stop(server: _Server, sig: int, frame: FrameType | None) -> None:
+    if not server.should_exit:
+        server.handle_exit(sig, frame)
 
 
 def _reload(app: Admission, again: Callable[[], Settings]) -> None:

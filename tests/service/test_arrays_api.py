@@ -426,6 +426,19 @@ def test_a_block_that_is_overtaken_leaves_the_rows_that_were_there(tmp_path: Any
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="cannot ask for room beforehand")
+def test_a_full_disk_leaves_nothing_of_a_new_array(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    store = ArrayStore(tmp_path / "arrays")
+    monkeypatch.setattr("bigsap_server.uploads.store.write_json", full)
+    with pytest.raises(HttpProblem) as caught:
+        store.create("ann", "<f8", [3, 3])
+    assert caught.value.slug == "disk-full"
+    assert list(store.folder.iterdir()) == []
+    assert store.owned("ann") == []
+
+
 def test_a_full_disk_changes_nothing(make_app: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     api = make_app()
     link = filled(api)

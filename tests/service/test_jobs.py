@@ -11,6 +11,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from bigsap_server.files import FileLock
 from bigsap_server.jobs import model as jobs
 from bigsap_server.jobs import store as jobs_store
 from bigsap_server.jobs.store import JobStore
@@ -286,7 +287,7 @@ def test_old_progress_is_thinned_out_and_states_are_kept(store, monkeypatch):
 
 def test_callbacks_follow_the_commit(store):
     seen = []
-    store.on_change(lambda job_id: seen.append((job_id, store.get(job_id).state)))
+    store.on_change(lambda job_id, job: seen.append((job_id, job.state)))
     job, _ = store.submit(SPEC)
     store.claim()
     with pytest.raises(jobs.StaleAttempt):
@@ -295,12 +296,104 @@ def test_callbacks_follow_the_commit(store):
     assert seen == [(job.id, "queued"), (job.id, "starting"), (job.id, "cancelling")]
 
 
+def test_callbacks_see_each_change_once(store):
+    """Else a message about a job's end would be sent twice, or never."""
+    seen = []
+
+    def next_change(job_id, job):
+        if job.state == "cancelling":
+            store.update(job_id, attempt=1, state="cancelled")
+        elif job.state == "cancelled":
+            store.resume(job_id)
+
+    store.on_change(next_change)
+    store.on_change(lambda job_id, job: seen.append((job.version, job.state)))
+    job = started(store)
+    store.request_cancel(job.id, "now")
+    assert [state for _, state in sorted(seen)] == [
+        "queued",
+        "starting",
+        "running",
+        "cancelling",
+        "cancelled",
+        "queued",
+    ]
+
+
 def test_a_table_of_another_format_is_refused(tmp_path):
     db = sqlite3.connect(tmp_path / "jobs.sqlite")
     db.execute("PRAGMA user_version = 99")
     db.close()
     with pytest.raises(ValueError, match="format 99"):
         JobStore(tmp_path / "jobs.sqlite")
+
+
+@pytest.mark.parametrize("content", ["no database", "another program's", "a folder"])
+def test_a_file_that_is_no_job_table_is_refused(tmp_path, content):
+    path, tables = tmp_path / "jobs.sqlite", "SELECT name FROM sqlite_master"
+    if content == "a folder":
+        path.mkdir()
+    elif content == "no database":
+        path.write_bytes(b"no database" * 100)
+    else:
+        with sqlite3.connect(path) as db:
+            db.execute("CREATE TABLE job (name TEXT)")
+        db.close()
+    with pytest.raises((ValueError, jobs.StoreUnavailable), match=r"jobs\.sqlite: "):
+        JobStore(path)
+    if content == "another program's":
+        with sqlite3.connect(path) as db:
+            assert db.execute(tables).fetchall() == [("job",)]
+        db.close()
+    lock = FileLock(tmp_path / "lock")
+    assert lock.take()
+    lock.release()
+
+
+def test_a_damaged_table_is_unavailable(store):
+    job = started(store)
+    store._reader.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with store.path.open("r+b") as file:
+        file.seek(100)
+        file.write(b"x" * (store.path.stat().st_size - 100))
+    for connection in (store._reader, store._writer):
+        connection.execute("PRAGMA cache_size = 0")
+        connection.execute("PRAGMA shrink_memory")
+    with pytest.raises(jobs.StoreUnavailable, match="cannot be read"):
+        store.get(job.id)
+    with pytest.raises(jobs.StoreUnavailable, match="cannot be written"):
+        store.submit(SPEC)
+
+
+class _Full:
+    """A connection whose commits find a full disk."""
+
+    def __init__(self, db):
+        self._db = db
+
+    def __getattr__(self, name):
+        return getattr(self._db, name)
+
+    def execute(self, text, *given):
+        if text == "COMMIT":
+            raise sqlite3.OperationalError("database or disk is full")
+        return self._db.execute(text, *given)
+
+
+def test_a_deletion_that_cannot_be_recorded_keeps_the_files(store, monkeypatch):
+    job = started(store)
+    folder = store.folder(job.id)
+    folder.mkdir(parents=True)
+    (folder / "checkpoint").write_bytes(b"x")
+    store.update(job.id, attempt=1, state="failed", problem={})
+    monkeypatch.setattr(store, "_writer", _Full(store._writer))
+    with pytest.raises(jobs.StoreUnavailable, match="full"):
+        store.delete(job.id)
+    monkeypatch.undo()
+    assert (folder / "checkpoint").exists()
+    assert list((store.data / "jobs").iterdir()) == [folder]
+    store.delete(job.id)
+    assert list((store.data / "jobs").iterdir()) == []
 
 
 def test_a_full_disk_is_said_so_and_nothing_is_half_written(store):

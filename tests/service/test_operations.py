@@ -9,12 +9,16 @@ import logging
 import os
 import queue
 import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -146,6 +150,40 @@ def test_a_second_server_on_the_same_data_is_refused(
     assert "another server owns" in capsys.readouterr().err
 
 
+STOPPING = """
+import sys
+import threading
+
+from bigsap_server.jobs.supervisor import Supervisor
+from bigsap_server.serve import main
+
+def stop(self):
+    print("stopping", flush=True)
+    threading.Event().wait()
+
+Supervisor.stop = stop
+main(["--port", "0", "--data", sys.argv[1]])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_the_process_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setenv("BIGSAP_EXECUTOR", "inline")
+    command = [sys.executable, "-c", STOPPING, str(tmp_path / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline().startswith("BigSAP serves at")
+            child.send_signal(number)
+            assert child.stdout.readline() == "stopping\n"
+            child.send_signal(number)
+            assert child.wait(HANG_S) == -number
+        finally:
+            child.kill()
+
+
 def test_metrics_of_jobs(api: Any) -> None:
     solved(api, SQUARE)
     bad = {"shape": [2, 2], "cost": {"type": "expression", "code": "log(0 * i - 1)"}}
@@ -158,6 +196,21 @@ def test_metrics_of_jobs(api: Any) -> None:
     assert "bigsap_job_queue_seconds_count 2.0" in text
     assert 'bigsap_jobs_failed_total{reason="invalid-cost"} 1.0' in text
     assert "bigsap_disk_free_bytes" in text
+
+
+@pytest.mark.parametrize("left", [None, b"", b"\x93NUMPY", b"no array"])
+def test_a_result_whose_files_are_gone_or_damaged(api: Any, left: bytes | None) -> None:
+    job = solved(api, SQUARE)
+    store = api.app.app.state.service.store
+    file = store.result_file(store.get(job["id"]), "v")
+    file.unlink()
+    if left is not None:
+        file.write_bytes(left)
+    result = f"/v1/jobs/{job['id']}/result"
+    for path, kind in ((f"{result}/v", "application/json"), (result, "application/x-npz")):
+        problem(api.get(path, headers={"Accept": kind}), 404, "not-found")
+    start = SQUARE | {"warm_start": {"job": job["id"]}}
+    problem(api.post("/v1/jobs", json=start), 422, "invalid-spec", "/warm_start/job")
 
 
 def test_a_result_in_one_file(api: Any, tmp_path: Path) -> None:
@@ -257,6 +310,8 @@ def test_uploads_are_found_by_digest_and_expire(make_app: Callable[..., Any], tm
     assert store.expire(3600, service.store.unused) == []  # an unfinished job uses it
     service.store.request_cancel(job.id, "now")
     until(lambda: not service.store.get(job.id).active)
+    assert store.expire(3600, service.store.unused) == []  # used until now
+    os.utime(meta, (1, 1))
     assert store.expire(3600, service.store.unused) == [array_id]
     assert api.get(f"/v1/arrays/{array_id}").status_code == 404
 
@@ -302,13 +357,43 @@ def test_webhooks_are_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setattr(webhooks, "_post", lambda *message: tried.put(message[0]) or 500)
     hooks = Webhooks(lambda: settings_in(tmp_path, **HOOK))
     hooks.start()
-    store.on_change(lambda job_id: hooks.follow(store.recent.job(job_id)))
+    store.on_change(hooks.follow)
     job, _ = store.submit(SQUARE | {"webhook": "https://hooks.example/1"})
     store.request_cancel(job.id, "now")
     assert [tried.get(timeout=HANG_S) for _ in range(2)] == ["https://hooks.example/1"] * 2
     job, _ = store.submit(SQUARE | {"webhook": "https://hooks.example/2"})
     store.request_cancel(job.id, "now")
     assert tried.get(timeout=HANG_S) == "https://hooks.example/2"
+    hooks.stop()
+    store.close()
+
+
+def test_a_receiver_without_answers_leaves_turns_to_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now, tried = [1000.0], queue.SimpleQueue[str]()
+
+    def post(url: str, host: str, *_: Any) -> int:
+        tried.put(url)
+        if host == "hooks.example":
+            now[0] += 10.0
+            raise TimeoutError
+        return 204
+
+    monkeypatch.setattr(webhooks, "_post", post)
+    monkeypatch.setattr(webhooks, "time", SimpleNamespace(time=time.time, monotonic=lambda: now[0]))
+    store = JobStore(tmp_path / "jobs.sqlite")
+    allowed = {"webhook_hosts": ["hooks.example", "other.example"]}
+    hooks = Webhooks(lambda: settings_in(tmp_path, **(HOOK | allowed)))
+    store.on_change(hooks.follow)
+    for url in ("https://hooks.example/1", "https://hooks.example/2", "https://other.example/"):
+        job, _ = store.submit(SQUARE | {"webhook": url})
+        store.request_cancel(job.id, "now")
+    hooks.start()
+    assert [tried.get(timeout=HANG_S) for _ in range(2)] == [
+        "https://hooks.example/1",
+        "https://other.example/",
+    ]
     hooks.stop()
     store.close()
 
@@ -367,7 +452,7 @@ def test_a_slow_receiver_keeps_no_other_message(
     store = JobStore(tmp_path / "jobs.sqlite")
     hooks = Webhooks(lambda: settings_in(tmp_path, **(HOOK | {"webhook_hosts": [host]})))
     hooks.start()
-    store.on_change(lambda job_id: hooks.follow(store.recent.job(job_id)))
+    store.on_change(hooks.follow)
     for path in (kept, "other"):
         job, _ = store.submit(SQUARE | {"webhook": f"http://{host}/{path}"})
         store.request_cancel(job.id, "now")

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.files import FileLock
-from bigsap_server.jobs import store, supervisor, worker
+from bigsap_server.jobs import control, store, supervisor, worker
 from bigsap_server.jobs.control import Folder, Order
 from bigsap_server.jobs.executor import InlineExecutor, Report
+from bigsap_server.jobs.model import StoreUnavailable
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.supervisor import Supervisor
 from bigsap_server.problems import HttpProblem
@@ -300,6 +301,20 @@ def test_a_lost_worker_is_replaced(tmp_path):
     assert service.supervisor.lost_attempts == 2
 
 
+def test_a_job_that_an_error_keeps_from_its_worker_is_tried_again(tmp_path, monkeypatch):
+    real, errors = Supervisor._job_settings, iter([StoreUnavailable("the job table cannot be read")])
+
+    def settings(self, job):
+        for error in errors:
+            raise error
+        return real(self, job)
+
+    monkeypatch.setattr(Supervisor, "_job_settings", settings)
+    with Service(tmp_path / "data") as service:
+        job = service.finished(service.submit())
+        assert (job.state, job.attempt, job.failures) == ("succeeded", 2, 0)
+
+
 def test_a_job_that_kills_its_workers_is_given_up(tmp_path):
     with Service(tmp_path / "data", Losing(10), attempts=2) as service:
         job_id = service.submit()
@@ -335,6 +350,21 @@ def test_a_full_disk_interrupts_with_the_reason_and_then_fails(tmp_path, monkeyp
         assert service.finished(later).state == "succeeded"
         service.store.resume(job_id)
         assert service.finished(job_id).state == "succeeded"
+
+
+@pytest.mark.parametrize("mode", ["graceful", "now"])
+def test_a_full_disk_keeps_no_job_from_being_cancelled(tmp_path, gate, monkeypatch, mode):
+    with Service(tmp_path / "data") as service:
+        job_id = service.submit(**gated_job(gate, ROWS, SEARCHING))
+        gate.wait_for_readers()
+        service.reaches(job_id, "running")
+        monkeypatch.setattr(control, "write_json", full_disk)
+        service.store.request_cancel(job_id, mode)
+        folder = Folder(service.store.folder(job_id))
+        if mode == "now":
+            until(lambda: folder.commanded(1) == "fenced")
+        gate.open()
+        assert service.finished(job_id).state == "cancelled"
 
 
 def test_a_table_that_cannot_be_written_is_written_later(tmp_path):
@@ -390,6 +420,25 @@ def test_an_orphan_that_died_is_replaced_at_once(tmp_path):
         # The old order turns up late at some worker: it must not run.
         outcome = worker.run_job(Order(job_id, 1, folder, job.spec, {}))
         assert outcome == {"state": "stale"}
+
+
+def test_the_time_without_a_server_is_not_the_jobs(tmp_path, monkeypatch):
+    now = [2.0**32]  # far ahead of the supervisor's: whatever is to be tried again is due
+    monkeypatch.setattr(store, "time", SimpleNamespace(time=lambda: now[0]))
+    with Service(tmp_path / "data", Losing(0)) as service:
+        service.supervisor.stop()
+        job_id = service.submit(options={"time_limit_s": 60.0})
+        service.store.claim()
+        now[0] += 3.0
+        service.store.update(job_id, attempt=1, state="running")
+    folder = Folder(tmp_path / "data" / "jobs" / job_id)
+    folder.command(1, "run")
+    folder.begin(1)
+    folder.report(1, {}, [])
+    now[0] += 3600.0
+    with Service(tmp_path / "data", Losing(0)) as service:
+        job = service.finished(job_id)
+        assert (job.state, job.attempt, job.spent) == ("succeeded", 2, 3.0)
 
 
 def test_a_look_at_a_lock_changes_nothing(tmp_path):

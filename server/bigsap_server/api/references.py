@@ -29,7 +29,7 @@ def check_warm_start(service: Service, job_id: str, owner: str | None, shape: li
         raise _bad(f"{job_id} has shape {job.result['shape']}")
     try:
         v = np.load(service.store.result_file(job, "v"), allow_pickle=False)
-    except FileNotFoundError:
+    except (OSError, ValueError, EOFError):
         raise _bad(f"{job_id} has no result any more") from None
     if not np.isfinite(v).all():
         raise _bad(f"{job_id} has no prices to start from: it is {job.result['status']}")

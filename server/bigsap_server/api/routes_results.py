@@ -207,7 +207,7 @@ def _drop(file: FilePath) -> None:
 def _open(file: FilePath) -> np.ndarray[Any, Any]:
     try:
         values: np.ndarray[Any, Any] = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         raise HttpProblem("not-found", "the array is not there (any more)") from error
     return values
 

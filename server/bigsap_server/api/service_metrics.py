@@ -65,7 +65,7 @@ class Metrics:
         free = Gauge("bigsap_disk_free_bytes", "Free space for jobs and uploads", registry=self.registry)
         free.set_function(lambda: shutil.disk_usage(folder).free)
 
-    def follow(self, job: JobRow | None) -> None:
+    def follow(self, job_id: str, job: JobRow | None) -> None:
         """Count a change of a job. Called once for each commit, by the thread that made it."""
         if job is None:
             return

@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 from bigsap.system import replace
 from bigsap_server.files import DELETED, is_locked, read_json, write_json
-from bigsap_server.problems import HttpProblem
+from bigsap_server.problems import HttpProblem, is_disk_full
 
 #: run; stop and keep the answer so far; exit; stop to be continued; superseded by another attempt.
 Command = Literal["run", "graceful", "now", "stop", "fenced"]
@@ -85,8 +85,15 @@ class Folder:
         shutil.rmtree(self.start, ignore_errors=True)
 
     def command(self, attempt: int, command: Command) -> None:
+        file = self.path / "control.json"
         self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.path / "control.json", {"attempt": attempt, "command": command}, durable=False)
+        try:
+            write_json(file, {"attempt": attempt, "command": command}, durable=False)
+        except OSError as error:
+            if command not in ("now", "fenced") or not is_disk_full(error):
+                raise
+            # Without the file the attempt is fenced: it ends, and nothing of it is kept.
+            file.unlink(missing_ok=True)
 
     def commanded(self, attempt: int) -> Command:
         """Return the attempt's command; ``fenced`` when another attempt has replaced it."""

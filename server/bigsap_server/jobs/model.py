@@ -64,7 +64,7 @@ class UnknownJob(HttpProblem):
 
 
 class StoreUnavailable(HttpProblem):
-    """The database cannot be read or written: disk full, or an input/output error."""
+    """The database cannot be read or written: disk full, an input/output error, or a damaged file."""
 
     def __init__(self, detail: str) -> None:
         super().__init__("unavailable", detail, headers={"Retry-After": "5"})

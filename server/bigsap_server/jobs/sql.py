@@ -11,7 +11,7 @@ from pathlib import Path
 from bigsap_server.jobs.model import JobRow
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS job (
+CREATE TABLE job (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
     owner TEXT NOT NULL,
@@ -37,19 +37,19 @@ CREATE TABLE IF NOT EXISTS job (
     version INTEGER NOT NULL DEFAULT 1,
     priority INTEGER NOT NULL DEFAULT 0
 );
-CREATE INDEX IF NOT EXISTS job_state ON job (state, number);
-CREATE INDEX IF NOT EXISTS job_owner ON job (owner, number);
-CREATE INDEX IF NOT EXISTS job_turn ON job (owner, attempt_started);
-CREATE UNIQUE INDEX IF NOT EXISTS job_key ON job (owner, idempotency_key)
+CREATE INDEX job_state ON job (state, number);
+CREATE INDEX job_owner ON job (owner, number);
+CREATE INDEX job_turn ON job (owner, attempt_started);
+CREATE UNIQUE INDEX job_key ON job (owner, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
-CREATE TABLE IF NOT EXISTS answer (
+CREATE TABLE answer (
     job INTEGER PRIMARY KEY REFERENCES job (number) ON DELETE CASCADE,
     status INTEGER NOT NULL,
     headers TEXT NOT NULL,
     body TEXT NOT NULL
 );
-CREATE TABLE IF NOT EXISTS reserve (bytes BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS event (
+CREATE TABLE reserve (bytes BLOB NOT NULL);
+CREATE TABLE event (
     job INTEGER NOT NULL REFERENCES job (number) ON DELETE CASCADE,
     seq INTEGER NOT NULL,
     time REAL NOT NULL,
@@ -84,12 +84,15 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Create missing tables. Raises ValueError for those of another version."""
-    db.executescript(SCHEMA)
+    """Create the tables in an empty file. Raises ValueError for a file of another version or program."""
     version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version not in (0, VERSION):
+    if version == VERSION:
+        return
+    if version:
         raise ValueError(f"{path}: the job table has format {version}, this server reads format {VERSION}")
-    db.execute(f"PRAGMA user_version = {VERSION}")
+    if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise ValueError(f"{path}: this is the database of another program")
+    db.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT")
 
 
 def reserve(db: sqlite3.Connection) -> None:
@@ -98,10 +101,10 @@ def reserve(db: sqlite3.Connection) -> None:
     Also extends the log to its final length. Does nothing if there are enough pages, and
     as much as it can if the disk has too little space.
     """
-    free, size = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_size"))
-    if free >= _RESERVE_PAGES:
-        return
-    with suppress(sqlite3.OperationalError):
+    with suppress(sqlite3.DatabaseError):
+        free, size = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("freelist_count", "page_size"))
+        if free >= _RESERVE_PAGES:
+            return
         # Two transactions: pages that one takes and returns are never written.
         db.execute("INSERT INTO reserve VALUES (zeroblob(?))", (2 * _RESERVE_PAGES * size,))
         db.execute("DELETE FROM reserve")

@@ -22,7 +22,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,9 +58,9 @@ class JobStore:
     """The job table at ``path``; see the module. Methods block, but only for milliseconds.
 
     Every change of a job is one transaction, durable (``synchronous=FULL``) when
-    the method returns, and followed by a call of the ``on_change`` callbacks with its id.
-    Methods raise StoreUnavailable when the disk is full or failing; the table is then
-    as it was before the call.
+    the method returns, and followed by a call of the ``on_change`` callbacks.
+    Methods raise StoreUnavailable when the disk is full or failing, or the file is damaged; the table is
+    then as it was before the call.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -71,17 +71,19 @@ class JobStore:
         if not self._lock_file.take():
             raise OSError(f"another server owns {self.data}")
         self.recent = Recent()
-        self._callbacks: list[Callable[[str], None]] = []
+        self._callbacks: list[Callable[[str, JobRow | None], None]] = []
         self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
-        try:
-            self._writer = sql.connect(self.path)
-            sql.prepare(self._writer, self.path)
-            self._reader = sql.connect(self.path)
+        with ExitStack() as opened:
+            opened.callback(self._lock_file.release)
+            try:
+                self._writer = opened.enter_context(closing(sql.connect(self.path)))
+                sql.prepare(self._writer, self.path)
+                self._reader = opened.enter_context(closing(sql.connect(self.path)))
+            except sqlite3.DatabaseError as error:
+                raise StoreUnavailable(f"{self.path}: the job table cannot be opened: {error}") from error
             control.sweep(self.data / "jobs", self.known())
             sql.reserve(self._writer)
-        except BaseException:
-            self._lock_file.release()
-            raise
+            opened.pop_all()
 
     def close(self) -> None:
         """Close the connections and release the directory. Harmless twice."""
@@ -90,10 +92,11 @@ class JobStore:
             self._reader.close()
             self._lock_file.release()
 
-    def on_change(self, callback: Callable[[str], None]) -> None:
-        """Call ``callback(job_id)`` after every committed change, on the thread that made it.
+    def on_change(self, callback: Callable[[str, JobRow | None], None]) -> None:
+        """Call ``callback(job_id, job)`` after every committed change, on the thread that made it.
 
-        It must return at once and not raise.
+        job: as this change left it, whatever has changed since; None: deleted. The callback must return at
+        once and not raise.
         """
         self._callbacks.append(callback)
 
@@ -241,23 +244,30 @@ class JobStore:
         Raises HttpProblem: ``wrong-state`` while the job is active, ``job-in-use`` while an active one
         starts from it.
         """
-        with self._write() as (db, changes):
-            row = _find(db, job_id)
-            if row["state"] in ACTIVE:
-                raise HttpProblem(
-                    "wrong-state", f"{job_id} is {row['state']}: cancel it first", state=row["state"]
-                )
-            _check_unused(db, job_id, "job-in-use")
-            db.execute("DELETE FROM job WHERE number = ?", (row["number"],))
-            changes.jobs[job_id] = None
-            # Move the folder before the commit, so that a crash leaves either everything or a folder whose
-            # name shows the deletion to ``sweep``.
-            with suppress(FileNotFoundError):
-                try:
-                    replace_file(self.folder(job_id), aside(self.folder(job_id)))
-                except PermissionError as error:  # on Windows, while its result is being read
-                    raise HttpProblem("job-in-use", f"a file of {job_id} is being read; try again") from error
-        shutil.rmtree(aside(self.folder(job_id)), ignore_errors=True)
+        folder = self.folder(job_id)
+        # Held until a folder whose job could not be deleted is back.
+        with self._write_lock:
+            try:
+                with self._write() as (db, changes):
+                    row = _find(db, job_id)
+                    if row["state"] in ACTIVE:
+                        raise HttpProblem(
+                            "wrong-state", f"{job_id} is {row['state']}: cancel it first", state=row["state"]
+                        )
+                    _check_unused(db, job_id, "job-in-use")
+                    db.execute("DELETE FROM job WHERE number = ?", (row["number"],))
+                    changes.jobs[job_id] = None
+                    # Move the folder before the commit, so that a crash leaves either everything or a folder
+                    # whose name shows the deletion to ``sweep``.
+                    with suppress(FileNotFoundError):
+                        replace_file(folder, aside(folder))
+            except PermissionError as error:  # on Windows, while its result is being read
+                raise HttpProblem("job-in-use", f"a file of {job_id} is being read; try again") from error
+            except StoreUnavailable:
+                if not folder.exists() and aside(folder).exists():
+                    replace_file(aside(folder), folder)
+                raise
+        shutil.rmtree(aside(folder), ignore_errors=True)
 
     @contextmanager
     def unused(self, array_id: str) -> Iterator[None]:
@@ -326,6 +336,13 @@ class JobStore:
             rows = db.execute(f"SELECT {columns} FROM job WHERE state IN {RUNNING}").fetchall()
         return [UnderWay(*row) for row in rows]
 
+    def last_event(self, job_id: str) -> float:
+        """Return the time of the job's latest event."""
+        with self._read() as db:
+            number = _find(db, job_id, columns="number")["number"]
+            text = "SELECT time FROM event WHERE job = ? ORDER BY seq DESC LIMIT 1"
+            return float(db.execute(text, (number,)).fetchone()[0])
+
     def update(
         self,
         job_id: str,
@@ -338,8 +355,9 @@ class JobStore:
         retry_at: float | None = None,
         failures: int | None = None,
         log: str | None = None,
+        until: float | None = None,
     ) -> JobRow:
-        """Record a report of attempt ``attempt``.
+        """Record a report of attempt ``attempt``. until: when it ended; None: now.
 
         ``running`` does not override ``cancelling``. Raises StaleAttempt when the attempt is
         not the job's present one, or has ended, and UnknownJob.
@@ -359,7 +377,8 @@ class JobStore:
             if state == "interrupted" and retry_at is None:
                 retry_at = now
             if state in (*FINISHED, "interrupted"):
-                new |= {"retry_at": retry_at, "spent": row["spent"] + now - row["attempt_started"]}
+                spent = max(0.0, (now if until is None else until) - row["attempt_started"])
+                new |= {"retry_at": retry_at, "spent": row["spent"] + spent}
                 new["problem"] = None if problem is None else canonical(problem)
             if failures is not None:
                 new["failures"] = failures
@@ -396,18 +415,18 @@ class JobStore:
                     if self._writer.in_transaction:
                         self._writer.execute("ROLLBACK")
                     raise
-            except sqlite3.OperationalError as error:
+            except sqlite3.DatabaseError as error:
                 raise StoreUnavailable(f"the job table cannot be written: {error}") from error
-        for job_id in changes.jobs:
+        for job_id, job in changes.jobs.items():
             for callback in self._callbacks:
-                callback(job_id)
+                callback(job_id, job)
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:
         with self._read_lock:
             try:
                 yield self._reader
-            except sqlite3.OperationalError as error:
+            except sqlite3.DatabaseError as error:
                 raise StoreUnavailable(f"the job table cannot be read: {error}") from error
 
 

@@ -45,7 +45,8 @@ class _Watch:
 
     begun_here: False for an attempt ordered by a former server. lost: when and why the executor lost
     contact with it. outcome: known, not yet recorded. read: time of the progress file last read, and
-    the lines of its log; looked: when the outcome's file was last looked for.
+    the lines of its log; looked: when the outcome's file was last looked for. seen: when a former server
+    last recorded something of it; None: it went on after that.
     """
 
     order: Order
@@ -58,6 +59,7 @@ class _Watch:
     read: int = 0
     lines: int | None = 0
     looked: float = field(default_factory=time.monotonic)
+    seen: float | None = None
 
     @property
     def folder(self) -> Folder:
@@ -139,7 +141,7 @@ class Supervisor:
         self._reports.put(report)
         self._wake.set()
 
-    def _changed(self, job_id: str) -> None:
+    def _changed(self, job_id: str, job: JobRow | None) -> None:
         # The supervisor's own writes need no wake-up.
         if threading.get_ident() != self._thread.ident:
             self._wake.set()
@@ -147,7 +149,8 @@ class Supervisor:
     def _run(self) -> None:
         try:
             for job in self._store.running():
-                self._watches[job.id] = self._watch_of(job)
+                watch = self._watches[job.id] = self._watch_of(job)
+                watch.seen = self._store.last_event(job.id)
             while not self._stopping.is_set():
                 self._safely(self.tick)
                 self._wake.wait(_TICK_S)
@@ -195,6 +198,8 @@ class Supervisor:
                 else:
                     reported.lose(without_paths(report.why, self._names))
         jobs = {job.id: job for job in self._store.under_way()}
+        for job_id in jobs.keys() - self._watches.keys():
+            self._safely(self._give_up, job_id)
         for job_id, watch in list(self._watches.items()):
             job = jobs.get(job_id)
             if job is None or job.attempt != watch.order.attempt:
@@ -245,6 +250,12 @@ class Supervisor:
                     slug, detail = "worker-lost", f"no worker could be given the job: {why}"
                 watch.outcome = interrupted(slug, detail)
 
+    def _give_up(self, job_id: str) -> None:
+        """Count as lost an attempt that an error kept from being ordered after it was claimed."""
+        watch = self._watches[job_id] = self._watch_of(self._store.get(job_id))
+        watch.begun_here = True
+        watch.lose("the worker was lost")
+
     def _watch_of(self, job: JobRow) -> _Watch:
         """Return a watch of an attempt that may be under way; ``lost`` until there is a report."""
         order = Order(
@@ -276,17 +287,19 @@ class Supervisor:
 
     def _poll(self, job: UnderWay, watch: _Watch) -> None:
         now, folder, attempt = time.monotonic(), watch.folder, watch.order.attempt
-        if job.state == "cancelling":
-            self._cancel(watch, "now" if job.cancel == "now" else "graceful")
         self._read(job, watch)
         if watch.outcome is None and (watch.lost is not None or now - watch.looked > _SILENCE_S):
             watch.looked, watch.outcome = now, folder.outcome(attempt)
+        # A full disk may keep the command from its file, but not an end from being recorded.
+        if watch.outcome is None and job.state == "cancelling":
+            self._cancel(watch, "now" if job.cancel == "now" else "graceful")
         if watch.outcome is None and watch.lost is not None:
             if not folder.locked() and watch.command != "fenced":
                 # Set the fence first and check the lock again: an order that is still on its way to a
                 # worker must not begin once it is recorded as lost.
                 self._send_command(watch, "fenced")
             if folder.locked():
+                watch.seen = None
                 return
             here = watch.begun_here and watch.why != STOPPED
             lost = interrupted("worker-lost" if here else "server-stopped", watch.why)
@@ -346,7 +359,8 @@ class Supervisor:
                 # An interrupted job is retried automatically; this one is not.
                 times = f", {failures} times in a row" if failures > 1 else ""
                 state, problem = "failed", {**problem, "detail": f"{problem['detail']}{times}"}
-        self._update(watch, state=state, result=result, problem=problem, retry_at=retry_at, failures=failures)
+        ended: Any = {"retry_at": retry_at, "failures": failures, "until": watch.seen}
+        self._update(watch, state=state, result=result, problem=problem, **ended)
         self._watches.pop(job.id, None)
         _log.info("job %s attempt %s: %s", job.id, job.attempt, state, extra={"job": job.id})
         if state in ("succeeded", "cancelled", "failed"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import itertools
 import json
 import logging
 import queue
@@ -18,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from bigsap_server.costs.url_policy import check_host, pinned_async_client
 from bigsap_server.jobs.model import FINISHED, JobRow
@@ -53,7 +55,10 @@ class Webhooks:
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
         self._due: queue.PriorityQueue[tuple[float, int, int, dict[str, Any]]] = queue.PriorityQueue()
-        self._count, self._stopping = 0, threading.Event()
+        self._count, self._stopping = itertools.count(), threading.Event()
+        # Until when a receiver that gave no answer is left alone: as long as its last try took, so that
+        # messages to others never wait for all of those to it.
+        self._held: dict[str, float] = {}
         self._thread = threading.Thread(target=self._run, name="bigsap-webhooks", daemon=True)
 
     def start(self) -> None:
@@ -64,7 +69,7 @@ class Webhooks:
         self._stopping.set()
         self._put(0.0, 0, {})
 
-    def follow(self, job: JobRow | None) -> None:
+    def follow(self, job_id: str, job: JobRow | None) -> None:
         """Send a message if the job has ended and asks for one. Returns at once."""
         if job is not None and job.state in FINISHED and job.spec.get("webhook"):
             brief = ("status", "objective", "bound", "gap")
@@ -73,25 +78,30 @@ class Webhooks:
             self._put(0.0, 0, {"url": job.spec["webhook"], "body": {**same, "result": result}})
 
     def _put(self, due: float, tries: int, message: dict[str, Any]) -> None:
-        self._count += 1
-        self._due.put((due, self._count, tries, message))
+        self._due.put((due, next(self._count), tries, message))
 
     def _run(self) -> None:
         while True:
             due, _, tries, message = self._due.get()
             if self._stopping.is_set():
                 return
-            wait = due - time.monotonic()
+            now, receiver = time.monotonic(), urlsplit(message["url"]).netloc
+            if (held := self._held.get(receiver, 0.0)) > max(due, now):
+                self._put(held, tries, message)
+                continue
+            wait = due - now
             if wait > 0:
                 self._put(due, tries, message)
                 self._stopping.wait(min(wait, 0.5))
                 continue
             answer = self._send(message)
+            after = time.monotonic()
+            self._held[receiver] = after if answer else 2 * after - now
             job_id = message["body"]["id"]
             if 200 <= answer < 300:
                 _log.info("webhook of %s delivered", job_id, extra={"job": job_id})
             elif tries < len(PAUSES):
-                self._put(time.monotonic() + PAUSES[tries], tries + 1, message)
+                self._put(after + PAUSES[tries], tries + 1, message)
             else:
                 _log.warning("webhook of %s given up: %s", job_id, answer, extra={"job": job_id})
 

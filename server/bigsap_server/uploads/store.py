@@ -78,14 +78,18 @@ class ArrayStore:
                 if sum(other.nbytes for other in owned) + meta.nbytes > most_bytes:
                     detail = f"{most_bytes} bytes of arrays are allowed; delete some"
                     raise HttpProblem("quota-exceeded", detail, quota="stored_bytes", limit=most_bytes)
-            with disk():
-                self.file(meta).parent.mkdir()
-                with self.file(meta).open("xb") as file:
-                    np.lib.format.write_array_header_2_0(file, header)
-                    meta = replace(meta, offset=file.tell())
-                    file.truncate(meta.offset + meta.nbytes)
-                    os.fsync(file.fileno())
-                self._write(meta)
+            try:
+                with disk():
+                    self.file(meta).parent.mkdir()
+                    with self.file(meta).open("xb") as file:
+                        np.lib.format.write_array_header_2_0(file, header)
+                        meta = replace(meta, offset=file.tell())
+                        file.truncate(meta.offset + meta.nbytes)
+                        os.fsync(file.fileno())
+                    self._write(meta)
+            except BaseException:
+                shutil.rmtree(self.folder / meta.id, ignore_errors=True)
+                raise
         return meta
 
     def get(self, array_id: str, owner: str | None) -> Meta:
@@ -135,13 +139,19 @@ class ArrayStore:
             os.utime(self.folder / array_id / "meta.json")
 
     def expire(self, seconds: float, unused: Callable[[str], AbstractContextManager[None]]) -> list[str]:
-        """Delete arrays not used for so long, but those that ``unused`` raises for; return their ids."""
+        """Delete arrays not used for so long, but those that ``unused`` raises for; return their ids.
+
+        Those count as used now: their time begins when their last job has ended.
+        """
         gone = []
         for array_id in list(self._known):
-            with suppress(Exception):  # in use, being received, or deleted meanwhile
+            with suppress(Exception):  # deleted meanwhile
                 if (self.folder / array_id / "meta.json").stat().st_mtime < time.time() - seconds:
-                    self.delete(array_id, unused)
-                    gone.append(array_id)
+                    try:
+                        self.delete(array_id, unused)
+                        gone.append(array_id)
+                    except HttpProblem:  # in use, or being received
+                        self.touch(array_id)
         return gone
 
     def file(self, meta: Meta) -> Path:
