@@ -41,7 +41,7 @@ def built() -> dict[str, int]:
 def kept_in() -> Path | None:
     """Return the folder of kernels compiled here; None if none is writable.
 
-    ``NUMBA_CACHE_DIR`` if set, else beside the package, else the user's cache folder. The path is
+    ``NUMBA_CACHE_DIR`` if set, else in the package, else the user's cache folder. The path is
     absolute: a later change of the working folder does not move it.
     """
     return _writable(os.environ.get("NUMBA_CACHE_DIR", ""))

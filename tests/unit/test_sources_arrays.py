@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -557,7 +558,7 @@ class TestAsSource:
             as_source(Dask(float("nan")))
 
     def test_dask_frames(self) -> None:
-        pandas, frames = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+        pandas, frames = import_module("pandas"), import_module("dask.dataframe")
         matrix = numbers("f8")
         frame = frames.from_pandas(pandas.DataFrame(matrix), npartitions=2)
         source = as_source(frame)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-import zarr
 
 import bigsap
 from bigsap import checkpoint
@@ -423,58 +422,6 @@ def test_sides_of_size_zero() -> None:
         found = bigsap.solve(sparse(([], [], []), shape=shape))
         assert found.fun == 0
         assert found.col4row.tolist() == [-1] * shape[0]
-
-
-def stored(tmp_path: Any, n: int = 3000) -> scipy.sparse.csr_array:
-    """A matrix whose arrays are large enough to be mapped."""
-    rng = np.random.default_rng(15)
-    rows, columns = planted(n, 6, rng)
-    return scipy.sparse.csr_array((rng.random(rows.size), (rows, columns)), shape=(n, n))
-
-
-@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
-@pytest.mark.parametrize("compressed", [True, False])
-def test_files_of_scipy_are_read_and_mapped(tmp_path: Any, form: str, compressed: bool) -> None:
-    graph = stored(tmp_path)
-    path = tmp_path / "graph.npz"
-    scipy.sparse.save_npz(path, graph.asformat(form), compressed=compressed)
-    source = bigsap.as_source(path)
-    assert isinstance(source, SparseCosts)
-    base: Any = source.entries().costs
-    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
-        base = base.base
-    assert isinstance(base, np.memmap) == (form == "csr" and not compressed)
-    assert bigsap.solve(path).fun == bigsap.solve(graph).fun
-
-
-def test_zarr_groups_are_read(tmp_path: Any) -> None:
-    graph = stored(tmp_path, 200)
-    for name, form in (("rows.zarr", "csr"), ("columns.zarr", "csc")):
-        group = zarr.open_group(tmp_path / name, mode="w")
-        given = graph.asformat(form)
-        group.attrs.update({"shape": [200, 200], "encoding-type": f"{form}_matrix"})
-        for part in ("indptr", "indices", "data"):
-            group.create_array(part, data=getattr(given, part))
-        assert bigsap.solve(tmp_path / name).fun == bigsap.solve(graph).fun
-    assert bigsap.solve(group).fun == bigsap.solve(graph).fun
-    del group["data"]
-    with pytest.raises(bigsap.StoreError, match="group without data"):
-        bigsap.as_source(tmp_path / name)
-
-
-def test_damaged_archives_are_named(tmp_path: Any) -> None:
-    path = tmp_path / "graph.npz"
-    with pytest.raises(bigsap.StoreError, match="does not exist"):
-        bigsap.as_source(path)
-    np.savez(path, a=np.zeros(3))
-    with pytest.raises(bigsap.StoreError, match=r"not of scipy.sparse.save_npz: it has \['a'\]"):
-        bigsap.as_source(path)
-    scipy.sparse.save_npz(path, scipy.sparse.eye_array(4, format="dia"))
-    with pytest.raises(bigsap.StoreError, match="csr, csc or coo"):
-        bigsap.as_source(path)
-    path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(bigsap.StoreError, match="not a readable"):
-        bigsap.as_source(path)
 
 
 class TestSparseSource(SourceContract):

@@ -13,7 +13,7 @@ import zarr
 
 import bigsap
 from bigsap.client.job_request import request_of
-from bigsap.sources.sparse.sparse_costs import from_csr, sparse
+from bigsap.sources.sparse.sparse_costs import SparseCosts, from_csr, sparse
 
 FORMATS = ("csr", "csc", "coo", "lil", "dok", "bsr", "dia")
 
@@ -243,3 +243,56 @@ def test_sparse_costs_go_to_a_service_as_their_entries() -> None:
     assert spec["start"].tolist() == [0, 2, 3]
     assert spec["columns"].tolist() == [1, 0, 0]
     assert spec["costs"].tolist() == [2, 1, 3]
+
+
+def stored(n: int = 3000) -> scipy.sparse.csr_array:
+    """A matrix whose arrays are large enough to be mapped, with a complete assignment."""
+    rng = np.random.default_rng(15)
+    columns = np.concatenate((np.arange(n), rng.integers(0, n, 5 * n)))
+    rows = np.concatenate((rng.permutation(n), rng.integers(0, n, 5 * n)))
+    return scipy.sparse.csr_array((rng.random(rows.size), (rows, columns)), shape=(n, n))
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("compressed", [True, False])
+def test_files_of_scipy_are_read_and_mapped(tmp_path: Any, form: str, compressed: bool) -> None:
+    graph = stored()
+    path = tmp_path / "graph.npz"
+    scipy.sparse.save_npz(path, graph.asformat(form), compressed=compressed)
+    source = bigsap.as_source(path)
+    assert isinstance(source, SparseCosts)
+    base: Any = source.entries().costs
+    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+        base = base.base
+    assert isinstance(base, np.memmap) == (form == "csr" and not compressed)
+    assert bigsap.solve(path).fun == bigsap.solve(graph).fun
+
+
+def test_zarr_groups_are_read(tmp_path: Any) -> None:
+    graph = stored(200)
+    for name, form in (("rows.zarr", "csr"), ("columns.zarr", "csc")):
+        group = zarr.open_group(tmp_path / name, mode="w")
+        given = graph.asformat(form)
+        group.attrs.update({"shape": [200, 200], "encoding-type": f"{form}_matrix"})
+        for part in ("indptr", "indices", "data"):
+            group.create_array(part, data=getattr(given, part))
+        assert bigsap.solve(tmp_path / name).fun == bigsap.solve(graph).fun
+    assert bigsap.solve(group).fun == bigsap.solve(graph).fun
+    del group["data"]
+    with pytest.raises(bigsap.StoreError, match="group without data"):
+        bigsap.as_source(tmp_path / name)
+
+
+def test_damaged_archives_are_named(tmp_path: Any) -> None:
+    path = tmp_path / "graph.npz"
+    with pytest.raises(bigsap.StoreError, match="does not exist"):
+        bigsap.as_source(path)
+    np.savez(path, a=np.zeros(3))
+    with pytest.raises(bigsap.StoreError, match=r"not of scipy.sparse.save_npz: it has \['a'\]"):
+        bigsap.as_source(path)
+    scipy.sparse.save_npz(path, scipy.sparse.eye_array(4, format="dia"))
+    with pytest.raises(bigsap.StoreError, match="csr, csc or coo"):
+        bigsap.as_source(path)
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(bigsap.StoreError, match="not a readable"):
+        bigsap.as_source(path)

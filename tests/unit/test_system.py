@@ -163,7 +163,7 @@ def test_memory_that_nobody_tells(missing, no_proc):
 
 
 def test_peak_without_proc(missing, no_proc):
-    resource = pytest.importorskip("resource")
+    resource = pytest.importorskip("resource", reason="Windows has none")
     scale = 1 if sys.platform == "darwin" else 1024
     assert memory.peak_bytes() == resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
     missing.add("resource")

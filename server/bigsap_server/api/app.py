@@ -113,7 +113,7 @@ def create_app(settings: Settings, store: JobStore | None = None) -> Admission:
 
     Its lifespan opens the data folder, starts the workers and stops them. Raises ValueError
     or OSError for an invalid keys file, and ValueError for a plugin that is not installed.
-    The caller must call ``stop_waiting(app)`` when the process is told to end, so that
+    The caller must call ``stop_waiting(app)`` when the process is asked to end, so that
     streams and long polls end.
     """
     keys = Keys.read(settings.keys, settings.limits)
