@@ -78,9 +78,10 @@ class ArrayStore:
                 if sum(other.nbytes for other in owned) + meta.nbytes > most_bytes:
                     detail = f"{most_bytes} bytes of arrays are allowed; delete some"
                     raise HttpProblem("quota-exceeded", detail, quota="stored_bytes", limit=most_bytes)
+            with disk():
+                self.file(meta).parent.mkdir()  # fails for an array of the same name, which must stay
             try:
                 with disk():
-                    self.file(meta).parent.mkdir()
                     with self.file(meta).open("xb") as file:
                         np.lib.format.write_array_header_2_0(file, header)
                         meta = replace(meta, offset=file.tell())
