@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from bigsap.strategies.first_prices import choose_first_prices
 from bigsap.strategies.list_sizes import list_size
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.strata import strata_of
-from product_cases import CASES, D, K, M, N, engines, listed, points, same_lists
+from product_cases import CASES, D, K, M, N, costs, engines, listed, points, same_lists
 
 
 @pytest.fixture(params=[(False, False), (True, False), (False, True), (True, True)], ids=str)
@@ -41,13 +42,14 @@ def disturbed(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         if not request.param[0]:
             return real(self, places)
         sums = self.row_norms[places][:, None] + self.column_norms[None, :]
-        error = np.where(np.arange(sums.size).reshape(sums.shape) % 2, 0.4, -0.4) * self.gamma * sums
+        error = np.where(np.arange(sums.size).reshape(sums.shape) % 2, 0.4, -0.4)
+        error *= self.gamma * sums if self.gamma else self.least
         return (real(self, places) + 0.5 * error).astype(self.item).view(type(self.row_norms))
 
     monkeypatch.setattr(products.Products, "of", of)
 
 
-@pytest.mark.some(8)
+@pytest.mark.some(10)
 @pytest.mark.parametrize(("kind", "metric"), CASES)
 def test_lists_are_those_of_whole_costs(cupy: Any, disturbed: None, kind: str, metric: str) -> None:
     x, y, options = points(kind)
@@ -63,17 +65,17 @@ def test_lists_are_those_of_whole_costs(cupy: Any, disturbed: None, kind: str, m
         same_lists(one, other)
 
 
-@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine"])
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine", "inner products"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_rows_read_there_are_those_of_the_host(
     cupy: Any, monkeypatch: pytest.MonkeyPatch, metric: str, weighted: bool
 ) -> None:
     """Whole tiles and parts of tiles; more coordinates than a tile holds at a time; a range of columns."""
-    if weighted and metric == "cosine":
+    if weighted and metric in ("cosine", "inner products"):
         metric = "euclidean"
     g = np.random.default_rng(9)
     x, y = g.normal(size=(40, 70)), g.normal(size=(1100, 70))
-    here = bigsap.points(x, y, metric=metric, **({"w": g.random(70)} if weighted else {}))
+    here = costs(x, y, metric, **({"w": g.random(70)} if weighted else {}))
     there = place(here, 0, None)
     rows, columns = g.permutation(40)[:37], slice(3, 1090)
     found, expected = np.empty((2, 37, 1087))
@@ -85,14 +87,33 @@ def test_rows_read_there_are_those_of_the_host(
     assert np.array_equal(found, expected)
 
 
-def test_solves_are_those_of_the_host(cupy: Any) -> None:
+@pytest.mark.parametrize("kind", ["usual", "near", "far", "tiny"])
+def test_inner_products_and_terms_are_within_their_bound(cupy: Any, kind: str) -> None:
+    x, y, _ = points(kind)
+    source = costs(x, y, "inner products")
+    with Team(1) as team:
+        engine = DeviceListEngine(Problem(place(source, 0, None)), team, Monitor(), np.dtype("f8"), K, 0)
+        found = engine._products
+    assert found is not None
+    row_terms, column_terms = source.row_terms[:, None], source.column_terms
+    sums = (row_terms + column_terms) - 2.0 * found.of(np.arange(N))
+    for i in range(10):
+        for j in range(40):
+            product = sum(Fraction(a) * Fraction(b) for a, b in zip(x[i], y[j], strict=True))
+            cost = product + Fraction(row_terms[i, 0]) + Fraction(column_terms[j])
+            assert abs(Fraction(float(sums[i, j])) - cost) <= Fraction(found.least)
+            assert abs(cost) <= Fraction(float(found.sums[i]))
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "inner products"])
+def test_solves_are_those_of_the_host(cupy: Any, metric: str) -> None:
     x, y, _ = points("usual")
     x, y = np.repeat(x, 6, axis=0)[:200], y[:200]
-    there = bigsap.solve(bigsap.points(x, y), device="cuda", method="compressed")
-    here = bigsap.solve(bigsap.points(x, y), method="compressed")
+    there = bigsap.solve(costs(x, y, metric), device="cuda", method="compressed")
+    here = bigsap.solve(costs(x, y, metric), method="compressed")
     assert there.status == here.status == "optimal"
     assert there.fun == here.fun
-    there.verify(bigsap.points(x, y))
+    there.verify(costs(x, y, metric))
 
 
 @pytest.mark.some(4)
@@ -291,7 +312,7 @@ def test_levels_are_not_asked_where_rows_take_long(cupy: Any, monkeypatch: pytes
     assert choose_first_prices(problem, Monitor(), 0, Counts()) == ("none", None)
 
 
-@pytest.mark.some(8)
+@pytest.mark.some(20)
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize(("kind", "metric"), CASES)
 def test_a_proof_by_products_is_that_of_all_pairs(
@@ -299,7 +320,7 @@ def test_a_proof_by_products_is_that_of_all_pairs(
 ) -> None:
     """To the bit, whatever the rounding of products: here by half of the bound in the worst direction."""
     x, y, options = points(kind)
-    source = place(bigsap.points(x, y, metric, **options), 0, None)
+    source = place(costs(x, y, metric, **options), 0, None)
     g = np.random.default_rng(8)
     prices = g.random(M) * (0.0 if kind == "equal" else 1.0)
     matching = np.where(g.random(N) < 0.9, g.permutation(M)[:N], -1)
@@ -311,6 +332,8 @@ def test_a_proof_by_products_is_that_of_all_pairs(
     def disturbed(some: Any, all_columns: Any) -> Any:
         inner = real(some, all_columns)
         sums = (some * some).sum(axis=1)[:, None] + (all_columns * all_columns).sum(axis=1)[None, :]
+        if metric == "inner products":
+            sums[:] = D * np.abs(x).max() * np.abs(y).max()
         gamma = (8 * D + 128) * 2.0**-53
         launched.append(1)
         signs = np.where(np.arange(sums.size).reshape(sums.shape) % 2, 0.2, -0.2)
@@ -433,8 +456,8 @@ def test_products_are_released_before_the_proof(cupy: Any, monkeypatch: pytest.M
     made: list[Any] = []
     real = products.Products.__init__
 
-    def noticed(self: Any, *given: Any) -> None:
-        real(self, *given)
+    def noticed(self: Any, *given: Any, **named: Any) -> None:
+        real(self, *given, **named)
         made.append(weakref.ref(self))
 
     alive: list[bool] = []

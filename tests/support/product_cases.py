@@ -34,10 +34,18 @@ def points(kind: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     return x, y, {"w": g.random(D)} if kind == "weighted" else {}
 
 
+def costs(x: np.ndarray, y: np.ndarray, metric: str = "sqeuclidean", **options: Any) -> bigsap.CostSource:
+    """Points; of the metric "inner products", a matrix of low rank with terms of both signs."""
+    if metric != "inner products":
+        return bigsap.points(x, y, metric, **options)
+    g = np.random.default_rng(4)
+    return bigsap.lowrank(x, y, row_terms=g.normal(size=x.shape[0]), column_terms=g.normal(size=y.shape[0]))
+
+
 def engines(x: np.ndarray, y: np.ndarray, maximize: bool, **options: Any) -> Iterator[DeviceListEngine]:
     with Team(1) as team:
         for with_products in (True, False):
-            problem = Problem(place(bigsap.points(x, y, **options), 0, None), maximize)
+            problem = Problem(place(costs(x, y, **options), 0, None), maximize)
             engine = DeviceListEngine(problem, team, Monitor(), np.dtype("f8"), K, 0)
             if not with_products:
                 engine._products = None
@@ -58,6 +66,7 @@ METRICS = ("sqeuclidean", "euclidean", "cosine")
 # Each kind once comes first: a few of the cases show all kinds.
 CASES = [(kind, METRICS[(k + turn) % 3]) for turn in range(3) for k, kind in enumerate(KINDS)]
 CASES[6:6] = [("weighted", "sqeuclidean"), ("weighted", "euclidean")]
+CASES[8:8] = [(kind, "inner products") for kind in ("near", "usual", "equal", "far", "tiny", "huge")]
 
 
 def listed(engine: DeviceListEngine, row: int) -> tuple[np.ndarray, np.ndarray]:

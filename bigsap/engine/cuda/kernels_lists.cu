@@ -92,15 +92,18 @@ typedef float INNER;
 typedef double INNER;
 #endif
 
-// A number that is at most the signed cost. a, b: squared norms. PHI: 0 squared distance,
-// 1 distance, 2 half of the squared distance. gamma, lost: of the error, see products.py.
+// A number that is at most the signed cost. a, b: squared norms, or terms of the row and column. PHI:
+// 0 squared distance, 1 distance, 2 half of the squared distance, 3 a + b - 2 product. gamma, lost: of the
+// error, see products.py.
 __device__ __forceinline__ PRICE bound_of_cost(
     double a, double b, double product, double gamma, double lost
 ) {
     const double sum = a + b, squared = sum - 2.0 * product;
     const double error = gamma * sum + lost;
     double bound = SIGN > 0 ? squared - error : squared + error;
+#if PHI != 3
     bound = bound > 0.0 ? bound : 0.0;
+#endif
 #if PHI == 1
     bound = __dsqrt_rn(bound) * (SIGN > 0 ? 1.0 - 0x1p-50 : 1.0 + 0x1p-50);
 #elif PHI == 2

@@ -1,4 +1,4 @@
-"""Lower bounds of the costs of point sets on a device, from inner products by cuBLAS.
+"""Lower bounds of costs on a device, from inner products by cuBLAS.
 
 With both sets moved so that their common mean is 0, the squared distance of two points is
 ``a + b - 2 p``: their squared norms and their inner product. Rounding differs from that of the
@@ -8,8 +8,12 @@ and Stability of Numerical Algorithms, 2nd ed., section 3.1), at most ``(a + b)`
 points, weighing them and the costs' own code add a few units. All of it is below
 ``(8 d + 64) u (a + b)``, which is ``gamma (a + b)``.
 
-Of many coordinates the products are of points rounded to float16, which tensor cores multiply ten times
-as fast: docs/product_bounds.md, *Half precision*.
+Costs that are inner products plus a term of the row and one of the column err by less than
+``(8 d + 64) u (d X Y + R + S)``: X and Y the largest sizes of a row's and a column's factor, R and S of the
+terms. The rows' vectors are multiplied by -1/2, which is exact, so that these costs are ``a + b - 2 p`` too.
+
+Points of many coordinates are multiplied in float16, which takes tensor cores a tenth of the time:
+docs/product_bounds.md, *Half precision*.
 """
 
 from __future__ import annotations
@@ -50,45 +54,29 @@ _FLOAT16, _FLOAT32, _IN_FLOAT32, _ANY, _PLAIN, _TURNED = 2, 0, 68, -1, 0, 1
 
 
 class Products:
-    """Inner products of the rows' points with all columns' points, in device memory.
+    """Inner products of the rows' vectors with all columns' vectors, in device memory.
 
     Memory: a copy of both sets, and one batch of products.
 
-    gamma, least: bound the error of a squared distance, ``gamma (a + b) + least``. item: dtype of the
-    products. half: whether they are of points in float16.
+    row_norms, column_norms: a (n,) and b (m,), the squared norms of points, or the terms of rows and columns.
+    gamma, least: bound the error of ``a + b - 2 p``, which is ``gamma (a + b) + least``. item: dtype of the
+    products. half: whether they are of points in float16. sums: (n,) at least the sizes of a + b and 2 p of a
+    row with any column.
     """
+
+    row_norms: Any
+    column_norms: Any
+    gamma: float
+    least: float
+    sums: Array
 
     def __init__(
         self, form: ProductForm, points: tuple[PlacedPoints, PlacedPoints], *, half: bool = False
     ) -> None:
-        """Copy the points, rows (n, d) and columns (m, d), moved and weighed."""
-        cupy = load_cupy()
-        rows, columns = points
-        self.phi, self.half, d = form.phi, half, form.weights.size
+        self.phi, self.half = form.phi, half
         self.item = np.dtype(np.float32 if half else np.float64)
-        middle = 0.5 * (rows.mean() + columns.mean())
-        self._middle, self._scale = middle, cupy.asarray(np.sqrt(form.weights))
-        self._m, self._d = columns.shape
-        self.row_norms = empty((rows.shape[0],), np.float64, "the points")
-        self.column_norms = empty((self._m,), np.float64, "the points")
-        sides = (rows, self.row_norms), (columns, self.column_norms)
-        largest = cupy.zeros(1, np.float64)
-        for side, norms in sides:
-            for some in self._parts(side):
-                part = self._moved(side[some])
-                norms[some] = (part * part).sum(axis=1)
-                largest = cupy.maximum(largest, cupy.abs(part).max())
-        self._largest = float(largest[0])
-        self._row_norms = self.row_norms.get()
-        self._most = float(self.column_norms.get().max(initial=0.0))
-        self.gamma, self.least, self._factor = (8 * d + 64) * _UNIT, _LOST, 1.0
-        if not self.fits():
-            return
-        if half:
-            self._factor = float(2.0 ** (_EXPONENT - np.frexp(self._largest)[1]))
-            error, lost = half_error(d)
-            self.gamma, self.least = self.gamma + error, _LOST + lost / self._factor**2
-        self._rows, self._columns = (self._copied(side) for side in points)
+        self._m, self._d = points[1].shape
+        self._factor = 1.0
 
     @property
     def n_bytes(self) -> int:
@@ -99,25 +87,25 @@ class Products:
         step = max(1, _MOVED // self._d)
         return [slice(start, start + step) for start in range(0, points.shape[0], step)]
 
-    def _copied(self, points: PlacedPoints) -> Any:
-        """Return points (k, d), moved, in the type that is multiplied."""
+    def _copy(self, points: tuple[PlacedPoints, PlacedPoints]) -> None:
+        """Copy both sides in the type that is multiplied."""
         kind, width = (np.float16, -(-self._d // _ALIGNED) * _ALIGNED) if self.half else (np.float64, self._d)
-        copy = empty((points.shape[0], width), kind, "the points")
-        copy[:, self._d :] = 0
-        for some in self._parts(points):
-            copy[some, : self._d] = self._moved(points[some]) * self._factor
-        return copy
+        copies = []
+        for side, given in enumerate(points):
+            copy = empty((given.shape[0], width), kind, "the points")
+            copy[:, self._d :] = 0
+            for some in self._parts(given):
+                copy[some, : self._d] = self._moved(side, given[some]) * self._factor
+            copies.append(copy)
+        self._rows, self._columns = copies
 
-    def _moved(self, points: Any) -> Any:
-        """Return points (k, d) about the common mean, weighed."""
-        return (points - self._middle) * self._scale
+    def _moved(self, side: int, points: Any) -> Any:
+        """Return float64 vectors (k, d) of the rows (side 0) or columns as they are multiplied."""
+        raise NotImplementedError
 
     def fits(self) -> bool:
         """Return whether no bound overflows."""
-        within = self._largest == 0 or _HALF_LEAST < self._largest < _HALF_LARGEST
-        return bool(
-            max(self._row_norms.max(initial=0.0), self._most) < _LARGEST and (within or not self.half)
-        )
+        return float(self.sums.max(initial=0.0)) < _LARGEST
 
     def useful(self, sign: int) -> bool:
         """Return whether rows that a search asks for take less time there than on the host."""
@@ -149,7 +137,7 @@ class Products:
 
         largest: size of a finite price.
         """
-        sums = self._row_norms[rows] + self._most
+        sums = self.sums[rows]
         error = self.gamma * sums + self.least
         if self.phi == 1:
             width, highest = np.sqrt(2.0 * error), np.sqrt(2.0 * sums)
@@ -157,6 +145,69 @@ class Products:
             width, highest = 2.0 * error, 2.0 * sums
         sizes = highest + np.abs(reference) + largest
         return np.asarray(1.01 * width + 2.0**-48 * sizes)
+
+
+class ProductsOfPoints(Products):
+    """Those of points, both sets moved so that their common mean is 0, and weighed."""
+
+    def __init__(
+        self, form: ProductForm, points: tuple[PlacedPoints, PlacedPoints], *, half: bool = False
+    ) -> None:
+        super().__init__(form, points, half=half)
+        cupy = load_cupy()
+        rows, columns = points
+        self._middle = 0.5 * (rows.mean() + columns.mean())
+        self._scale = cupy.asarray(np.sqrt(form.weights))
+        self.row_norms = empty((rows.shape[0],), np.float64, "the points")
+        self.column_norms = empty((self._m,), np.float64, "the points")
+        largest = cupy.zeros(1, np.float64)
+        for side, norms in enumerate((self.row_norms, self.column_norms)):
+            for some in self._parts(points[side]):
+                part = self._moved(side, points[side][some])
+                norms[some] = (part * part).sum(axis=1)
+                largest = cupy.maximum(largest, cupy.abs(part).max())
+        self._largest = float(largest[0])
+        self.sums = self.row_norms.get() + float(self.column_norms.get().max(initial=0.0))
+        self.gamma, self.least = (8 * self._d + 64) * _UNIT, _LOST
+        if not self.fits():
+            return
+        if half:
+            self._factor = float(2.0 ** (_EXPONENT - np.frexp(self._largest)[1]))
+            error, lost = half_error(self._d)
+            self.gamma, self.least = self.gamma + error, _LOST + lost / self._factor**2
+        self._copy(points)
+
+    def _moved(self, side: int, points: Any) -> Any:
+        return (points - self._middle) * self._scale
+
+    def fits(self) -> bool:
+        within = self._largest == 0 or _HALF_LEAST < self._largest < _HALF_LARGEST
+        return super().fits() and (within or not self.half)
+
+
+class ProductsAndTerms(Products):
+    """Those of factors, the rows' times -1/2, for costs that are inner products plus terms."""
+
+    def __init__(
+        self, form: ProductForm, factors: tuple[PlacedPoints, PlacedPoints], terms: tuple[Any, Any]
+    ) -> None:
+        super().__init__(form, factors)
+        cupy = load_cupy()
+        self.row_norms, self.column_norms = terms
+        # At least the largest norms, whatever underflows.
+        sizes = [
+            max((float(cupy.abs(side[some]).max()) for some in self._parts(side)), default=0.0)
+            for side in factors
+        ]
+        of_terms = sum(float(cupy.abs(some).max()) for some in terms if some.size)
+        most = self._d * sizes[0] * sizes[1] + of_terms
+        self.sums = np.full(factors[0].shape[0], most)
+        self.gamma, self.least = 0.0, (8 * self._d + 64) * _UNIT * most + _LOST
+        if self.fits():
+            self._copy(factors)
+
+    def _moved(self, side: int, points: Any) -> Any:
+        return points if side else -0.5 * points
 
 
 def largest_price(v: Array) -> float:
@@ -176,14 +227,18 @@ def products_of(source: ComputedOnDevice, *, half: bool = True) -> Products | No
 
 def _products_of(source: ComputedOnDevice, half: bool) -> Products | None:
     form = source.code().product
+    products: Products
     if form is None:
         return None
+    if form.inner:
+        products = ProductsAndTerms(form, source.points(), source.product_terms())
+        return products if products.fits() else None
     # A root is steep where points nearly coincide: there the bound of its error would be large.
     if half and form.phi != 1 and form.weights.size >= policy.DEVICE_HALF_COORDINATES:
-        products = Products(form, source.points(), half=True)
+        products = ProductsOfPoints(form, source.points(), half=True)
         if products.fits():
             return products
-    products = Products(form, source.points())
+    products = ProductsOfPoints(form, source.points())
     return products if products.fits() else None
 
 

@@ -33,6 +33,7 @@ C_TYPES = {
 }
 
 _PHI = {"sqeuclidean": 0, "euclidean": 1, "cosine": 2}
+_INNER = 3
 #: Most coordinates that are kept in registers.
 _IN_REGISTERS = 8
 #: Weights of coordinates whose sum is smaller let matrix products bound costs.
@@ -106,11 +107,12 @@ __device__ __forceinline__ COST_T cost_at(const Costs& costs, const Row& row, in
 
 @dataclass(frozen=True, eq=False)
 class ProductForm:
-    """Costs that are a function of squared distances.
+    """Costs that are a function of squared distances or of inner products.
 
-    phi: 0 the squared distance, 1 the distance, 2 half of the squared distance. weights: (d,). by_point: the
-    code's first words are the points, rows (n, d) and columns (m, d); otherwise columns (d, m). Single pairs
-    of many coordinates are read by point, whole rows by dimension.
+    phi: 0 the squared distance, 1 the distance, 2 half of the squared distance, 3 the inner product plus a
+    term of the row and one of the column. weights: (d,). by_point: the code's first words are the points,
+    rows (n, d) and columns (m, d); otherwise columns (d, m). Single pairs of many coordinates are read by
+    point, whole rows by dimension.
     """
 
     phi: int
@@ -121,6 +123,11 @@ class ProductForm:
     def root(self) -> bool:
         """Whether costs are square roots."""
         return self.phi == _PHI["euclidean"]
+
+    @property
+    def inner(self) -> bool:
+        """Whether costs are inner products plus terms, the code's next two words."""
+        return self.phi == _INNER
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +217,17 @@ __device__ __forceinline__ double with_term(const Costs& costs, double total, do
     const double a = x - y;
     return total + W(a * a);
 }}
-__device__ __forceinline__ double cost_of(double total) {{ return {result}; }}
+__device__ __forceinline__ double cost_of(const Costs& costs, double total, int i, int j) {{
+    return {result};
+}}
+"""
+_INNER_SUMMED = """
+__device__ __forceinline__ double with_term(const Costs& costs, double total, double x, double y, int k) {
+    return total + x * y;
+}
+__device__ __forceinline__ double cost_of(const Costs& costs, double total, int i, int j) {
+    return total + (__ldg(costs.row_terms + i) + __ldg(costs.column_terms + j));
+}
 """
 
 _HAVERSINE = """
@@ -273,8 +290,14 @@ def _points(source: PointSource) -> DeviceCode:
 
 def _lowrank(source: LowRankSource) -> DeviceCode:
     rank, m, item = source.a.shape[1], source.shape[1], C_TYPES[source.a.dtype.name]
+    finite = bool(np.isfinite(source.row_terms).all() and np.isfinite(source.column_terms).all())
+    multiplied = finite and rank > _IN_REGISTERS
+    by_point = multiplied and rank >= policy.DEVICE_HALF_COORDINATES
+    place = f"(i64)(j) * {rank} + (k)" if by_point else "(i64)(k) * costs.m + (j)"
     text = (
-        "#define COST_T double\n"
+        f"#define COST_T double\n#define POINT {item}\n#define BY_POINT {int(by_point)}\n#define DIVISORS 0\n"
+        f"#define X_AT(i, k) ((double)__ldg(costs.a + (i64)(i) * {rank} + (k)))\n"
+        f"#define Y_AT(j, k) ((double)__ldg(costs.b + {place}))\n"
         f"struct Costs {{ const {item} *a, *b; const double *row_terms, *column_terms; i64 m; }};\n"
         "__device__ __forceinline__ Costs load_costs(const i64* w) {\n"
         f"    return {{(const {item}*)w[0], (const {item}*)w[1], (const double*)w[2],\n"
@@ -282,17 +305,21 @@ def _lowrank(source: LowRankSource) -> DeviceCode:
     )
     row = _row_of(rank, "a", item).replace("EXTRA_FIELD", "double term;")
     text += row.replace("EXTRA_LOAD", "r.term = __ldg(costs.row_terms + i);")
-    unroll = max(1, rank if rank <= _IN_REGISTERS else 4)
+    # Costs that products bound are computed one by one, and wait for memory.
+    unroll = max(1, rank) if rank <= _IN_REGISTERS else 32 if multiplied else 4
     text += (
         "__device__ __forceinline__ double cost_at(const Costs& costs, const Row& row, int j) {\n"
         f"    double total = 0.0;\n    #pragma unroll {unroll}\n"
         f"    for (int k = 0; k < {rank}; k++)\n"
-        "        total += (double)row.x[k] * (double)__ldg(costs.b + (i64)k * costs.m + j);\n"
+        "        total += (double)row.x[k] * Y_AT(j, k);\n"
         "    return total + (row.term + __ldg(costs.column_terms + j));\n}\n"
     )
-    words = (source.a, source.b.T, source.row_terms, source.column_terms, m)
-    finite = bool(np.isfinite(source.row_terms).all() and np.isfinite(source.column_terms).all())
-    return DeviceCode(text + _COMPUTED, words, np.dtype(np.float64), finite, exact=True)
+    words = (source.a, source.b if by_point else source.b.T, source.row_terms, source.column_terms, m)
+    product = None
+    if multiplied:
+        product = ProductForm(_INNER, np.ones(rank), by_point)
+        text += _INNER_SUMMED
+    return DeviceCode(text + _COMPUTED, words, np.dtype(np.float64), finite, exact=True, product=product)
 
 
 def _expression(source: ExpressionSource) -> PairCode:

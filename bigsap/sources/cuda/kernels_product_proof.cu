@@ -5,19 +5,23 @@
 // Threads of a row.
 #define SIDE 1024
 
-// The cost of a squared distance. PHI: 0 itself, 1 its root, 2 half of it. widen: for rounding.
+// The cost of a squared distance. PHI: 0 itself, 1 its root, 2 half of it, 3 any number that is the cost.
+// widen: for rounding, which the error of the last includes.
 __device__ __forceinline__ double cost_of_square(double square, double widen) {
+#if PHI == 3
+    return square;
+#else
     square = square > 0.0 ? square : 0.0;
 #if PHI == 1
-    return __dsqrt_rn(square) * widen;
+    square = __dsqrt_rn(square);
 #elif PHI == 2
-    return 0.5 * square * widen;
-#else
+    square *= 0.5;
+#endif
     return square * widen;
 #endif
 }
 
-// A number not above the signed cost. sums: a + b, squared norms. error: of the squared distance.
+// A number not above the signed cost. sums: a + b, squared norms or terms. error: of sums - 2 product.
 __device__ __forceinline__ double not_above(double sums, double product, double error) {
     const double square = sums - 2.0 * product;
     return SIGN > 0 ? cost_of_square(square - error, 1.0 - 0x1p-50)
@@ -32,12 +36,13 @@ __device__ __forceinline__ double not_below(double sums, double product, double 
 }
 
 // Like bigsap_proof for row first + blockIdx.x, whose inner products with all columns are at
-// products + blockIdx.x * n_columns. u, rest, matched: of all rows. computed: how many costs each row took. gamma: bounds the error of a squared
-// distance from its inner product, relative to the sum of the squared norms.
+// products + blockIdx.x * n_columns. row_norms, column_norms: squared norms, or terms. gamma, lost: bound the
+// error of a + b - 2 product, relative to a + b and absolute. u, rest, matched: of all rows. computed: how
+// many costs each row took.
 extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_proof(
     const i64* cost_words, const double* products, int n_columns, int first, const double* row_norms,
-    const double* column_norms, double gamma, const double* prices, const int* matching, double* u,
-    double* rest, double* matched, int* computed
+    const double* column_norms, double gamma, double lost, const double* prices, const int* matching,
+    double* u, double* rest, double* matched, int* computed
 ) {
     __shared__ double least[SIDE], below[SIDE];
     __shared__ int taken;
@@ -49,8 +54,7 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_proof(
     #pragma unroll 4
     for (int j = t; j < n_columns; j += SIDE) {
         const double sums = a + column_norms[j];
-        // The constant covers products that underflow.
-        const double high = not_below(sums, mine[j], gamma * sums + 1e-290) - prices[j];
+        const double high = not_below(sums, mine[j], gamma * sums + lost) - prices[j];
         const double rounded = high + 0x1p-50 * fabs(high);
         top = rounded < top ? rounded : top;
     }
@@ -69,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(SIDE) bigsap_product_proof(
     #pragma unroll 4
     for (int j = t; j < n_columns; j += SIDE) {
         const double sums = a + column_norms[j];
-        const double bound = not_above(sums, mine[j], gamma * sums + 1e-290) - prices[j];
+        const double bound = not_above(sums, mine[j], gamma * sums + lost) - prices[j];
         if (bound - 0x1p-50 * fabs(bound) > top) continue;
         count++;
         const double c = SIGN * cost_at(costs, row, j);

@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(256) bigsap_gather_tiles(
     #pragma unroll
     for (int r = 0; r < TILE_ROWS; r++) {
         if (p + r >= n_rows) break;
-        if (j < width) out[(i64)(p + r) * width + j] = cost_of(total[r][0]);
-        if (j + 256 < width) out[(i64)(p + r) * width + j + 256] = cost_of(total[r][1]);
+        if (j < width) out[(i64)(p + r) * width + j] = cost_of(costs, total[r][0], rows[p + r], first + j);
+        if (j + 256 < width) out[(i64)(p + r) * width + j + 256] = cost_of(costs, total[r][1], rows[p + r], first + j + 256);
     }
 }

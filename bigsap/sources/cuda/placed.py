@@ -162,12 +162,18 @@ class _Device:
     def points(self) -> tuple[PlacedPoints, PlacedPoints]:
         """Return the points of a code with a product form: of rows and columns."""
         self.words()
-        rows, columns, _, *divisors = self._kept
+        rows, columns, *others = self._kept
         product = self.code().product
         assert product is not None
-        of_rows, of_columns = divisors or (None, None)
+        of_rows, of_columns = (None, None) if product.inner else others[1:] or (None, None)
         turned = columns if product.by_point else columns.T
         return PlacedPoints(rows, of_rows), PlacedPoints(turned, of_columns)
+
+    def product_terms(self) -> tuple[Any, Any]:
+        """Return the terms (n,) and (m,) of a code whose costs are inner products plus these."""
+        self.words()
+        _, _, of_rows, of_columns = self._kept
+        return of_rows, of_columns
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""

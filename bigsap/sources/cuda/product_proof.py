@@ -1,4 +1,4 @@
-"""The certificate's pass on a device over points of many coordinates, most pairs excluded by matrix products.
+"""The certificate's pass on a device over points or factors, most pairs excluded by matrix products.
 
 With both sets moved so that their common mean is 0, the squared distance of two points is ``a + b - 2 p``:
 their squared norms and their inner product. An error bound of that excludes pairs whose reduced cost cannot
@@ -11,6 +11,10 @@ Algorithms, 2nd ed., section 3.1), in any order of the terms; together at most `
 is moved and weighed has relative errors of 3 u, which change a squared distance by at most
 ``12 u (a + b)``; the costs' own sums err by ``(d + 3) u`` of at most ``2 (a + b)``. All of it is below
 ``(8 d + 128) u (a + b)``.
+
+Costs that are inner products plus terms err, in the same way, by less than
+``(8 d + 128) u (d X Y + R + S)``: X and Y the largest sizes of a factor of a row and of a column, R and S of
+the terms.
 """
 
 from __future__ import annotations
@@ -36,8 +40,10 @@ _SIDE = 1024
 _TERMS = 1 << 42
 #: Coordinates that are squared at a time.
 _SQUARED = 1 << 25
-#: Largest squared norm: sums of a few stay finite.
+#: Largest squared norm or cost: sums of a few stay finite.
 _LARGEST = 1e300
+#: What products that underflow may lose.
+_LOST = 1e-290
 
 
 def pays(form: ProductForm | None, shape: tuple[int, int], prices: Array) -> bool:
@@ -66,12 +72,21 @@ def minima_by_products(
     form: ProductForm = code.product
     settings = (("PHI", form.phi), ("PRICE_IS_INT", 0), ("SIGN", -1 if maximize else 1))
     given = source.points()
-    move, y = _about_their_mean(form, *given)
-    a, b = _squared_norms(given[0], move), _squared_norms(y)
-    if not float(a.max()) < _LARGEST or not float(b.max()) < _LARGEST:
-        return None
     d = form.weights.size
-    gamma = np.float64((8 * d + 128) * 2.0**-53)
+    gamma, lost = np.float64((8 * d + 128) * 2.0**-53), np.float64(_LOST)
+    move: Callable[[Any], Any]
+    if form.inner:
+        move, y = _half_negated, given[1][:]
+        a, b = source.product_terms()
+        sizes = [_largest_size(side) for side in (*given, a, b)]
+        reach = d * sizes[0] * sizes[1] + sizes[2] + sizes[3]
+        gamma, lost = np.float64(0.0), gamma * reach + lost
+    else:
+        move, y = _about_their_mean(form, *given)
+        a, b = _squared_norms(given[0], move), _squared_norms(y)
+        reach = max(float(a.max()), float(b.max()))
+    if not reach < _LARGEST:
+        return None
     kernel = compiled(source.device, code, PRODUCT_PROOF, settings).get("bigsap_product_proof")
     own_prices = cupy.asarray(prices)
     matching = np.intp(0) if columns is None else cupy.asarray(columns)
@@ -84,7 +99,7 @@ def minima_by_products(
     for first in range(0, n, step):
         count = min(step, n - first)
         inner = products(move(given[0][first : first + count]), y)
-        words = (source.words(), inner, np.int32(m), np.int32(first), a, b, gamma)
+        words = (source.words(), inner, np.int32(m), np.int32(first), a, b, gamma, lost)
         kernel((count,), (_SIDE,), (*words, own_prices, matching, *found, computed))
         del inner, words  # free its memory for the next batch
         since += count * m * d
@@ -104,6 +119,18 @@ def minima_by_products(
 def products(x: Any, y: Any) -> Any:
     """Return the inner products of points x (k, d) and y (m, d), (k, m)."""
     return x @ y.T
+
+
+def _half_negated(factors: Any) -> Any:
+    """Return factors (k, d) times -1/2, so that costs are ``a + b - 2 p`` here too."""
+    return -0.5 * factors
+
+
+def _largest_size(numbers: Any) -> float:
+    """Return the largest size of numbers (k,) or (k, d), some at a time, 0 without any."""
+    step = max(1, _SQUARED // (numbers.shape[1] if len(numbers.shape) > 1 else 1))
+    parts = (numbers[start : start + step] for start in range(0, numbers.shape[0], step))
+    return max((float(abs(part).max()) for part in parts), default=0.0)
 
 
 def _squared_norms(points: Any, move: Callable[[Any], Any] = lambda points: points) -> Any:
