@@ -19,6 +19,7 @@ from bigsap.run.small_arrays import quick_assignment
 from bigsap.solve import solve
 from bigsap.sources.base import SCANNABLE, CostSource
 from bigsap.sources.combined import forbid_above, masked, scaled
+from bigsap.sources.expression.formula import expression
 from bigsap.sources.lowrank import lowrank, table
 from bigsap.sources.metrics import METRICS, points
 from bigsap.sources.sparse.sparse_costs import sparse
@@ -208,6 +209,8 @@ def _combinations() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "matrix products, lowrank", partial(solve, low, method="compressed", cache=8 * _BLOCKS)
     low = lowrank(rows.astype(np.float32), columns.astype(np.float32))
     yield "matrix products, float32 lowrank", partial(solve, low, method="compressed", cache=8 * _BLOCKS)
+    formula = expression("sum(x[i, k] * y[j, k] for k in range(D))", low.shape, x=rows, y=columns)
+    yield "matrix products, formula", partial(solve, formula, method="compressed", cache=8 * _BLOCKS)
     yield "bottleneck", partial(solve, small.astype(np.float64), objective="bottleneck")
     yield "k best assignments", partial(solve_k_best, small.astype(np.float64), 40)
     yield "table", partial(solve, table(small, np.arange(_SIZE), np.arange(_SIZE)))

@@ -10,6 +10,7 @@ import numpy as np
 from bigsap import policy
 from bigsap.sources.base import CostSource, Fillable, Selectable, Separable, limit_of
 from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.kept_bounds import Forbidding, Scaled
 from bigsap.sources.lowrank import LowRankSource
 from bigsap.sources.metrics import PointSource
@@ -60,14 +61,15 @@ class Geometry:
 
 
 def boundable(source: CostSource) -> tuple[CostSource, ClippedCosts | None] | None:
-    """Return the source whose costs boxes bound, and its clipping or None; None if there is none."""
+    """Return the source whose costs boxes or products bound, and its clipping or None; None for none."""
     gate = source if isinstance(source, ClippedCosts) else None
     inner = source if gate is None else gate.given
-    if not isinstance(inner, Selectable) or not isinstance(inner, Fillable):
+    formula = isinstance(inner, ExpressionSource) and inner.inner_products is not None
+    if not (formula or isinstance(inner, Selectable)) or not isinstance(inner, Fillable):
         return None
     if gate is not None and (inner.dtype != gate.dtype or gate.fill() is None):
         return None
-    known = isinstance(inner, (PointSource, LowRankSource, Separable))
+    known = formula or isinstance(inner, (PointSource, LowRankSource, Separable))
     return (inner, gate) if known and np.dtype(inner.dtype) == np.float64 else None
 
 

@@ -23,6 +23,7 @@ from bigsap.proof.exclusion import GROUP, INVALID, Filler, Panel, exclude
 from bigsap.proof.row_minima import Prices, joined
 from bigsap.proof.threads import share_out
 from bigsap.sources.base import CostSource
+from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.filling import fill_of
 from bigsap.sources.kept_bounds import Kept, Scaled
 from bigsap.sources.lowrank import LowRankSource
@@ -86,6 +87,8 @@ def is_product(source: CostSource, least: int | None = None) -> bool:
     elif isinstance(source, PointSource):
         name, x, *_ = source.prepared()
         d = x.shape[1] if name in _METRICS else 0
+    elif isinstance(source, ExpressionSource):
+        d = 0 if source.inner_products is None else source.inner_products.count
     else:
         return False
     return least <= d <= _MOST_COORDINATES
@@ -123,6 +126,15 @@ def _plain_vectors(source: CostSource) -> Vectors | None:
         middle = (_sum(sides[0]) + _sum(sides[1])) / (n + m)
         none, scale = (np.zeros(n), np.zeros(m)), 0.5 if name == "cosine" else 1.0
         return Vectors(*sides, middle, weights, *none, True, name == "euclidean", scale, 0)
+    if isinstance(source, ExpressionSource) and source.inner_products is not None:
+        found, (x, y) = source.inner_products, source.vectors()
+        middle, ones = np.zeros(found.count), np.ones(found.count)
+        if found.kind == "product":
+            return Vectors(found.factor * x, y, middle, ones, *source.terms(), False, False, 1.0, 0)
+        middle = (_sum(x) + _sum(y)) / (n + m)
+        none = np.zeros(n), np.zeros(m)
+        plain = Vectors(x, y, middle, ones, *none, True, found.kind == "root", 1.0, 0)
+        return _multiplied(plain, found.factor)
     return None
 
 

@@ -27,6 +27,7 @@ from bigsap.run.run import Run
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource, Crewed, Fillable, Foreseeing, Interruptible, Resident, range_of
 from bigsap.sources.cuda.placed import bring_all, many_coordinates_there, needed_bytes
+from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.filling import fill_of
 from bigsap.sources.functions.callbacks import FunctionSource
 from bigsap.sources.products import is_multiplied
@@ -96,10 +97,15 @@ def keeps_all(run: Run) -> bool:
 def _cheap_to_keep(problem: Problem) -> bool:
     """Return whether compiled costs are kept whatever a pair takes, given memory for all."""
     n, m = problem.shape
-    if is_multiplied(problem.source):
+    if is_multiplied(problem.source) and not _one_by_one(problem.source):
         return True  # many rows at once take a few times as long as inner products, which only exclude
     few = n * m * problem.source.dtype.itemsize <= policy.KEPT_BYTES
     return few and not has_bounds(problem.source)
+
+
+def _one_by_one(source: CostSource) -> bool:
+    """Return whether costs of inner products come from a formula that computes each pair by itself."""
+    return isinstance(source, ExpressionSource) and source.fill().many is None
 
 
 def _worth_bringing(run: Run) -> bool:

@@ -17,6 +17,7 @@ from numba.np import numpy_support
 
 from bigsap.compile.decorator import kernel
 from bigsap.sources.compiled import (
+    call_fill,
     compile_fill,
     pointer_f4,
     pointer_f8,
@@ -480,6 +481,13 @@ def chosen_lowrank_single(context: int, row: int, ids_at: int, n: int, out: int)
         costs[t], costs[i], costs[j], costs[k] = sums
     for t in range(n):
         costs[t] += row_term + terms[ids[t]]
+
+
+def chosen_filled(context: int, row: int, ids_at: int, n: int, out: int) -> None:
+    """Compute chosen columns by a ``Fill`` of float64. Context words: its address and context."""
+    words, ids = carray(pointer_i8(context), 2), carray(pointer_i4(ids_at), n)
+    for t in range(n):
+        call_fill(words[0], words[1], row, ids[t], ids[t] + 1, out + 8 * t)
 
 
 @cache

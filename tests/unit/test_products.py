@@ -24,7 +24,19 @@ SOURCES = {
     "euclidean": lambda x, y: bigsap.points(x, y, "euclidean"),
     "cosine": lambda x, y: bigsap.points(x, y, "cosine"),
     "lowrank": lambda x, y: bigsap.lowrank(x, y, row_terms=x[:, 0], column_terms=2 * y[:, 0]),
+    "formula of squares": lambda x, y: formula("3 * sum((x[i, k] - y[j, k])**2 for k in range(D))", x, y),
+    "formula of a root": lambda x, y: formula("sqrt(sum((y[j, k] - x[i, k])**2 for k in range(D)))", x, y),
+    "formula of products": lambda x, y: formula(
+        "1 - sum(x[i, k] * y[j, k] for k in range(D)) + y[j, 0]", x, y
+    ),
+    "formula of columns": lambda x, y: formula(
+        "x[i, 1] - 2 * sum(x[i, k] * y[j, k] for k in range(D))", y, x
+    ).transposed(),
 }
+
+
+def formula(text, x, y):
+    return bigsap.expression(text, (len(x), len(y)), x=x, y=y)
 
 
 def engine_for(source, k=20, threads=1, maximize=False):
@@ -146,11 +158,16 @@ def attacks():
     yield "far apart", apart
 
 
-@pytest.mark.some(9)
+@pytest.mark.some(18)
 @pytest.mark.parametrize("name", [name for name, _ in attacks()])
-@pytest.mark.parametrize("kind", ["sqeuclidean", "euclidean", "lowrank"])
+@pytest.mark.parametrize(
+    "kind",
+    ["sqeuclidean", "formula of products", "euclidean", "lowrank", "formula of squares", "formula of a root"],
+)
 def test_bounds_hold_where_they_are_attacked(name, kind):
     x, y = dict(attacks())[name]
+    if "formula" in kind:  # sums have at most 4,096 terms
+        x, y = x[:, :4096], y[:, :4096]
     source = SOURCES[kind](x[:40], y)
     engine = ListEngine(Problem(source, False), Team(1), Monitor(), np.dtype(np.float64), 20, seed=1)
     if engine.blocks.offset.size:

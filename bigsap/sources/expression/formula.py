@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.errors import DtypeError, ExpressionError, ShapeError
 from bigsap.notebook import Shown
 from bigsap.sources.base import Fill, Waiting
 from bigsap.sources.convert import cost_shape
 from bigsap.sources.expression.emit import c_source, cuda_source
+from bigsap.sources.expression.inner_products import InnerProducts, constant, recognised
 from bigsap.sources.expression.parser import parse
-from bigsap.sources.expression.syntax_tree import MAX_ARRAYS, RESERVED, Declared, Number, SyntaxTree, walk
+from bigsap.sources.expression.syntax_tree import (
+    MAX_ARRAYS,
+    RESERVED,
+    Declared,
+    Load,
+    Node,
+    Number,
+    SyntaxTree,
+    walk,
+)
 from bigsap.sources.expression.value_range import expression_range
 from bigsap.sources.metrics import digest, real_array
+from bigsap.sources.products import Chosen, Product
 from bigsap.types import Array, Ids
 
 
@@ -121,8 +134,88 @@ class ExpressionSource(Shown):
 
             kernel = filler(self.expression, swapped=self.swapped)
             words = [a if a.ndim else float(a) for a in self.arrays]
-            self._fill = make_fill(kernel.address, [*self.expression.shape, *words], (kernel,), in_parts=True)
+            given = [*self.expression.shape, *words]
+            self._fill = make_fill(kernel.address, given, (kernel,), in_parts=True, many=self._many())
         return self._fill
+
+    @cached_property
+    def inner_products(self) -> InnerProducts | None:
+        """The parts of the formula if it is a function of inner products of finite vectors, else None."""
+        found = recognised(self.expression)
+        if found is None:
+            return None
+        with np.errstate(over="ignore"):
+            sizes = [np.abs(self.arrays[k][:, : found.count]).max(initial=0.0) for k in found.arrays]
+            finite = np.isfinite(found.factor * sizes[0]) and np.isfinite(sizes[1])
+        return found if finite else None
+
+    def vectors(self) -> tuple[Array, Array]:
+        """Return the vectors of ``inner_products``, (n_rows, d) and (n_columns, d)."""
+        found = self.inner_products
+        assert found is not None
+        x, y = (self.arrays[place][:, : found.count] for place in found.arrays)
+        return (y, x) if self.swapped else (x, y)
+
+    def terms(self) -> tuple[Array, Array]:
+        """Return what ``inner_products`` adds in each row (n_rows,) and column (n_columns,)."""
+        found = self.inner_products
+        assert found is not None
+        x, y = (self._term(*given) for given in zip(found.terms, self.expression.shape, strict=True))
+        return (y, x) if self.swapped else (x, y)
+
+    def _term(self, given: tuple[float, Node] | None, size: int) -> Array:
+        if given is None:
+            return np.zeros(size)
+        sign, node = given
+        if isinstance(node, Load):
+            values = self.arrays[node.array]
+            at: Any = node.second  # no loop, see ``inner_products``
+            return np.asarray(sign * (values[:, at] if values.ndim == 2 else values))
+        value = constant(node, self.expression)
+        assert value is not None
+        return np.full(size, sign * value)
+
+    def product(self) -> Product | None:
+        """Return the vectors and terms of a formula of inner products; None for another."""
+        return self._product
+
+    @cached_property
+    def _product(self) -> Product | None:
+        found = self.inner_products
+        if found is None or not all(np.isfinite(some).all() for some in self.terms()):
+            return None
+        from bigsap.sources.compiled import make_fill
+        from bigsap.sources.kernels import filler
+
+        (x, y), weight = self.vectors(), 1.0
+        if found.kind == "product":
+            x = found.factor * x
+        else:
+            weight = found.factor ** (2 if found.kind == "root" else 1)
+        fill, kernel = self.fill(), filler("chosen_filled")
+        made = make_fill(kernel.address, [fill.address, fill.context], (kernel, fill))
+        chosen = Chosen(made.address, made.context, made.keep)
+        return Product(found.kind, x, y, np.full(found.count, weight), 1.0, *self.terms(), chosen)
+
+    def _many(self) -> Callable[[Array, int, int, Array], None] | None:
+        """Return the filler of many rows at once, for plain sums over enough coordinates."""
+        found = self.inner_products
+        if found is None or not found.plain or found.count < policy.PRODUCT_COORDINATES:
+            return None
+        from bigsap.sources import sums_of_rows as S
+
+        kinds = {
+            "square": (S.SQUARES, S.PLAIN),
+            "root": (S.SQUARES, S.ROOT),
+            "product": (S.PRODUCTS, S.TERMS),
+        }
+        x, y = self.vectors()
+        rows, columns = np.ascontiguousarray(x), np.ascontiguousarray(y.T)
+        return S.filler_of_rows(rows, columns, np.ones(found.count), None, kinds[found.kind])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what holds addresses: another process makes its own."""
+        return {name: value for name, value in self.__dict__.items() if name != "_product"}
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
