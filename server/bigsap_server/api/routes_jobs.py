@@ -356,6 +356,8 @@ async def _stream(
                     found = await run_in_threadpool(service.store.events, job_id, after, _PAGE)
             except UnknownJob:
                 return  # deleted meanwhile
+            if not caller.has("read"):
+                return  # the key is no longer valid
             for event in found:
                 after = event.seq
                 view = Event.of(event).document()
