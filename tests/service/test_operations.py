@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,9 +24,11 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from bigsap_server.api.app import create_app, reload
+from bigsap_server.api.app import create_app, expire, reload
 from bigsap_server.auth import Caller, hashed
+from bigsap_server.jobs import store as store_module
 from bigsap_server.jobs import webhooks
+from bigsap_server.jobs.model import StoreUnavailable
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.webhooks import Webhooks, signature
 from bigsap_server.problems import HttpProblem
@@ -362,6 +364,63 @@ def test_uploads_are_found_by_digest_and_expire(make_app: Callable[..., Any], tm
 
 
 HOOK = {"webhook_hosts": ["hooks.example"], "webhook_secret": "0123456789abcdef"}
+
+
+def test_jobs_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1e9]
+    monkeypatch.setattr(store_module, "time", SimpleNamespace(time=lambda: now[0]))
+    with closing(JobStore(tmp_path / "jobs.sqlite")) as store:
+
+        def ended() -> str:
+            job, _ = store.submit(SQUARE)
+            store.folder(job.id).mkdir(parents=True)
+            return store.request_cancel(job.id, "now").id
+
+        old, used, again = ended(), ended(), ended()
+        store.submit(SQUARE | {"warm_start": {"job": used}})
+        now[0] += 86_400
+        young, active = ended(), store.submit(SQUARE)[0].id
+        store.resume(again)
+        store.request_cancel(again, "now")
+        now[0] += 1
+        assert store.expire(86_402) == []
+        # Ended anew between the look and the deletion.
+        usual = JobStore.delete
+
+        def late(self: JobStore, job_id: str, *given: float) -> None:
+            if job_id == old and store.get(old).finished == 1e9:
+                self.resume(old)
+                self.request_cancel(old, "now")
+            usual(self, job_id, *given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(JobStore, "delete", late)
+            assert store.expire(86_400) == []
+        now[0] += 86_401
+        assert store.expire(86_400) == [old, again, young]
+        assert store.known() >= {used, active}
+        assert not store.folder(old).exists()
+
+
+def test_what_cannot_expire_now_does_an_hour_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = create_app(settings_in(tmp_path / "data", {"job_days": 1e-9, "array_days": 1e-9}))
+    with TestClient(app, base_url="http://127.0.0.1:8765") as client:
+        service, portal = app.app.state.service, client.portal
+        assert portal is not None
+        job_id = solved(client, SQUARE)["id"]
+
+        def locked(*_: Any) -> Any:
+            raise StoreUnavailable("the job table is locked")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(JobStore, "expire", locked)
+            portal.call(expire, service)
+        assert "jobs cannot expire: the job table is locked" in caplog.text
+        assert service.store.known() == {job_id}
+        portal.call(expire, service)
+        assert service.store.known() == set()
 
 
 def test_webhooks_go_to_allowed_hosts_only(make_app: Callable[..., Any]) -> None:

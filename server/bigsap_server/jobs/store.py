@@ -238,11 +238,11 @@ class JobStore:
             anew |= dict.fromkeys(("finished", "cancel", "problem", "retry_at"))
             return _set(db, changes, row, state="queued", **anew)
 
-    def delete(self, job_id: str) -> None:
+    def delete(self, job_id: str, ended_before: float = math.inf) -> None:
         """Remove record, events and files.
 
-        Raises HttpProblem: ``wrong-state`` while the job is active, ``job-in-use`` while an active one
-        starts from it.
+        Raises HttpProblem: ``wrong-state`` while the job is active, or if it ended later than told;
+        ``job-in-use`` while an active one starts from it.
         """
         folder = self.folder(job_id)
         # Held until a folder whose job could not be deleted is back.
@@ -254,6 +254,8 @@ class JobStore:
                         raise HttpProblem(
                             "wrong-state", f"{job_id} is {row['state']}: cancel it first", state=row["state"]
                         )
+                    if row["finished"] >= ended_before:
+                        raise HttpProblem("wrong-state", f"{job_id} has ended anew", state=row["state"])
                     _check_unused(db, job_id, "job-in-use")
                     db.execute("DELETE FROM job WHERE number = ?", (row["number"],))
                     changes.jobs[job_id] = None
@@ -268,6 +270,19 @@ class JobStore:
                     replace_file(aside(folder), folder)
                 raise
         shutil.rmtree(aside(folder), ignore_errors=True)
+
+    def expire(self, seconds: float) -> list[str]:
+        """Delete jobs that ended so long ago, but those that others start from; return their ids."""
+        text = f"SELECT id FROM job WHERE state IN {FINISHED} AND finished < ? ORDER BY number"
+        before = time.time() - seconds
+        with self._read() as db:
+            due = [row[0] for row in db.execute(text, (before,))]
+        gone = []
+        for job_id in due:
+            with suppress(HttpProblem):  # in use, resumed or deleted meanwhile, or the table is unavailable
+                self.delete(job_id, before)
+                gone.append(job_id)
+        return gone
 
     @contextmanager
     def unused(self, array_id: str) -> Iterator[None]:
