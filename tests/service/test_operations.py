@@ -102,6 +102,9 @@ def test_keys_and_settings_are_reloaded(tmp_path: Path) -> None:
         file.write_text("[")
         with pytest.raises(ValueError, match=r"keys\.toml"):
             reload(app, settings)
+        keys_of(file, "bob")
+        with pytest.raises(ValueError, match="'absent' is not installed"):
+            reload(app, settings_in(tmp_path / "data", keys=file, plugins=["absent"]))
         with pytest.raises(ValueError, match="restart it"):
             reload(app, settings_in(tmp_path / "data"))
         assert status("bob") == 200

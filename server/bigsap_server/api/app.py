@@ -219,6 +219,7 @@ def reload(app: Admission, settings: Settings) -> Settings:
     service: Service = app.app.state.service
     found = service.settings.reloaded(settings)
     found.check_stores()
+    check_plugins(found.plugins)
     keys = Keys.read(found.keys, found.limits)
     if keys.required != service.keys.required:
         raise ValueError("a running service cannot begin or cease to ask for keys: restart it")
