@@ -324,7 +324,9 @@ def test_sealing_a_large_array_keeps_no_other_request_waiting(
     with httpx.Client(base_url=serve_app(), timeout=HANG_S) as api, ThreadPoolExecutor(60) as clients:
         array = create(api)
         assert put(api, array, 0, MATRIX).status_code == 200
-        sealed = [clients.submit(httpx.post, f"{api.base_url}{array}/seal", timeout=HANG_S) for _ in range(60)]
+        sealed = [
+            clients.submit(httpx.post, f"{api.base_url}{array}/seal", timeout=HANG_S) for _ in range(60)
+        ]
         assert reading.wait(HANG_S)
         problem(put(api, array, 0, MATRIX), 409, "array-in-use")
         problem(api.delete(array), 409, "array-in-use")

@@ -280,7 +280,9 @@ def test_events_as_json_pages(api: Any) -> None:
     while True:
         page = api.get(job["links"]["events"], params={"after": after, "limit": 2}, headers=accept).json()
         # Who reads until it is over has all of them.
-        assert page["over"] is (len(seen + page["events"]) == len(whole["events"]) and len(page["events"]) < 2)
+        assert page["over"] is (
+            len(seen + page["events"]) == len(whole["events"]) and len(page["events"]) < 2
+        )
         if not page["events"]:
             break
         seen += page["events"]
