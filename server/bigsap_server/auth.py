@@ -201,9 +201,9 @@ class Keys:
             return self._anybody
         text = api_key
         if authorization is not None:
-            scheme, _, text = authorization.partition(" ")
-            if scheme.lower() != "bearer":
-                text = None
+            scheme, _, given = authorization.partition(" ")
+            if scheme.lower() == "bearer":  # others are a proxy's own login
+                text = given
         known = None if text is None else self._callers.get(hashed(text.strip()))
         bucket = self._strangers if known is None else known.bucket
         wait = 0.0 if bucket is None else bucket.take()

@@ -133,9 +133,11 @@ def put_result(
 
     ``NAME.npz`` is written first, as ``Result.save`` does, then ``NAME.json``: the summary and the
     digest. A store that fails does not fail the job, which keeps its result here. Nor does one that
-    takes longer than ``seconds``: a thread writes, and is left alone then. folder: to save the file in
-    before, which is removed; if the process dies, it goes with the job's other temporary folders. is_over: whether another
-    attempt may be writing, or the result is no longer wanted; asked before each file and while waiting.
+    takes longer than ``seconds``: a thread writes, and is left alone then.
+
+    folder: to save the file in before, which is removed; if the process dies, it goes with the job's other
+    temporary folders. is_over: whether another attempt may be writing, or the result is no longer wanted;
+    asked before each file and while waiting.
     """
     place = f"{uri.rstrip('/')}/{name}"
     try:
