@@ -297,7 +297,7 @@ def progress_of(api: Any, job: dict[str, Any], count: int) -> list[dict[str, Any
         for line in stream.iter_lines():
             if line.startswith("data:") and '"kind":"progress"' in line:
                 state = json.loads(line[5:])["data"]
-                if state["stage"] != "loading":
+                if state.get("phase"):  # on a busy machine there are reports before the first
                     seen.append(state)
                 if len(seen) == count:
                     break
