@@ -20,7 +20,16 @@ from bigsap import policy
 from bigsap.batch_result import Batch
 from bigsap.engine.core.team import check_threads
 from bigsap.engine.small.search import INFEASIBLE
-from bigsap.errors import CertificateError, InputError, OptionError, flag, one_of, quiet, quiet_thread
+from bigsap.errors import (
+    CertificateError,
+    InputError,
+    OptionError,
+    bound_call,
+    flag,
+    one_of,
+    quiet,
+    quiet_thread,
+)
 from bigsap.memory import usable_memory
 from bigsap.progress import guarded
 from bigsap.result import Result
@@ -110,7 +119,7 @@ def solve_many(
         options["device"] = device
     # Check option names first: a misspelt option is an error of the call, not of each problem.
     if not options.keys() <= _NAMES:
-        inspect.signature(solve).bind(None, **options)
+        bound_call("solve_many", solve, None, **options)
     costs, give = _seen(costs, host)
     problems = batch_problems(costs, rows, columns, unassigned_cost)
     answers = _at_once(problems, options, n_threads)

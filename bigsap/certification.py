@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bigsap.engine.core.team import check_threads
-from bigsap.errors import CertificateError, OptionError, flag, quiet
+from bigsap.errors import CertificateError, OptionError, bound_call, flag, quiet
 from bigsap.preview import NOT_CERTIFIED, check_assignment
 from bigsap.progress import Monitor, Progress, Stopped
 from bigsap.proof import certificate as proof
@@ -155,7 +154,7 @@ def _check_options(options: dict[str, Any]) -> None:
     for name, reason in NOT_CERTIFIED.items():
         if name in options:
             raise OptionError(f"certify takes no {name}=: {reason}")
-    inspect.signature(solve).bind(None, **options)
+    bound_call("certify", solve, None, **options)
 
 
 def _check_array(what: str, given: Any) -> None:

@@ -33,6 +33,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from inspect import BoundArguments, signature
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -172,6 +173,14 @@ def number(value: Any) -> int | float | None:
     if isinstance(value, numbers.Integral):
         return whole(value)
     return float(value) if isinstance(value, numbers.Real) else None
+
+
+def bound_call(name: str, function: Callable[..., Any], *args: Any, **options: Any) -> BoundArguments:
+    """Return the arguments of ``function`` by name. Raises TypeError, as of a call of ``name``."""
+    try:
+        return signature(function).bind(*args, **options)
+    except TypeError as error:
+        raise TypeError(f"{name}() {error}") from None
 
 
 def one_of(value: Any, words: Sequence[str]) -> bool:

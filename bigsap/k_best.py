@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from bigsap.engine.k_best.state import (
     new_queue,
     new_work,
 )
-from bigsap.errors import OptionError, OverflowRiskError, flag, quiet, whole
+from bigsap.errors import OptionError, OverflowRiskError, bound_call, flag, quiet, whole
 from bigsap.proof.k_best import prove_subspaces
 from bigsap.solve import solve
 from bigsap.sources import as_source
@@ -161,7 +160,7 @@ def solve_k_best(
     for name, reason in _REFUSED.items():
         if name in options:
             raise OptionError(f"solve_k_best takes no {name}=: {reason}")
-    inspect.signature(solve).bind(None, **options)
+    bound_call("solve_k_best", solve, None, **options)
     n_threads = check_threads(threads)
     maximize = flag(maximize, "maximize")
     source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), maximize)

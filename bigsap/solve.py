@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
-from inspect import signature
 from typing import Any
 
 import numpy.typing as npt
@@ -20,7 +19,7 @@ from bigsap.display.progress_bar import Bar
 from bigsap.engine.core.compilation import report_compilation
 from bigsap.engine.core.precision import LargeCosts
 from bigsap.engine.core.team import check_threads, useful_threads
-from bigsap.errors import OptionError, check_path, flag, quiet
+from bigsap.errors import OptionError, bound_call, check_path, flag, quiet
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.progress import Callback, Monitor
@@ -252,7 +251,7 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     options.setdefault("checkpoint", path)
     if callable(cost) and not hasattr(cost, "shape"):
         options.setdefault("shape", facts.get("asked_shape"))
-    asked = signature(solve).bind(cost, **options)
+    asked = bound_call("resume", solve, cost, **options)
     asked.apply_defaults()
     labels = labels_of(cost)
     result = _solve(asked.arguments.pop("cost"), asked.arguments, saved)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from bigsap.display.text import plain, shown
-from bigsap.errors import InputError
+from bigsap.errors import InputError, optional
 
 if TYPE_CHECKING:
     from bigsap.result import Result
@@ -64,10 +64,19 @@ STATUS_EXIT = {
     "cancelled": ExitStatus.STOPPED,
 }
 
-OUTPUT_HELP = "where to save the result, a file; .npz is added"
+OUTPUT_HELP = (
+    "where to save the result: .npz (added where it is missing); .csv or .parquet: rows and columns of the"
+    " pairs alone, with their costs if a solve here found them"
+)
+#: Files of pairs alone, which programs read that know nothing of BigSAP.
+TABLES = (".csv", ".parquet")
 COSTS_HELP = (
     "matrix in a .npy file, sparse costs in a .npz file, a zarr store, or a .json cost spec or job request"
 )
+
+
+# Lines of a table at a time.
+_LINES = 8192
 
 
 class AddCommand(Protocol):
@@ -169,12 +178,15 @@ def open_streams() -> None:
 def check_output(name: str) -> Path:
     """Check, before the solve, that the file of ``-o`` can be written; return it with its suffix.
 
-    A folder is refused: files in it must not be overwritten without the owner's decision.
+    A folder is refused: files in it must not be overwritten without the owner's decision. Raises
+    InputError, and ImportError where the package that writes the file is missing.
     """
     file = Path(name)
     if file.is_dir() or name.endswith(("/", os.sep)):
         raise InputError(f"{name}: is a folder; name a file in it, as {file / 'result.npz'}")
-    if file.suffix != ".npz":
+    if file.suffix == ".parquet":
+        optional("pyarrow.parquet", "-o FILE.parquet")
+    if file.suffix not in (".npz", *TABLES):
         file = file.with_name(file.name + ".npz")
     folder = file.parent
     if not folder.is_dir():
@@ -184,6 +196,26 @@ def check_output(name: str) -> Path:
     if not os.access(folder, os.W_OK):
         raise InputError(f"{file}: the folder {folder} cannot be written")
     return file
+
+
+def save_result(result: Result, file: Path) -> None:
+    """Save a result, or its pairs alone where the name is that of a table."""
+    if file.suffix not in TABLES:
+        result.save(file)
+        return
+    table = {"row": result.row_ind, "column": result.col_ind}
+    if result.costs is not None:
+        table["cost"] = result.costs
+    if file.suffix == ".parquet":
+        arrow, parquet = (optional(f"pyarrow{name}", "-o FILE.parquet") for name in ("", ".parquet"))
+        parquet.write_table(arrow.table(table), file)
+        return
+    with file.open("w", encoding="ascii", newline="") as out:
+        out.write(",".join(table) + "\r\n")
+        for start in range(0, len(result.row_ind), _LINES):
+            part = zip(*(values[start : start + _LINES].tolist() for values in table.values()), strict=True)
+            # repr: the shortest text that is read as the same number.
+            out.writelines(",".join(map(repr, line)) + "\r\n" for line in part)
 
 
 def exit_of(result: Result) -> ExitStatus:

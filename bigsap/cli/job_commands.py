@@ -21,11 +21,12 @@ from bigsap.cli.common import (
     on_terminal,
     print_json,
     print_table,
+    save_result,
 )
 from bigsap.cli.option_flags import add_request_options
 from bigsap.cli.submitted import FileArguments, file_and_id, job_request
 from bigsap.client.http import JobFailedError, ServiceError, header_text
-from bigsap.display.text import align, number, result_record, result_text
+from bigsap.display.text import align, bytes_text, number, result_record, result_text
 from bigsap.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def add_commands(command: AddCommand) -> None:
         help="continue an upload, or use one again; may be given several times",
     )
     submit.add_argument("--wait", action="store_true", help="wait for the result and print it")
-    submit.add_argument("-o", "--output", metavar="FILE.npz", help=f"wait; {OUTPUT_HELP}")
+    submit.add_argument("-o", "--output", metavar="FILE", help=f"wait; {OUTPUT_HELP}")
     add_service_flags(submit, quiet=True)
 
     jobs = command("jobs", _jobs, "list the jobs of a service, or show one")
@@ -98,7 +99,7 @@ def add_commands(command: AddCommand) -> None:
     result = command("result", _result, "fetch the result of a job")
     result.add_argument("job", metavar="ID")
     result.add_argument("--wait", action="store_true", help="wait until the job has ended")
-    result.add_argument("-o", "--output", metavar="FILE.npz", help=OUTPUT_HELP)
+    result.add_argument("-o", "--output", metavar="FILE", help=OUTPUT_HELP)
     add_service_flags(result, quiet=True)
 
     cancel = command("cancel", _cancel, "end a job")
@@ -180,18 +181,30 @@ def _show_estimate(args: argparse.Namespace, estimate: dict[str, Any]) -> ExitSt
     if args.json:
         print_json({**estimate, "exit_code": int(ExitStatus.OK)})
         return ExitStatus.OK
-    print(align([("dry run", "nothing was started"), *_flat(estimate)]))
+    print(align(_estimate_lines(estimate)))
     return ExitStatus.OK
 
 
-def _flat(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    lines = []
-    for key, value in record.items():
-        if isinstance(value, Mapping):
-            lines += _flat(value, f"{prefix}{key}.")
-        elif value is not None:
-            lines.append((f"{prefix}{key}", str(value)))
-    return lines
+def _estimate_lines(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what people ask of an estimate; ``--json`` has the rest."""
+    found, shape = record["estimate"], record["spec"].get("shape")
+    lines = [("dry run", "nothing was started; --json shows the whole request")]
+    if shape:
+        lines.append(("n", "{:,} x {:,}".format(*shape)))
+    for name in ("memory", "disk"):
+        if found.get(f"{name}_bytes") is not None:
+            parts = (f"{part} {bytes_text(size)}" for part, size in found[name].items() if size)
+            lines.append((name, f"{bytes_text(found[f'{name}_bytes'])} ({', '.join(parts)})"))
+    if found.get("seconds") is not None:
+        low, high = number(found["seconds_low"]), number(found["seconds_high"])
+        lines.append(("seconds", f"{number(found['seconds'])} ({low} to {high})"))
+    if found.get("threads") is not None:
+        lines.append(("threads", number(found["threads"])))
+    if spread := found.get("spread"):
+        pays = "pays" if spread["pays"] else "does not pay"
+        alone = number(spread["seconds_alone"])
+        lines.append(("spread", f"{spread['workers']} workers, {pays}: {alone} seconds alone"))
+    return lines + [("note", note) for note in found.get("notes", ())]
 
 
 def show_job(args: argparse.Namespace, job: Job) -> None:
@@ -261,7 +274,7 @@ def _result(args: argparse.Namespace) -> ExitStatus:
 
 def _show_result(args: argparse.Namespace, job: Job, result: Result, output: Path | None) -> ExitStatus:
     if output is not None:
-        result.save(output)
+        save_result(result, output)
     code = exit_of(result)
     if args.json:
         record = {"id": job.id, "state": job.state, **result_record(result)}

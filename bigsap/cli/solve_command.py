@@ -20,6 +20,7 @@ from bigsap.cli.common import (
     note,
     on_terminal,
     print_json,
+    save_result,
     tell,
 )
 from bigsap.cli.option_flags import add_solve_options, given_options, warm_start_of
@@ -51,7 +52,7 @@ def add_command(command: AddCommand) -> None:
         action="store_true",
         help="prove it by every pair, also where bounds of the costs would do",
     )
-    solve.add_argument("-o", "--output", metavar="FILE.npz", help=OUTPUT_HELP)
+    solve.add_argument("-o", "--output", metavar="FILE", help=OUTPUT_HELP)
     add_output_flags(solve)
     solve.add_argument("--quiet", action="store_true", help="no progress bar, no notes")
 
@@ -85,7 +86,7 @@ def _solve(args: argparse.Namespace) -> ExitStatus:
         **given,
     )
     if output is not None:
-        result.save(output)
+        save_result(result, output)
     code = exit_of(result)
     if args.json:
         record = result_record(result)

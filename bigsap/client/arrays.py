@@ -27,6 +27,8 @@ _INLINE = 1000
 _CHECKED_BYTES = 16 << 20
 # Larger arrays are not read twice to find out whether the service has them.
 _HASHED_BYTES = 1 << 30
+# A slow disk: how long an answer may take that reads an array.
+_READ_BYTES_PER_S = 50 << 20
 _DTYPES = ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1")
 
 
@@ -167,7 +169,9 @@ def _send(
         if progress is not None:
             progress(stop, n_rows)
     if not there.get("sealed"):
-        there = transport.call("POST", f"{path}/seal").json()
+        # The service reads the whole array before it answers.
+        reading = n_rows * row_bytes / _READ_BYTES_PER_S
+        there = transport.call("POST", f"{path}/seal", wait=reading).json()
     if there.get("sha256") != digest.hexdigest():
         raise _mismatch(f"{array_id} holds other data than was sent: its digest differs")
     return array_id

@@ -72,6 +72,12 @@ class Caller:
     streams: int = 0
     bucket: Bucket | None = field(default=None, repr=False)
 
+    def become(self, other: Caller) -> None:
+        """Take the scopes and limits of ``other``, and keep what is counted."""
+        self.scopes, self.quotas = other.scopes, other.quotas
+        if self.bucket is not None and other.bucket is not None:
+            self.bucket.become(other.bucket)
+
     @property
     def sees(self) -> str | None:
         """The owner whose jobs and arrays the caller may see, or None for all owners."""
@@ -117,6 +123,10 @@ class Bucket:
         self.rate, self.burst = rate, burst
         self._tokens, self._seen = float(burst), time.monotonic()
 
+    def become(self, other: Bucket) -> None:
+        """Take the limits of ``other``, and keep what is counted."""
+        self.rate, self.burst = other.rate, other.burst
+
     def take(self) -> float:
         """Return 0 if the request is allowed, else the seconds until one is."""
         now = time.monotonic()
@@ -161,6 +171,22 @@ class Keys:
             raise ValueError(f"{file}: two names have the same key")
         return cls(keys, limits)
 
+    def replace(self, former: Keys) -> None:
+        """Take the place of ``former``: who was a caller there stays the same one, with what is open.
+
+        A caller that is none here may do nothing more: also its open streams end.
+        """
+        for digest, caller in former._callers.items():
+            found = self._callers.get(digest)
+            if found is None or found.owner != caller.owner:
+                caller.scopes = frozenset()
+            else:
+                caller.become(found)
+                self._callers[digest] = self._named[caller.owner] = caller
+        former._anybody.become(self._anybody)
+        former._strangers.become(self._strangers)
+        self._anybody, self._strangers = former._anybody, former._strangers
+
     def running_jobs(self, owner: str) -> int | None:
         """Return how many jobs of an owner may run at a time; None: no limit."""
         most: int | None = self._named.get(owner, self._anybody).quotas["running_jobs"]
@@ -175,9 +201,9 @@ class Keys:
             return self._anybody
         text = api_key
         if authorization is not None:
-            scheme, _, text = authorization.partition(" ")
-            if scheme.lower() != "bearer":
-                text = None
+            scheme, _, given = authorization.partition(" ")
+            if scheme.lower() == "bearer":  # others are a proxy's own login
+                text = given
         known = None if text is None else self._callers.get(hashed(text.strip()))
         bucket = self._strangers if known is None else known.bucket
         wait = 0.0 if bucket is None else bucket.take()

@@ -101,7 +101,7 @@ def scratch(data: str | os.PathLike[str]) -> Path:
 
 
 def sweep_scratch(data: str | os.PathLike[str]) -> None:
-    """Remove results that were being sent when the server ended. Workers' own files stay."""
+    """Remove results that were being sent when the server ended. Dask removes what is its workers'."""
     for file in scratch(data).glob(RESULT_COPY.format("*")):
         with suppress(OSError):
             file.unlink()

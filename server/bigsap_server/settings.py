@@ -49,6 +49,9 @@ class Limits(BaseModel):
     array_days: float | None = Field(
         None, gt=0, description="days after which an uploaded array that no job has used is deleted"
     )
+    job_days: float | None = Field(
+        None, gt=0, description="days after its end when a job is deleted with its result"
+    )
     arrays: int = Field(1000, ge=1, description="uploaded arrays of one key")
     active_jobs: int = Field(1000, ge=1, description="unfinished jobs of one key")
     running_jobs: int | None = Field(

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse
 
@@ -84,6 +85,24 @@ def test_solve_saves_and_verify_accepts(costs, tmp_path, capsys):
     assert result.fun == 18.0  # 4 + 5 + 9
     assert run("verify", costs, f"{out}.npz") == 0
     assert "is what it claims (optimal)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("factor", [1, 0.1])
+def test_pairs_are_saved_as_a_table(factor, tmp_path):
+    np.save(tmp_path / "c.npy", np.array([[4, 1, 3], [2, 0, 5], [9, 9, 9]]) * factor)
+    for name in ("r.npz", "r.csv", "r.parquet"):
+        given = ("--unassigned-cost", 7 * factor, "-o", tmp_path / name)
+        assert run("solve", tmp_path / "c.npy", *given) == 0
+    frame = bigsap.Result.load(tmp_path / "r.npz").to_dataframe()
+    assert 0 < len(frame) < 3
+    for found in (pandas.read_csv(tmp_path / "r.csv"), pandas.read_parquet(tmp_path / "r.parquet")):
+        pandas.testing.assert_frame_equal(found, frame)
+
+
+def test_a_table_without_its_package_is_refused_before_the_solve(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    assert run("solve", "absent.npy", "-o", tmp_path / "r.parquet") == 1
+    assert capsys.readouterr().err == "bigsap: error: -o FILE.parquet needs pyarrow: pip install pyarrow\n"
 
 
 def test_json_is_one_object_and_nothing_else(costs, tmp_path, capsys):

@@ -162,7 +162,10 @@ def test_dry_run_starts_nothing(service, spec, capsys):
     assert run("submit", spec, "--dry-run", "--json", "--label", "dry") == 0
     assert record_of(capsys)["estimate"]["memory_bytes"] > 0
     assert run("submit", spec, "--dry-run") == 0
-    assert "estimate.memory_bytes" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert re.search(r"^memory   [\d.]+ MiB \(base [\d.]+ MiB, ", out, re.M)
+    assert re.search(r"^seconds  [\d.]+ \([\d.]+ to [\d.]+\)$", out, re.M)
+    assert len(out.splitlines()) < 10
     run("jobs", "--label", "dry")
     assert capsys.readouterr().out == "no jobs\n"
 

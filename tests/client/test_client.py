@@ -251,6 +251,19 @@ def test_upload_survives_lost_connections(proxy):
     assert proxy.connections > 2
 
 
+def test_sealing_is_waited_for_as_long_as_the_service_reads(client, monkeypatch):
+    monkeypatch.setattr("bigsap.client.arrays._READ_BYTES_PER_S", 2)
+    waits, usual = {}, client._transport.call
+
+    def call(method, path, **given):
+        waits[path.rpartition("/")[2]] = given.get("wait", 0)
+        return usual(method, path, **given)
+
+    monkeypatch.setattr(client._transport, "call", call)
+    client.upload(np.arange(600.0).reshape(3, 200))
+    assert (waits["0"], waits["seal"]) == (0, 2400)
+
+
 def test_other_data_under_the_same_id_is_noticed(client):
     array = RNG.random((10, 2))
     array_id = client.upload(array)

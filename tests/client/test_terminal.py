@@ -98,7 +98,7 @@ class Told:
     submit = cancel
 
     def estimate(self, _: Any) -> Any:
-        return {EVIL: {EVIL: EVIL}, "notes": [EVIL]}
+        return {"spec": {}, "estimate": {"memory": {EVIL: 1}, "memory_bytes": 1, "notes": [EVIL]}}
 
     def upload(self, *_: Any, **__: Any) -> str:
         return EVIL

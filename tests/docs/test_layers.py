@@ -73,6 +73,15 @@ def test_import_loads_next_to_nothing():
     assert fresh(code) == "False False\nFalse True\n"
 
 
+def test_help_of_the_command_line_loads_no_compiler():
+    show = "print('numba' in sys.modules, 'bigsap.sources' in sys.modules)"
+    assert fresh(f"import sys; from bigsap.cli.commands import build_parser; build_parser(); {show}") == (
+        "False False\n"
+    )
+    code = "import bigsap.client as c; assert c.Client.submit and 'Job' in dir(c); hasattr(c, 'nothing')"
+    assert fresh(f"{code}; from bigsap.client import *; print(Job.wait)").startswith("<function Job.wait")
+
+
 def test_import_loads_no_extra_and_compiles_nothing():
     # numba looks at an installed scipy by itself. What it compiles passes through its event log.
     code = """

@@ -16,6 +16,7 @@ from page_steps import choose, give, paste, points, submit, wait_text
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
+import bigsap
 from bigsap.option_table import OPTIONS
 from gate import until
 
@@ -68,6 +69,10 @@ def test_two_csv_sets_from_files_to_download(
     waiting.value.save_as(tmp_path / "col4row.npy")
     columns = np.load(tmp_path / "col4row.npy")
     assert expected[np.arange(60), columns].sum() == pytest.approx(best(expected))
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download the whole result as npz").click()
+    waiting.value.save_as(tmp_path / "result.npz")
+    assert bigsap.Result.load(tmp_path / "result.npz").col4row.tolist() == columns.tolist()
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Download v as CSV").click()
     waiting.value.save_as(tmp_path / "v.csv")

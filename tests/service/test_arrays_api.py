@@ -9,6 +9,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from bigsap_server.api.app import create_app
 from bigsap_server.problems import HttpProblem
 from bigsap_server.uploads.store import ArrayStore, merged, without
 from checks import problem, solved, upload
+from fastapi.responses import FileResponse
 
 from apps import served, settings_in
 from gate import HANG_S, until
@@ -143,6 +145,27 @@ def test_an_array_that_is_deleted_while_it_is_asked_for_is_not_there(
 
     monkeypatch.setattr(ArrayStore, "file", deleted)
     problem(api.get(link + "/data"), 404, "not-found")
+
+
+@pytest.mark.parametrize("wanted", [None, "bytes=0-9", "bytes=0-3,20-29"])
+def test_a_download_that_has_begun_is_whole_although_it_is_deleted(
+    api: Any, monkeypatch: pytest.MonkeyPatch, wanted: str | None
+) -> None:
+    headers = {"Accept": "application/x-npy"} | ({} if wanted is None else {"Range": wanted})
+    link = f"/v1/arrays/{upload(api, MATRIX)}"
+    job = solved(api, {"cost": {"type": "array", "values": MATRIX.tolist()}})
+    places = (f"{link}/data", f"{job['links']['result']}/u")
+    lengths = {place: len(api.get(place, headers=headers).content) for place in places}
+    usual = FileResponse.__call__
+
+    async def meanwhile(answer: FileResponse, *asgi: Any) -> None:
+        Path(answer.path).unlink()
+        await usual(answer, *asgi)
+
+    monkeypatch.setattr(FileResponse, "__call__", meanwhile)
+    for place in places:
+        answer = api.get(place, headers=headers)
+        assert (answer.status_code, len(answer.content)) == (206 if wanted else 200, lengths[place])
 
 
 def test_data_that_the_client_has_are_not_sent_again(api: Any) -> None:
@@ -283,6 +306,36 @@ def test_a_wrong_hash_does_not_seal(api: Any) -> None:
     array = "/v1/arrays/" + upload(api, MATRIX, seal=False)
     problem(api.post(array + "/seal", json={"sha256": "0" * 64}), 422, "invalid-spec", "/sha256")
     assert api.get(array).json()["sealed"] is None
+
+
+def test_sealing_a_large_array_keeps_no_other_request_waiting(
+    serve_app: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many ask for it, and whatever else is asked for this array meanwhile."""
+    reading, go_on = threading.Event(), threading.Event()
+    usual = ArrayStore._digest
+
+    def slowly(*given: Any) -> Any:
+        reading.set()
+        assert go_on.wait(HANG_S)
+        return usual(*given)
+
+    monkeypatch.setattr(ArrayStore, "_digest", slowly)
+    with httpx.Client(base_url=serve_app(), timeout=HANG_S) as api, ThreadPoolExecutor(60) as clients:
+        array = create(api)
+        assert put(api, array, 0, MATRIX).status_code == 200
+        sealed = [
+            clients.submit(httpx.post, f"{api.base_url}{array}/seal", timeout=HANG_S) for _ in range(60)
+        ]
+        assert reading.wait(HANG_S)
+        problem(put(api, array, 0, MATRIX), 409, "array-in-use")
+        problem(api.delete(array), 409, "array-in-use")
+        assert api.get(array).json()["sealed"] is None
+        assert api.get("/v1/jobs").status_code == 200
+        go_on.set()
+        assert {answer.result().status_code for answer in sealed} == {200}
+        problem(put(api, array, 0, MATRIX), 409, "array-sealed")
+        assert api.delete(array).status_code == 204
 
 
 def test_a_stalled_block_does_not_mix_into_a_later_one(serve_app: Callable[..., str]) -> None:

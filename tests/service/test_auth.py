@@ -81,6 +81,11 @@ def test_wrong_keys(keyed: dict[str, As], headers: dict[str, str]) -> None:
     problem(keyed["nobody"].get("/v1/jobs", headers=headers), 401, "unauthorized")
 
 
+def test_a_key_beside_the_login_of_a_proxy(keyed: dict[str, As]) -> None:
+    headers = {"Authorization": "Basic bG9naW46b2YgaXRz", "X-API-Key": KEYS["alice"]}
+    assert keyed["nobody"].get("/v1/jobs", headers=headers).status_code == 200
+
+
 def test_scopes(keyed: dict[str, As]) -> None:
     eve = keyed["eve"]
     assert eve.get("/v1/jobs").status_code == 200

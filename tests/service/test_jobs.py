@@ -206,7 +206,7 @@ def test_a_former_attempt_cannot_write(store):
 def test_an_interrupted_job_waits_for_its_time_or_for_resume(store):
     job = started(store)
     problem = {"title": "lost"}
-    store.update(job.id, attempt=1, state="interrupted", retry_at=time.time() + 3600, problem=problem)
+    store.update(job.id, attempt=1, state="interrupted", retry_at=time.time() + 300, problem=problem)
     assert store.claim() is None
     found = store.get(job.id)
     assert found.active
@@ -217,6 +217,22 @@ def test_an_interrupted_job_waits_for_its_time_or_for_resume(store):
     assert (resumed.state, resumed.problem, resumed.failures) == ("queued", None, 0)
     claimed = store.claim()
     assert claimed.attempt == 2
+
+
+def test_a_clock_that_is_set_back_keeps_no_job_waiting(store, monkeypatch):
+    now = [2e9]
+    monkeypatch.setattr(jobs_store, "time", SimpleNamespace(time=lambda: now[0]))
+    job = started(store, owner="ann")
+    store.update(job.id, attempt=1, state="interrupted", retry_at=now[0] + 4)
+    now[0] -= 86_400
+    assert store.claim().id == job.id
+    # Nor does a key wait until the time of its last turn.
+    turns = [store.submit(SPEC, owner=owner)[0].owner for owner in ("bob", "bob", "ann", "bob", "ann")]
+    found = []
+    for _ in turns:
+        now[0] += 1
+        found.append(store.claim().owner)
+    assert found == ["bob", "ann", "bob", "ann", "bob"]
 
 
 @pytest.mark.parametrize(
@@ -378,6 +394,31 @@ class _Full:
         if text == "COMMIT":
             raise sqlite3.OperationalError("database or disk is full")
         return self._db.execute(text, *given)
+
+
+def test_a_locked_table_makes_no_queue_of_requests(store, monkeypatch):
+    monkeypatch.setattr(jobs_store, "_PATIENCE_S", 0.01)
+    job = store.request_cancel(store.submit(SPEC)[0].id, "now")
+    writes = [
+        lambda: store.submit(SPEC),
+        lambda: store.resume(job.id),
+        lambda: store.delete(job.id),
+        lambda: store.unused("arr_0").__enter__(),
+    ]
+    refused = []
+
+    def write():
+        for one in writes:
+            with pytest.raises(jobs.StoreUnavailable, match="earlier writes"):
+                one()
+            refused.append(one)
+
+    with store._write():
+        other = threading.Thread(target=write)
+        other.start()
+        other.join(HANG_S)
+    assert refused == writes
+    assert store.get(job.id) == job
 
 
 def test_a_deletion_that_cannot_be_recorded_keeps_the_files(store, monkeypatch):

@@ -279,6 +279,10 @@ def test_events_as_json_pages(api: Any) -> None:
     seen, after = [], 0
     while True:
         page = api.get(job["links"]["events"], params={"after": after, "limit": 2}, headers=accept).json()
+        # Who reads until it is over has all of them.
+        assert page["over"] is (
+            len(seen + page["events"]) == len(whole["events"]) and len(page["events"]) < 2
+        )
         if not page["events"]:
             break
         seen += page["events"]
@@ -293,7 +297,7 @@ def progress_of(api: Any, job: dict[str, Any], count: int) -> list[dict[str, Any
         for line in stream.iter_lines():
             if line.startswith("data:") and '"kind":"progress"' in line:
                 state = json.loads(line[5:])["data"]
-                if state["stage"] != "loading":
+                if state.get("phase"):  # on a busy machine there are reports before the first
                     seen.append(state)
                 if len(seen) == count:
                     break

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from bigsap_server import settings as service_settings
 from bigsap_server.costs import objects
+from bigsap_server.jobs.control import Folder
 from bigsap_server.settings import Settings
 from checks import SQUARE, problem, solved
 
@@ -162,9 +163,30 @@ def test_a_store_that_fails_does_not_fail_the_job(
 def test_the_worker_looks_at_the_list_again(bucket: Any, tmp_path: Path) -> None:
     settings = {"result_uris": ["memory://out/"], "data": str(tmp_path)}
     result = bigsap.solve(COST)
-    found = objects.put_result(result, {}, "memory://other", "job_1", settings)
+    found = objects.put_result(result, {}, "memory://other", "job_1", tmp_path / "new", settings)
     assert found["problem"]["type"].endswith("forbidden-address")
     assert bucket.store == {}
+
+
+def test_a_result_on_its_way_to_a_store_lies_in_the_folder_of_its_job(
+    make_app: Make, bucket: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that what a killed worker leaves goes with the next attempt, or with the job."""
+    api, sent, usual = make_app(result_uris=["memory://out/"]), [], type(bucket).put_file
+
+    def put_file(files: Any, file: str, *args: Any, **options: Any) -> None:
+        sent.append(Path(file).parent)
+        usual(files, file, *args, **options)
+
+    monkeypatch.setattr(type(bucket), "put_file", put_file)
+    job = solved(api, SQUARE | {"results": "memory://out"})
+    folder = Folder(Path(api.app.app.state.settings.data) / "jobs" / job["id"])
+    assert sent == [folder.unfinished(1)]
+    assert not sent[0].exists()
+    sent[0].mkdir()
+    folder.prune(1, 1)
+    assert not sent[0].exists()
+    assert folder.result(1).exists()
 
 
 def test_a_store_that_hangs_is_left(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +199,7 @@ def test_a_store_that_hangs_is_left(bucket: Any, tmp_path: Path, monkeypatch: py
         assert go_on.wait(HANG_S)
 
     monkeypatch.setattr(type(bucket), "put_file", put_file)
-    found = objects.put_result(result, {}, "memory://out", "job_1", settings, seconds=0.0)
+    found = objects.put_result(result, {}, "memory://out", "job_1", tmp_path / "new", settings, seconds=0.0)
     assert found["problem"]["type"].endswith("result-not-stored")
     assert "TimeoutError" in found["problem"]["detail"]
     assert hung.wait(HANG_S)
@@ -193,7 +215,7 @@ def test_a_fenced_attempt_writes_no_more(
 ) -> None:
     settings = {"result_uris": ["memory://out/"], "data": str(tmp_path)}
     result = bigsap.solve(COST)
-    found = objects.put_result(result, {}, "memory://out", "job_1", settings, lambda: True)
+    found = objects.put_result(result, {}, "memory://out", "job_1", tmp_path / "new", settings, lambda: True)
     assert "InterruptedError" in found["problem"]["detail"]
     assert bucket.store == {}
     fenced = threading.Event()
@@ -204,7 +226,7 @@ def test_a_fenced_attempt_writes_no_more(
         fenced.set()
 
     monkeypatch.setattr(type(bucket), "put_file", fence_then)
-    found = objects.put_result(result, {}, "memory://out", "job_2", settings, fenced.is_set)
+    found = objects.put_result(result, {}, "memory://out", "job_2", tmp_path / "new", settings, fenced.is_set)
     assert "InterruptedError" in found["problem"]["detail"]
     assert [name for name in bucket.store if name.endswith(".json")] == []
 

@@ -15,24 +15,28 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
-from bigsap_server.api.app import create_app, reload
-from bigsap_server.auth import hashed
+from bigsap_server.api.app import create_app, expire, reload
+from bigsap_server.auth import Caller, hashed
+from bigsap_server.jobs import store as store_module
 from bigsap_server.jobs import webhooks
+from bigsap_server.jobs.model import StoreUnavailable
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.webhooks import Webhooks, signature
+from bigsap_server.problems import HttpProblem
 from bigsap_server.serve import serve
 from checks import SQUARE, problem, solved, upload
 
 import bigsap
-from apps import TestClient, settings_in
+from apps import TestClient, served, settings_in
 from gate import HANG_S, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -98,9 +102,55 @@ def test_keys_and_settings_are_reloaded(tmp_path: Path) -> None:
         file.write_text("[")
         with pytest.raises(ValueError, match=r"keys\.toml"):
             reload(app, settings)
+        keys_of(file, "bob")
+        with pytest.raises(ValueError, match="'absent' is not installed"):
+            reload(app, settings_in(tmp_path / "data", keys=file, plugins=["absent"]))
         with pytest.raises(ValueError, match="restart it"):
             reload(app, settings_in(tmp_path / "data"))
         assert status("bob") == 200
+
+
+def test_reloaded_keys_keep_their_count_and_removed_ones_end(tmp_path: Path) -> None:
+    file = keys_of(tmp_path / "keys.toml", "ann", "bob")
+    app = create_app(settings_in(tmp_path / "data", {"streams": 2}, keys=file))
+    with TestClient(app, base_url="http://127.0.0.1:8765") as client:
+        service = app.app.state.service
+
+        def caller(key: str) -> Caller:
+            found: Caller = service.keys.caller(None, key)
+            return found
+
+        ann, bob = caller("ann"), caller("bob")
+        with ann.waiting(), bob.waiting():
+            limits = {"streams": 1, "burst": 3}
+            portal = client.portal
+            assert portal is not None
+            portal.call(reload, app, settings_in(tmp_path / "data", limits, keys=keys_of(file, "ann")))
+            assert caller("ann") is ann
+            assert not ann.may_wait
+            with pytest.raises(HttpProblem, match="unknown key"):
+                caller("bob")
+            assert not bob.has("read")
+        assert ann.may_wait
+        assert ann.bucket is not None
+        # What is left of the former burst is no more than the new one.
+        assert [ann.bucket.take() == 0 for _ in range(5)].count(True) <= 3
+
+
+def test_the_stream_of_a_removed_key_ends(tmp_path: Path) -> None:
+    file = keys_of(tmp_path / "keys.toml", "ann", "bob")
+    app = create_app(settings_in(tmp_path / "data", keys=file))
+    with served(app) as url, httpx.Client(base_url=url, timeout=HANG_S) as client:
+        service = app.app.state.service
+        service.supervisor.stop()
+        ann = {"X-API-Key": "ann"}
+        job = client.post("/v1/jobs", json=SQUARE, headers=ann).json()
+        with client.stream("GET", job["links"]["events"], headers=ann) as answer:
+            lines = answer.iter_lines()
+            assert "queued" in next(line for line in lines if line.startswith("data:"))
+            new = settings_in(tmp_path / "data", keys=keys_of(file, "bob"))
+            service.notifier._loop.call_soon_threadsafe(reload, app, new)
+            assert [line for line in lines if line.startswith("data:")] == []
 
 
 def test_a_store_that_does_not_exist_is_refused_at_the_start(
@@ -274,7 +324,7 @@ def test_a_whole_result_that_cannot_be_sent_leaves_no_file(
     api = make_app()
     link, headers = solved(api, SQUARE)["links"]["result"], {"Accept": "application/x-npz"}
     with monkeypatch.context() as patched:
-        patched.setattr("bigsap_server.api.routes_results.FileResponse._handle_simple", broken)
+        patched.setattr("bigsap_server.api.downloads.FileResponse._handle_simple", broken)
         assert api.get(link, headers=headers).status_code == 500
     with monkeypatch.context() as patched:
         patched.setattr(bigsap.Result, "save", half_written)
@@ -317,6 +367,63 @@ def test_uploads_are_found_by_digest_and_expire(make_app: Callable[..., Any], tm
 
 
 HOOK = {"webhook_hosts": ["hooks.example"], "webhook_secret": "0123456789abcdef"}
+
+
+def test_jobs_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1e9]
+    monkeypatch.setattr(store_module, "time", SimpleNamespace(time=lambda: now[0]))
+    with closing(JobStore(tmp_path / "jobs.sqlite")) as store:
+
+        def ended() -> str:
+            job, _ = store.submit(SQUARE)
+            store.folder(job.id).mkdir(parents=True)
+            return store.request_cancel(job.id, "now").id
+
+        old, used, again = ended(), ended(), ended()
+        store.submit(SQUARE | {"warm_start": {"job": used}})
+        now[0] += 86_400
+        young, active = ended(), store.submit(SQUARE)[0].id
+        store.resume(again)
+        store.request_cancel(again, "now")
+        now[0] += 1
+        assert store.expire(86_402) == []
+        # Ended anew between the look and the deletion.
+        usual = JobStore.delete
+
+        def late(self: JobStore, job_id: str, *given: float) -> None:
+            if job_id == old and store.get(old).finished == 1e9:
+                self.resume(old)
+                self.request_cancel(old, "now")
+            usual(self, job_id, *given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(JobStore, "delete", late)
+            assert store.expire(86_400) == []
+        now[0] += 86_401
+        assert store.expire(86_400) == [old, again, young]
+        assert store.known() >= {used, active}
+        assert not store.folder(old).exists()
+
+
+def test_what_cannot_expire_now_does_an_hour_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = create_app(settings_in(tmp_path / "data", {"job_days": 1e-9, "array_days": 1e-9}))
+    with TestClient(app, base_url="http://127.0.0.1:8765") as client:
+        service, portal = app.app.state.service, client.portal
+        assert portal is not None
+        job_id = solved(client, SQUARE)["id"]
+
+        def locked(*_: Any) -> Any:
+            raise StoreUnavailable("the job table is locked")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(JobStore, "expire", locked)
+            portal.call(expire, service)
+        assert "jobs cannot expire: the job table is locked" in caplog.text
+        assert service.store.known() == {job_id}
+        portal.call(expire, service)
+        assert service.store.known() == set()
 
 
 def test_webhooks_go_to_allowed_hosts_only(make_app: Callable[..., Any]) -> None:

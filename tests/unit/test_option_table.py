@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 import inspect
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,3 +148,20 @@ def test_uneven_lists_are_no_certificate(assignment: object, v: object, v_low: o
 def test_buffers_and_any_number_of_threads() -> None:
     assert bigsap.solve_many(memoryview(C[None]))[0].fun == 0.0
     assert bigsap.solve_many([C], threads=10**30, method="ssp")[0].fun == 0.0
+
+
+def test_an_unknown_option_is_named_with_the_function_that_has_none(tmp_path: Path) -> None:
+    file = tmp_path / "checkpoint"
+    costs = np.arange(90_000.0).reshape(300, 300) % 977
+    bigsap.solve(costs, method="ssp", checkpoint=file, callback=lambda progress: True)
+    calls: dict[str, Callable[..., Any]] = {
+        "solve": partial(bigsap.solve, costs),
+        "resume": partial(bigsap.resume, file, costs),
+        "solve_many": partial(bigsap.solve_many, [costs]),
+        "solve_k_best": partial(bigsap.solve_k_best, costs, 2),
+        "certify": partial(bigsap.certify, costs, range(300)),
+    }
+    for name, call in calls.items():
+        words = rf"^{name}\(\) got an unexpected keyword argument 'epsilom'$"
+        with pytest.raises(TypeError, match=words):
+            call(epsilom=False)

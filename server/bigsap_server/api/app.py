@@ -8,6 +8,7 @@ import mimetypes
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ def create_app(settings: Settings, store: JobStore | None = None) -> Admission:
         )
         webhooks.start()
         supervisor.start()
-        expiring = asyncio.create_task(_expire(app.state.service))
+        expiring = asyncio.create_task(_expire_hourly(app.state.service))
         try:
             yield
         finally:
@@ -184,15 +185,29 @@ def create_app(settings: Settings, store: JobStore | None = None) -> Admission:
     return Admission(app, keys, metrics, settings.root_path)
 
 
-async def _expire(service: Service) -> None:
-    """Delete uploaded arrays that are no longer used, once an hour."""
+async def _expire_hourly(service: Service) -> None:
     while True:
-        days = service.settings.limits.array_days
-        if days is not None:
-            gone = await anyio.to_thread.run_sync(service.arrays.expire, days * 86400, service.store.unused)
-            if gone:
-                _log.info("%d uploaded arrays have expired", len(gone), extra={"arrays": gone[:100]})
+        await expire(service)
         await asyncio.sleep(3600)
+
+
+async def expire(service: Service) -> None:
+    """Delete old jobs and uploaded arrays that are no longer used."""
+    limits = service.settings.limits
+    arrays = partial(service.arrays.expire, unused=service.store.unused)
+    for name, days, delete in (
+        ("jobs", limits.job_days, service.store.expire),
+        ("arrays", limits.array_days, arrays),
+    ):
+        if days is None:
+            continue
+        try:
+            gone = await anyio.to_thread.run_sync(delete, days * 86400)
+        except (HttpProblem, OSError) as error:  # tried again an hour later
+            _log.error("%s cannot expire: %s", name, error)
+            continue
+        if gone:
+            _log.info("%d %s have expired", len(gone), name, extra={name: gone[:100]})
 
 
 def reload(app: Admission, settings: Settings) -> Settings:
@@ -204,14 +219,17 @@ def reload(app: Admission, settings: Settings) -> Settings:
     service: Service = app.app.state.service
     found = service.settings.reloaded(settings)
     found.check_stores()
+    check_plugins(found.plugins)
     keys = Keys.read(found.keys, found.limits)
     if keys.required != service.keys.required:
         raise ValueError("a running service cannot begin or cease to ask for keys: restart it")
+    keys.replace(service.keys)
     app.reload(keys)
     service.keys, service.settings, service.plain = keys, found, found.model_dump(mode="json")
     app.app.state.settings = found
     service.checks.total_tokens = found.limits.checks
     service.supervisor.reload(found, keys)
+    service.notifier.wake_all()  # streams of keys that are gone end
     logs.set_level(found.log_level)
     return found
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
+from weakref import WeakValueDictionary
 
 import anyio
 from fastapi import Depends, Request, Security
@@ -21,10 +23,16 @@ from bigsap_server.jobs.supervisor import Supervisor
 from bigsap_server.settings import Settings
 from bigsap_server.uploads.store import ArrayStore
 
+# Uploads sealed at a time: each is a file that is read whole.
+_SEALS = 4
+
 
 @dataclass
 class Service:
-    """Parts of a running service. ``plain``: the settings as workers get them."""
+    """Parts of a running service. ``plain``: the settings as workers get them.
+
+    seals, sealing: locks of arrays that are being sealed, and the threads that do it.
+    """
 
     settings: Settings
     plain: dict[str, Any] = field(repr=False)
@@ -35,6 +43,8 @@ class Service:
     metrics: Metrics
     keys: Keys
     checks: anyio.CapacityLimiter
+    seals: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    sealing: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(_SEALS))
 
     @property
     def root(self) -> str:

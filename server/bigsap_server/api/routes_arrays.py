@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
+import anyio
 import numpy as np
 from fastapi import APIRouter, Header, Path, Query, Request
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute, check_length, limited
 from bigsap_server.api.context import Reader, ReaderOrSubmitter, Service, Submitter, TheService
-from bigsap_server.api.negotiation import matches, narrow_range
+from bigsap_server.api.downloads import download
+from bigsap_server.api.negotiation import matches
 from bigsap_server.api.schemas import ArrayInfo, answer
 from bigsap_server.costs.specs import DTYPES, ID_PATTERN, Model
 from bigsap_server.problems import HttpProblem
@@ -126,7 +129,6 @@ async def look(array_id: ArrayId, service: TheService, caller: ReaderOrSubmitter
     response_class=Response,
 )
 async def data(
-    request: Request,
     array_id: ArrayId,
     service: TheService,
     caller: Reader,
@@ -140,13 +142,7 @@ async def data(
     headers = {"ETag": f'"{meta.sha256}"'}
     if matches(if_none_match, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    try:
-        at = await run_in_threadpool(file.stat)
-    except OSError:  # deleted meanwhile
-        raise HttpProblem("not-found", "there is no such array") from None
-    narrow_range(request.scope, at.st_size)
-    name = f"{meta.id}.npy"
-    return FileResponse(file, media_type="application/x-npy", filename=name, headers=headers, stat_result=at)
+    return await download(file, "application/x-npy", f"{meta.id}.npy", headers)
 
 
 @router.put(
@@ -215,7 +211,10 @@ async def seal(
     """Close the array for good; answers with the sha256 of its raw little-endian data."""
     service.arrays.get(array_id, caller.sees)
     expected = None if body is None else body.sha256
-    meta = await run_in_threadpool(service.arrays.seal, array_id, expected)
+    # One at a time of an array, and few in all: those that wait take no thread from other requests.
+    async with service.seals.setdefault(array_id, asyncio.Lock()):
+        work, few = service.arrays.seal, service.sealing
+        meta = await anyio.to_thread.run_sync(work, array_id, expected, limiter=few)
     return _shown(service, meta)
 
 

@@ -330,7 +330,8 @@ async def events(
         found = await run_in_threadpool(service.store.events, job_id, after, limit)
         latest = found[-1].seq if found else after
         page = [Event.of(event) for event in found]
-        return answer(schemas.EventPage(events=page, next=latest, over=not job.active))
+        over = not job.active and len(page) < limit
+        return answer(schemas.EventPage(events=page, next=latest, over=over))
     if not job.active and not await run_in_threadpool(service.store.events, job_id, after, 1):
         # A 204 makes a browser's EventSource stop reconnecting.
         return Response(status_code=204)
@@ -356,6 +357,8 @@ async def _stream(
                     found = await run_in_threadpool(service.store.events, job_id, after, _PAGE)
             except UnknownJob:
                 return  # deleted meanwhile
+            if not caller.has("read"):
+                return  # the key is no longer valid
             for event in found:
                 after = event.seq
                 view = Event.of(event).document()

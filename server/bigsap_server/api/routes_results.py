@@ -6,22 +6,21 @@ import math
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
-from fastapi import APIRouter, Header, Path, Query, Request
-from fastapi.responses import FileResponse, Response, StreamingResponse
+from fastapi import APIRouter, Header, Path, Query
+from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
-from starlette.types import Receive, Scope, Send
 
 import bigsap
 from bigsap.summary import FURTHER_ARRAYS, RESULT_ARRAYS, result_of
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, TheService
-from bigsap_server.api.negotiation import accepted, matches, narrow_range
+from bigsap_server.api.downloads import Download, download, drop
+from bigsap_server.api.negotiation import accepted, matches
 from bigsap_server.api.routes_jobs import JobId
 from bigsap_server.api.schemas import answer, etag
 from bigsap_server.auth import Caller
@@ -72,13 +71,12 @@ async def _with_result(job_id: str, service: Service, caller: Caller) -> JobRow:
     responses={200: {"content": {NPZ: _BINARY}}, **schemas.range_responses(NPZ)},
 )
 async def summary(
-    request: Request,
     job_id: JobId,
     service: TheService,
     caller: Reader,
     accept: Annotated[str | None, Header()] = None,
     if_none_match: Annotated[str | None, Header()] = None,
-    # Only for the OpenAPI document: ``narrow_range`` reads the header.
+    # Only for the OpenAPI document: ``Download`` reads the header.
     range_: Annotated[str | None, Header(alias="Range", description="of the npz file")] = None,
 ) -> Response:
     """By ``Accept``: status, objective, bound, gap, certificate, stats and links to the arrays; or all of
@@ -93,23 +91,7 @@ async def summary(
         return Response(status_code=304, headers=headers)
     if kind == JSON:
         return answer(schemas.ResultSummary.of(job, service.root), headers=headers)
-    file = await run_in_threadpool(_whole, job, service)
-    try:
-        narrow_range(request.scope, file.stat().st_size)
-    except BaseException:
-        _drop(file)
-        raise
-    return _Passing(file, media_type=NPZ, filename=f"{job.id}.npz", headers=headers)
-
-
-class _Passing(FileResponse):
-    """A file that is removed once it is sent, or cannot be."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            _drop(FilePath(self.path))
+    return await run_in_threadpool(_whole, job, service, headers)
 
 
 @router.get(
@@ -143,7 +125,6 @@ async def drawn(job_id: JobId, service: TheService, caller: Reader) -> Response:
     },
 )
 async def array(
-    request: Request,
     job_id: JobId,
     name: Annotated[ArrayName, Path()],
     service: TheService,
@@ -152,7 +133,7 @@ async def array(
     limit: Annotated[int | None, Query(ge=0, le=2**63 - 1, description="rows; JSON: at most 100,000")] = None,
     accept: Annotated[str | None, Header()] = None,
     if_none_match: Annotated[str | None, Header()] = None,
-    # Only for the OpenAPI document: ``narrow_range`` reads the header.
+    # Only for the OpenAPI document: ``Download`` reads the header.
     range_: Annotated[str | None, Header(alias="Range", description="of the npy file")] = None,
 ) -> Response:
     """By ``Accept``: the whole ``.npy`` file (with Range), CSV, or a JSON page.
@@ -173,7 +154,7 @@ async def array(
     if matches(if_none_match, tag):
         return Response(status_code=304, headers=headers)
     if kind == NPY:
-        return await _npy(request, file, name, headers)
+        return await download(file, NPY, f"{name}.npy", headers)
     values = await run_in_threadpool(_open, file)
     stop = len(values) if limit is None else min(len(values), offset + limit)
     if kind == CSV:
@@ -183,8 +164,8 @@ async def array(
     return answer(await run_in_threadpool(_page, values, name, offset, stop), headers=headers)
 
 
-def _whole(job: JobRow, service: Service) -> FilePath:
-    """Return a new file with the whole result."""
+def _whole(job: JobRow, service: Service, headers: dict[str, str]) -> Response:
+    """Return the whole result in one new file."""
     assert job.result is not None
     result = result_of(job.result, lambda name: _open(service.store.result_file(job, name)))
     with disk():
@@ -193,15 +174,10 @@ def _whole(job: JobRow, service: Service) -> FilePath:
             result.save(file)
             # The same time for the same bytes: clients compare it before they ask for a range.
             os.utime(file, (job.finished or 0.0,) * 2)
+            return Download(file, NPZ, f"{job.id}.npz", headers, passing=True)
         except BaseException:
-            _drop(file)
+            drop(file)
             raise
-    return file
-
-
-def _drop(file: FilePath) -> None:
-    with suppress(OSError):  # on Windows, while it is looked at: the next start removes it
-        file.unlink()
 
 
 def _open(file: FilePath) -> np.ndarray[Any, Any]:
@@ -210,15 +186,6 @@ def _open(file: FilePath) -> np.ndarray[Any, Any]:
     except (OSError, ValueError, EOFError) as error:
         raise HttpProblem("not-found", "the array is not there (any more)") from error
     return values
-
-
-async def _npy(request: Request, file: FilePath, name: str, headers: dict[str, str]) -> Response:
-    try:
-        at = await run_in_threadpool(file.stat)
-    except OSError:
-        raise HttpProblem("not-found", "the array is not there (any more)") from None
-    narrow_range(request.scope, at.st_size)
-    return FileResponse(file, media_type=NPY, filename=f"{name}.npy", headers=headers, stat_result=at)
 
 
 def _csv(values: np.ndarray[Any, Any], name: str, start: int, stop: int) -> Iterator[str]:

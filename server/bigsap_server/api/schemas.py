@@ -221,7 +221,7 @@ class EventPage(Answer):
 
     events: list[Event]
     next: int
-    over: bool
+    over: bool = Field(description="the job has ended, and no event follows these")
 
 
 class ArrayInfo(Answer):

@@ -70,9 +70,9 @@ class Metrics:
         if job is None:
             return
         if job.state == "starting" and job.attempt == 1 and job.started is not None:
-            self.waited.observe(job.started - job.created)
+            self.waited.observe(max(0.0, job.started - job.created))  # the clock may have been set back
         elif job.state in FINISHED and job.finished is not None and job.started is not None:
-            self.took.labels(job.state).observe(job.finished - job.started)
+            self.took.labels(job.state).observe(max(0.0, job.finished - job.started))
         if job.state == "failed":
             self.failed.labels(str((job.problem or {}).get("type", "")).rpartition(":")[2]).inc()
 

@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import logging
+import shutil
 import tempfile
 import threading
 import time
@@ -123,6 +124,7 @@ def put_result(
     summary: Mapping[str, Any],
     uri: str,
     name: str,
+    folder: Path,
     settings: Mapping[str, Any],
     is_over: Callable[[], bool] = lambda: False,
     seconds: float = STORE_SECONDS,
@@ -131,25 +133,30 @@ def put_result(
 
     ``NAME.npz`` is written first, as ``Result.save`` does, then ``NAME.json``: the summary and the
     digest. A store that fails does not fail the job, which keeps its result here. Nor does one that
-    takes longer than ``seconds``: a thread writes, and is left alone then. is_over: whether another
-    attempt may be writing, or the result is no longer wanted; asked before each file and while waiting.
+    takes longer than ``seconds``: a thread writes, and is left alone then.
+
+    folder: to save the file in before, which is removed; if the process dies, it goes with the job's other
+    temporary folders. is_over: whether another attempt may be writing, or the result is no longer wanted;
+    asked before each file and while waiting.
     """
     place = f"{uri.rstrip('/')}/{name}"
     try:
         check_uri(place, settings["result_uris"], "/results")
-        with tempfile.TemporaryDirectory(dir=scratch(settings["data"]), ignore_cleanup_errors=True) as folder:
-            file = Path(folder) / "result.npz"
-            result.save(file)
-            with file.open("rb") as saved:
-                digest = hashlib.file_digest(saved, "sha256").hexdigest()
-            stored = {"uri": f"{place}.npz", "bytes": file.stat().st_size, "sha256": digest}
-            document = json.dumps({**summary, "stored": stored}).encode()
-            _apart(partial(_write, place, file, document), is_over, seconds)
+        folder.mkdir(parents=True)
+        file = folder / "result.npz"
+        result.save(file)
+        with file.open("rb") as saved:
+            digest = hashlib.file_digest(saved, "sha256").hexdigest()
+        stored = {"uri": f"{place}.npz", "bytes": file.stat().st_size, "sha256": digest}
+        document = json.dumps({**summary, "stored": stored}).encode()
+        _apart(partial(_write, place, file, document), is_over, seconds)
     except Exception as error:  # noqa: BLE001 - any error of any store
         _log.warning("%s cannot be written: %s: %s", place, type(error).__name__, error)
         failed = HttpProblem("result-not-stored", f"{name}: {type(error).__name__}", pointer="/results")
         problem = error if isinstance(error, HttpProblem) else failed
         return {"uri": f"{place}.npz", "problem": problem.document()}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     return stored
 
 

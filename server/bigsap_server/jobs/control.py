@@ -59,6 +59,10 @@ class Folder:
     def result(self, attempt: int) -> Path:
         return self.path / f"result-{attempt}"
 
+    def unfinished(self, attempt: int) -> Path:
+        """Return the folder of files that the attempt is still writing; ``prune`` removes it."""
+        return self.path / f"result-{attempt}.tmp"
+
     def keep_start(self, result: Path | None) -> Path:
         """Store the arrays that the job starts from, once; return their folder.
 

@@ -87,9 +87,13 @@ class Notifier:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._close)
 
+    def wake_all(self) -> None:
+        """Notify all waiters. Called on the loop's thread."""
+        self._wake(self._waiters)
+
     def _close(self) -> None:
         self.stopping = True
-        self._wake(self._waiters)
+        self.wake_all()
 
     def _wake(self, job_ids: Iterable[str]) -> None:
         for job_id in job_ids:

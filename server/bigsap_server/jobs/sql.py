@@ -73,7 +73,7 @@ def job_of(row: sqlite3.Row) -> JobRow:
 
 def connect(path: Path) -> sqlite3.Connection:
     """Return a connection in WAL mode whose transactions are begun explicitly."""
-    db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
     db.row_factory = sqlite3.Row
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")

@@ -52,6 +52,10 @@ from bigsap_server.problems import HttpProblem
 # Most progress events kept of one job. Older ones are thinned out, so that a convergence plot keeps its
 # shape and a solve of a week does not fill the disk.
 _MOST_EVENTS = 4000
+# Seconds to wait for other writes. If another program locks the table, each of them waits for it.
+_PATIENCE_S = 10.0
+# A job whose next attempt is further ahead was interrupted before the clock was set back.
+_LONGEST_PAUSE_S = 600.0
 
 
 class JobStore:
@@ -135,7 +139,7 @@ class JobStore:
         text = canonical(spec)
         if digest is None:
             digest = hashlib.sha256(text.encode()).hexdigest()
-        with self._write_lock:
+        with self._writing():
             sql.reserve(self._writer)
         with self._write() as (db, changes):
             if (found := _made_by(db, owner, idempotency_key, digest)) is not None:
@@ -238,15 +242,15 @@ class JobStore:
             anew |= dict.fromkeys(("finished", "cancel", "problem", "retry_at"))
             return _set(db, changes, row, state="queued", **anew)
 
-    def delete(self, job_id: str) -> None:
+    def delete(self, job_id: str, ended_before: float = math.inf) -> None:
         """Remove record, events and files.
 
-        Raises HttpProblem: ``wrong-state`` while the job is active, ``job-in-use`` while an active one
-        starts from it.
+        Raises HttpProblem: ``wrong-state`` while the job is active, or if it ended later than told;
+        ``job-in-use`` while an active one starts from it.
         """
         folder = self.folder(job_id)
         # Held until a folder whose job could not be deleted is back.
-        with self._write_lock:
+        with self._writing():
             try:
                 with self._write() as (db, changes):
                     row = _find(db, job_id)
@@ -254,6 +258,8 @@ class JobStore:
                         raise HttpProblem(
                             "wrong-state", f"{job_id} is {row['state']}: cancel it first", state=row["state"]
                         )
+                    if row["finished"] >= ended_before:
+                        raise HttpProblem("wrong-state", f"{job_id} has ended anew", state=row["state"])
                     _check_unused(db, job_id, "job-in-use")
                     db.execute("DELETE FROM job WHERE number = ?", (row["number"],))
                     changes.jobs[job_id] = None
@@ -269,13 +275,26 @@ class JobStore:
                 raise
         shutil.rmtree(aside(folder), ignore_errors=True)
 
+    def expire(self, seconds: float) -> list[str]:
+        """Delete jobs that ended so long ago, but those that others start from; return their ids."""
+        text = f"SELECT id FROM job WHERE state IN {FINISHED} AND finished < ? ORDER BY number"
+        before = time.time() - seconds
+        with self._read() as db:
+            due = [row[0] for row in db.execute(text, (before,))]
+        gone = []
+        for job_id in due:
+            with suppress(HttpProblem):  # in use, resumed or deleted meanwhile, or the table is unavailable
+                self.delete(job_id, before)
+                gone.append(job_id)
+        return gone
+
     @contextmanager
     def unused(self, array_id: str) -> Iterator[None]:
         """Block submissions and resumptions while an array is deleted, which must be quick.
 
         Raises HttpProblem ``array-in-use`` when an active job uses it.
         """
-        with self._write_lock:
+        with self._writing():
             with self._read() as db:
                 _check_unused(db, array_id, "array-in-use")
             yield
@@ -307,6 +326,7 @@ class JobStore:
 
         Owners take turns: the one whose last attempt began longest ago is next, with the oldest job of
         the highest priority among its own. most: running jobs of an owner at a time; None: no limit.
+        Times ahead of now do not count: the clock has been set back.
         """
         with self._write() as (db, changes):
             row = db.execute(
@@ -314,12 +334,13 @@ class JobStore:
                 " started = coalesce(started, :now), finished = NULL,"
                 " retry_at = NULL, progress = NULL, problem = NULL, version = version + 1"
                 " WHERE number = (SELECT number FROM job AS due WHERE (state = 'queued'"
-                "  OR (state = 'interrupted' AND retry_at <= :now))"
+                "  OR (state = 'interrupted' AND (retry_at <= :now OR retry_at > :now + :pause)))"
                 "  AND owner NOT IN (SELECT value FROM json_each(:owners)) ORDER BY"
-                "  (SELECT max(attempt_started) FROM job AS begun WHERE begun.owner = due.owner),"
+                "  (SELECT max(attempt_started) FROM job AS begun"
+                "   WHERE begun.owner = due.owner AND attempt_started <= :now),"
                 "  owner, priority DESC, number LIMIT 1)"
                 " RETURNING *",
-                {"now": time.time(), "owners": _full(db, most)},
+                {"now": time.time(), "owners": _full(db, most), "pause": _LONGEST_PAUSE_S},
             ).fetchone()
             return None if row is None else _changed(db, changes, row)
 
@@ -398,10 +419,20 @@ class JobStore:
     # Internal
 
     @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Exclude other writes. Raises StoreUnavailable if they take too long."""
+        if not self._write_lock.acquire(timeout=_PATIENCE_S):
+            raise StoreUnavailable("the job table cannot be written: earlier writes still wait for it")
+        try:
+            yield
+        finally:
+            self._write_lock.release()
+
+    @contextmanager
     def _write(self) -> Iterator[tuple[sqlite3.Connection, Changes]]:
         """Run one transaction; afterwards the callbacks, for the jobs among the changes."""
         changes = Changes()
-        with self._write_lock:
+        with self._writing():
             try:
                 self._writer.execute("BEGIN IMMEDIATE")
                 try:

@@ -259,9 +259,14 @@ class Attempt:
         self._write_arrays(result)
         summary = summary_of(result, self.attempt)
         if (uri := self.spec.get("results")) is not None:
-            name, settings = self.folder.path.name, self.settings
             summary["stored"] = put_result(
-                result, summary, uri, name, settings, lambda: self._command not in ("run", "stop")
+                result,
+                summary,
+                uri,
+                self.folder.path.name,
+                self.folder.unfinished(self.attempt),
+                self.settings,
+                lambda: self._command not in ("run", "stop"),
             )
             if self._command == "fenced":  # the next attempt writes it
                 return {"state": "stale"}
@@ -270,8 +275,7 @@ class Attempt:
         return {"state": state, "result": summary}
 
     def _write_arrays(self, result: bigsap.Result) -> None:
-        target = self.folder.result(self.attempt)
-        temporary = target.with_name(target.name + ".tmp")
+        target, temporary = self.folder.result(self.attempt), self.folder.unfinished(self.attempt)
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         try:

@@ -47,6 +47,7 @@ class ArrayStore:
         self._locks: dict[str, threading.Lock] = {}
         self._known: dict[str, Meta] = {}
         self._open: defaultdict[str, list[Block]] = defaultdict(list)
+        self._sealing: set[str] = set()
         for place in sorted(folder.iterdir()):
             if place.name.startswith(DELETED):
                 shutil.rmtree(place, ignore_errors=True)
@@ -168,6 +169,7 @@ class ArrayStore:
         """
         with self._lock(meta.id):
             meta = self._current(meta.id)
+            self._check_idle(meta.id)
             if meta.sealed is not None:
                 raise HttpProblem("array-sealed", "a sealed array cannot be changed")
             if not 0 <= start < max(1, meta.shape[0]):
@@ -224,18 +226,23 @@ class ArrayStore:
         return meta
 
     def seal(self, array_id: str, expected: str | None) -> Meta:
-        """Compute the hash and make the array immutable. Idempotent.
+        """Compute the hash and make the array immutable. Idempotent. Reads the whole file.
 
-        Raises HttpProblem ``array-incomplete`` with the missing ranges, ``invalid-spec`` when
-        the hash is not the expected one. Reads the whole file.
+        Raises HttpProblem ``array-incomplete`` with the missing ranges, ``invalid-spec`` when the hash is
+        not the expected one, ``array-in-use`` while another call does the same.
         """
         with self._lock(array_id):
             meta = self._current(array_id)
+            self._check_idle(array_id)
             if meta.sealed is None:
                 if self._open[array_id]:
                     raise HttpProblem("array-incomplete", "a block is still being received")
                 if missing := meta.missing():
                     raise HttpProblem("array-incomplete", "not all rows are received", missing=missing[:100])
+            self._sealing.add(array_id)
+        try:
+            # Without the lock, for which requests would wait in threads that all requests share.
+            if meta.sealed is None:
                 sha256, finite = self._digest(meta)
                 meta = replace(meta, sealed=time.time(), sha256=sha256, finite=finite)
             if expected is not None and expected.lower() != meta.sha256:
@@ -243,6 +250,12 @@ class ArrayStore:
             with disk():
                 self._write(meta)
             return meta
+        finally:
+            self._sealing.discard(array_id)
+
+    def _check_idle(self, array_id: str) -> None:
+        if array_id in self._sealing:
+            raise HttpProblem("array-in-use", "the array is being sealed; try again")
 
     def delete(self, array_id: str, unused: Callable[[str], AbstractContextManager[None]]) -> None:
         """Remove the array and its file.
@@ -253,6 +266,7 @@ class ArrayStore:
         gone = aside(place)
         with self._lock(array_id):
             self._current(array_id)
+            self._check_idle(array_id)
             if self._open[array_id]:
                 raise HttpProblem("array-in-use", "a block is still being received")
             with unused(array_id), disk():

@@ -127,6 +127,7 @@ export const jobs = {
       ...options,
       headers: { Accept: accept, ...options.headers },
     }),
+  whole: (id, name, accept) => request(`${jobPath(id)}/result`, { headers: { Accept: accept } }),
 };
 
 const arrayPath = (id) => `arrays/${encodeURIComponent(id)}`;

@@ -108,11 +108,11 @@ export function verdict(summary, job) {
 /** Buttons, not links: the request needs the key and the wanted type. */
 function downloads(job, { links }, problem) {
   const status = el("p", { class: "help", role: "status" });
-  const fetchFile = async (name, accept, ending) => {
+  const fetchFile = async (name, accept, ending, fetched = jobs.array) => {
     fill(problem);
     say(status, `Fetching ${name}.${ending} …`);
     try {
-      const blob = await (await jobs.array(job.id, name, accept)).blob();
+      const blob = await (await fetched(job.id, name, accept)).blob();
       saveAs(blob, `${job.id}-${name}.${ending}`);
       say(status, `${name}.${ending} is saved (${bytes(blob.size)}).`);
     } catch (error) {
@@ -126,6 +126,10 @@ function downloads(job, { links }, problem) {
       "aria-label": `Download ${name} as npy` }, "npy"),
     el("button", { type: "button", onclick: () => fetchFile(name, "text/csv", "csv"),
       "aria-label": `Download ${name} as CSV` }, "CSV")));
+  lines.push(el("li", { class: "row" },
+    el("span", {}, el("code", {}, "result"), " all of it, as BigSAP's Python and command line read it"),
+    el("button", { type: "button", onclick: () => fetchFile("result", "application/x-npz", "npz", jobs.whole),
+      "aria-label": "Download the whole result as npz" }, "npz")));
   return el("div", {}, el("ul", { class: "downloads" }, lines), status);
 }
 
