@@ -20,7 +20,7 @@ from bigsap import policy
 from bigsap.batch_result import Batch
 from bigsap.engine.core.team import check_threads
 from bigsap.engine.small.search import INFEASIBLE
-from bigsap.errors import CertificateError, InputError, OptionError, flag, one_of, quiet, quiet_thread
+from bigsap.errors import CertificateError, DtypeError, InputError, OptionError, flag, one_of, quiet, quiet_thread
 from bigsap.memory import usable_memory
 from bigsap.progress import guarded
 from bigsap.result import Result
@@ -128,9 +128,17 @@ def _seen(costs: Any, host: bool) -> tuple[Any, Callable[[Array], Any] | None]:
     if is_tensor(costs):
         return (on_host(costs) if host else costs), like(costs)
     if isinstance(costs, (list, tuple)) and costs and is_tensor(costs[0]):
-        seen = [on_host(one) if host and is_tensor(one) else one for one in costs]
+        seen = [_on_host(one) if host and is_tensor(one) else one for one in costs]
         return seen, like(costs[0])
     return costs, None
+
+
+def _on_host(tensor: Any) -> Any:
+    """Return one problem's tensor as a numpy array; unchanged if that fails: ``solve`` says why."""
+    try:
+        return on_host(tensor)
+    except DtypeError:
+        return tensor
 
 
 def _at_once(problems: BatchProblems, options: dict[str, Any], n_threads: int) -> SmallAnswers | None:

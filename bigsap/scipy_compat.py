@@ -90,11 +90,15 @@ def _assignment(cost_matrix: Any, maximize: bool) -> tuple[Any, Any]:
 def _of_tensor(given: Any, maximize: bool) -> tuple[Any, Any]:
     """Solve the costs of another library where they lie; return arrays of that library."""
     give = like(given)
-    kind, number = place_of(given)
+    try:
+        kind, number = place_of(given)
+        costs = given if kind == CUDA else on_host(given)
+    except DtypeError as error:
+        raise TypeError(str(error)) from error
     if kind == CUDA:
-        rows, columns = _by_solve(given, maximize, device=f"cuda:{number}")
+        rows, columns = _by_solve(costs, maximize, device=f"cuda:{number}")
     else:
-        rows, columns = linear_sum_assignment(on_host(given), maximize)
+        rows, columns = linear_sum_assignment(costs, maximize)
     return give(rows), give(columns)
 
 

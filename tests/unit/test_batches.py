@@ -166,6 +166,12 @@ def test_empty_batches_and_empty_problems():
         assert (batch.col4row == -1).all()
 
 
+def test_empty_problems_among_others_without_a_certificate():
+    batch = bigsap.solve_many([np.empty((0, 4)), np.eye(2), np.empty((3, 0))], certify=False)
+    agree(batch)
+    assert np.isnan(batch.bound).tolist() == np.isnan(batch.gap).tolist() == [False, True, False]
+
+
 def test_a_bad_cost_in_the_used_part_is_named():
     costs, rows, columns = padded()
     costs[0, 4, 6] = np.nan
