@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -99,7 +99,7 @@ def solve_many(
         if getattr(options.get(name), "ndim", 0) or options.get(name):
             raise OptionError(f"solve_many takes no {name}=: {reason}")
     iterable = is_tensor(costs) or isinstance(costs, Iterable)
-    alone = isinstance(costs, (str, bytes, os.PathLike)) or (hasattr(costs, "ndim") and not costs.ndim)
+    alone = isinstance(costs, (str, bytes, os.PathLike, Mapping)) or (hasattr(costs, "ndim") and not costs.ndim)
     if alone or not iterable:
         raise OptionError(
             f"solve_many needs an iterable of costs, got {type(costs).__name__}; for one problem call solve"

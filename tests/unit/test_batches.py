@@ -126,7 +126,7 @@ def test_padding_is_never_read(dtype, maximize):
         ({"columns": [1, -1, 2]}, bigsap.ShapeError, "columns of problem 1 is -1"),
         ({"columns": [1, 2.0, 2]}, bigsap.DtypeError, "columns is not valid: it holds float64"),
         ({"rows": [True, False, True]}, bigsap.DtypeError, "it holds bool"),
-        ({"rows": [1, None, 2]}, bigsap.DtypeError, "rows is not valid"),
+        ({"rows": [1, None, 2]}, bigsap.DtypeError, "rows is not valid: it holds missing values"),
         ({"rows": ["1", "1", "2"]}, bigsap.DtypeError, "rows is not valid"),
         ({"unassigned_cost": [1.0, 2.0]}, bigsap.ShapeError, "unassigned_cost is not valid"),
         ({"unassigned_cost": np.ones((2, 4))}, bigsap.ShapeError, "unassigned_cost is not valid"),
