@@ -20,7 +20,16 @@ from bigsap import policy
 from bigsap.batch_result import Batch
 from bigsap.engine.core.team import check_threads
 from bigsap.engine.small.search import INFEASIBLE
-from bigsap.errors import CertificateError, DtypeError, InputError, OptionError, flag, one_of, quiet, quiet_thread
+from bigsap.errors import (
+    CertificateError,
+    DtypeError,
+    InputError,
+    OptionError,
+    flag,
+    one_of,
+    quiet,
+    quiet_thread,
+)
 from bigsap.memory import usable_memory
 from bigsap.progress import guarded
 from bigsap.result import Result
@@ -99,7 +108,8 @@ def solve_many(
         if getattr(options.get(name), "ndim", 0) or options.get(name):
             raise OptionError(f"solve_many takes no {name}=: {reason}")
     iterable = is_tensor(costs) or isinstance(costs, Iterable)
-    alone = isinstance(costs, (str, bytes, os.PathLike, Mapping)) or (hasattr(costs, "ndim") and not costs.ndim)
+    alone = isinstance(costs, (str, bytes, os.PathLike, Mapping))
+    alone = alone or (hasattr(costs, "ndim") and not costs.ndim)
     if alone or not iterable:
         raise OptionError(
             f"solve_many needs an iterable of costs, got {type(costs).__name__}; for one problem call solve"

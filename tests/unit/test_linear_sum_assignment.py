@@ -314,8 +314,8 @@ def test_what_is_not_solved_at_once_is_left_to_the_general_way():
     cost = np.random.default_rng(5).random((5, 5))
     bad, full = cost.copy(), np.full((4, 4), np.inf)
     bad[2, 3] = np.nan
-    objects, many = cost.astype(object), np.zeros((65, 65), np.float32)
-    for left in (bad, full, bad.T, full.astype(np.float32), np.empty((0, 3)), np.empty((3, 0)), objects, many):
+    empty, objects, many = np.empty((0, 3)), cost.astype(object), np.zeros((65, 65), np.float32)
+    for left in (bad, full, bad.T, full.astype(np.float32), empty, empty.T, objects, many):
         assert quick_assignment(left) is None
     frozen = cost.copy()
     frozen.flags.writeable = False

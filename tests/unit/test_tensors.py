@@ -283,7 +283,7 @@ def refused(tensor):
         bigsap.points(tensor, tensor)
     with pytest.raises(TypeError, match="cannot be seen as a numpy array"):  # as scipy's function
         bigsap.linear_sum_assignment(tensor)
-    with pytest.raises(bigsap.DtypeError, match="^problem 1: .*cannot be seen as a numpy array"):
+    with pytest.raises(bigsap.DtypeError, match=r"^problem 1: .*cannot be seen as a numpy array"):
         bigsap.solve_many([costs((3, 3)), tensor])
     batch = bigsap.solve_many([tensor, costs((3, 3))], errors="return")
     assert isinstance(batch[0], bigsap.DtypeError)
