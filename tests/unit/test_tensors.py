@@ -316,6 +316,11 @@ def test_memory_pinned_for_a_device_is_read_in_place(kind):
     assert tensor.copies == 0
 
 
+def test_a_function_that_returns_tensors_of_one_number():
+    with pytest.raises(bigsap.DtypeError, match=r"costs are real numbers: return its item\(\)"):
+        bigsap.solve(lambda i, j: InMemory(np.array(1.0)), shape=(3, 3))
+
+
 def test_devices_without_kernels_are_named():
     with pytest.raises(bigsap.InputError, match="no kernels for"):
         bigsap.solve(OnDevice(costs((4, 5)), 8))
