@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -22,6 +22,7 @@ from bigsap.engine.core.team import check_threads
 from bigsap.engine.small.search import INFEASIBLE
 from bigsap.errors import (
     CertificateError,
+    DtypeError,
     InputError,
     OptionError,
     bound_call,
@@ -108,7 +109,8 @@ def solve_many(
         if getattr(options.get(name), "ndim", 0) or options.get(name):
             raise OptionError(f"solve_many takes no {name}=: {reason}")
     iterable = is_tensor(costs) or isinstance(costs, Iterable)
-    alone = isinstance(costs, (str, bytes, os.PathLike)) or (hasattr(costs, "ndim") and not costs.ndim)
+    alone = isinstance(costs, (str, bytes, os.PathLike, Mapping))
+    alone = alone or (hasattr(costs, "ndim") and not costs.ndim)
     if alone or not iterable:
         raise OptionError(
             f"solve_many needs an iterable of costs, got {type(costs).__name__}; for one problem call solve"
@@ -137,9 +139,17 @@ def _seen(costs: Any, host: bool) -> tuple[Any, Callable[[Array], Any] | None]:
     if is_tensor(costs):
         return (on_host(costs) if host else costs), like(costs)
     if isinstance(costs, (list, tuple)) and costs and is_tensor(costs[0]):
-        seen = [on_host(one) if host and is_tensor(one) else one for one in costs]
+        seen = [_on_host(one) if host and is_tensor(one) else one for one in costs]
         return seen, like(costs[0])
     return costs, None
+
+
+def _on_host(tensor: Any) -> Any:
+    """Return one problem's tensor as a numpy array; unchanged if that fails: ``solve`` says why."""
+    try:
+        return on_host(tensor)
+    except DtypeError:
+        return tensor
 
 
 def _at_once(problems: BatchProblems, options: dict[str, Any], n_threads: int) -> SmallAnswers | None:

@@ -35,7 +35,7 @@ class Batch(Sequence[Any]):
     ``batch[p]`` is the result of problem p, made when it is asked for; with ``errors="return"`` it
     may be an exception. Its integers are exact where those of the arrays are floats. The arrays have
     one line a problem; N and M are the largest sizes. For costs in arrays of another library than
-    numpy, see ``solve_many``, they are arrays of that library.
+    numpy, see ``solve_many``, they are arrays of that library; of a copy or a pickle, numpy's.
 
     col4row: (k, N) intp, the column of each row; -1 = unassigned, or no row of the problem. None if rows
         take several columns (``demand``): see ``pairs``.

@@ -36,6 +36,8 @@ TALL_ON_LISTS = 4
 
 #: Most costs of an array for the dense kernel: 8 MiB as float64.
 MOST_SMALL_COSTS = 1 << 20
+#: Most costs that a call of ``linear_sum_assignment`` copies before it looks at anything else: 32 KiB.
+MOST_COPIED_COSTS = 1 << 12
 #: Most costs of points or low rank that are all computed for it. With 512 points in the plane that takes a
 #: fifth of the time of lists, with 1,024 still less.
 MOST_SMALL_COMPUTED = 1 << 20

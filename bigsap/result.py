@@ -261,6 +261,10 @@ class Result:
                 f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
             )
 
+    def __dir__(self) -> list[str]:
+        """Return all names, also those of fields that are not computed yet."""
+        return sorted({*super().__dir__(), *self.keys()})
+
     def __getitem__(self, name: str) -> Any:
         if name not in self.keys():
             raise KeyError(name)
@@ -328,11 +332,10 @@ class Result:
             Raises OptionError if the costs are not known (``costs`` is None), as in the results of a
             service.
         """
-        if not costs:
+        if not flag(costs, "costs"):
             return np.column_stack((self.row_ind, self.col_ind))
         found = self._known_costs()
-        fields_ = [("row", np.intp), ("column", np.intp), ("cost", found.dtype)]
-        pairs = np.empty(len(self.row_ind), fields_)
+        pairs = np.empty(len(self.row_ind), [("row", np.intp), ("column", np.intp), ("cost", found.dtype)])
         pairs["row"], pairs["column"], pairs["cost"] = self.row_ind, self.col_ind, found
         return pairs
 
@@ -589,9 +592,7 @@ def _number(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """Return a JSON value for a value of stats that json cannot write."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     if isinstance(value, (set, frozenset, tuple)):
         return list(value)

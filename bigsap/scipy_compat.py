@@ -58,10 +58,8 @@ def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> tuple[Arr
     (``solve`` says ``imprecise``), a UserWarning says to within what the sum is optimal. Memory: the
     matrix is used in place, the rest is O(n + m). For costs other than arrays see ``bigsap.solve``.
     """
-    plain = type(cost_matrix) is np.ndarray and cost_matrix.dtype is _FLOAT64 and not maximize
-    # carray: contiguous, aligned and writable, as the kernel is compiled for.
-    if plain and cost_matrix.ndim == 2 and cost_matrix.flags.carray:
-        found = quick_assignment(cost_matrix)
+    if type(cost_matrix) is np.ndarray and cost_matrix.ndim == 2:
+        found = quick_assignment(cost_matrix, maximize)
         if found is not None:
             return found
     return _assignment(cost_matrix, bool(maximize))
@@ -81,8 +79,12 @@ def _assignment(cost_matrix: Any, maximize: bool) -> tuple[Any, Any]:
     if costs.size == 0:
         return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
     try:
-        found = assignment(costs, maximize) if suits(costs) else None
-        return _by_solve(costs, maximize) if found is None else found
+        found = None
+        if suits(costs):
+            if costs is not cost_matrix:  # else that was tried
+                found = quick_assignment(costs, maximize)
+            found = found or assignment(costs, maximize)
+        return found or _by_solve(costs, maximize)
     except InvalidCostError as error:
         raise InvalidCostError("matrix contains invalid numeric entries", error.row, error.column) from error
 
@@ -90,11 +92,15 @@ def _assignment(cost_matrix: Any, maximize: bool) -> tuple[Any, Any]:
 def _of_tensor(given: Any, maximize: bool) -> tuple[Any, Any]:
     """Solve the costs of another library where they lie; return arrays of that library."""
     give = like(given)
-    kind, number = place_of(given)
+    try:
+        kind, number = place_of(given)
+        costs = given if kind == CUDA else on_host(given)
+    except DtypeError as error:
+        raise TypeError(str(error)) from error
     if kind == CUDA:
-        rows, columns = _by_solve(given, maximize, device=f"cuda:{number}")
+        rows, columns = _by_solve(costs, maximize, device=f"cuda:{number}")
     else:
-        rows, columns = linear_sum_assignment(on_host(given), maximize)
+        rows, columns = linear_sum_assignment(costs, maximize)
     return give(rows), give(columns)
 
 

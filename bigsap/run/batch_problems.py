@@ -230,7 +230,8 @@ def _sizes(name: str, given: Any, costs: Any, axis: int) -> Array | None:
             " number a problem"
         )
     if len(sizes) and (sizes.dtype.kind not in "iu" or missing is not None):
-        raise DtypeError(f"{name} is not valid: it holds {sizes.dtype}; give one whole number a problem")
+        held = sizes.dtype if missing is None else "missing values"
+        raise DtypeError(f"{name} is not valid: it holds {held}; give one whole number a problem")
     if not isinstance(costs, list):
         if len(costs.shape) != 3:
             raise ShapeError(f"{name} is for costs (k, n, m) or a list of matrices, got shape {costs.shape}")

@@ -42,6 +42,13 @@ from bigsap.types import Array
 # ``precision``.
 _EXACT, _TERMS_PER_ROW = 1 << 53, 4
 
+# Squares of 64-bit integers that are certainly proved: a row and column fewer than 2**7 of them, each below
+# 2**40, so that 2**-50 of their sum is less than 1, and all sums are exact.
+_SQUARES = 2.0**80
+# What a quick call would otherwise look up or add.
+_FLOAT64, _INT64, _INTP = map(np.dtype, (np.float64, np.int64, np.intp))
+_EXTRA = FACTS + SPARE
+
 # Costs converted at a time, so that they stay in a core's own cache: 256 KiB.
 _AT_ONCE = 1 << 15
 
@@ -111,21 +118,53 @@ def suits(costs: Any) -> bool:
     )
 
 
-def quick_assignment(costs: Array) -> tuple[Array, Array] | None:
-    """Return ``(row_ind, col_ind)`` of a writable, C-contiguous float64 matrix, or None.
+def quick_assignment(costs: Array, maximize: bool = False) -> tuple[Array, Array] | None:
+    """Return ``(row_ind, col_ind)`` of a matrix, or None.
 
     For matrices of few rows, where the call takes longer than the search. None for all that is not
-    solved at once: other sizes, a matrix with more rows than columns, and what ``assignment`` raises for.
+    solved at once: large matrices, but float64 ones as the kernel is compiled for, and what
+    ``assignment`` raises for.
     """
     n, m = costs.shape
-    if not 0 < n <= m or n * m > policy.MOST_SMALL_COSTS:
+    turned = n > m
+    matrix: Array | None = costs
+    # carray: contiguous, aligned and writable, as the kernel is compiled for.
+    if maximize or turned or costs.dtype is not _FLOAT64 or not costs.flags.carray:
+        matrix = _copied(costs, maximize, turned)
+        if turned:
+            n, m = m, n
+    if matrix is None or n == 0 or n * m > policy.MOST_SMALL_COSTS:
         return None
-    column_of_row = np.empty(n, np.intp)
+    column_of_row = np.empty(n, _INTP)
     # As many as ``sizes`` says, whose call would take a tenth of the time.
-    real, whole = np.empty(5 * n + 7 * m + FACTS + SPARE), np.empty(2 * (n + m), np.int64)
-    if solve_matrix(costs, column_of_row, real, whole) != OPTIMAL:
+    real, whole = np.empty(5 * n + 7 * m + _EXTRA), np.empty(2 * (n + m), _INT64)
+    if solve_matrix(matrix, column_of_row, real, whole) != OPTIMAL:
         return None
+    if turned:
+        order = column_of_row.argsort()
+        return column_of_row[order], order
     return np.arange(n), column_of_row
+
+
+def _copied(costs: Array, maximize: bool, turned: bool) -> Array | None:
+    """Return few costs signed, as float64, with no more rows than columns; None for others.
+
+    Also None for integers so large that the proof of float64, a gap of at most 2**-50 of the sum, might not
+    prove theirs, a gap below 1.
+    """
+    dtype = costs.dtype
+    if costs.size > policy.MOST_COPIED_COSTS or dtype.kind not in "biuf" or dtype.itemsize > 8:
+        return None
+    given = costs.T if turned else costs
+    if maximize:
+        copy = np.multiply(given, -1.0, dtype=np.float64, order="C")
+    else:
+        copy = np.array(given, np.float64, order="C")
+    if dtype.itemsize == 8 and dtype.kind != "f":
+        flat = copy.reshape(-1)
+        if not flat.dot(flat) < _SQUARES:
+            return None
+    return copy
 
 
 def assignment(costs: Array, maximize: bool) -> tuple[Array, Array] | None:

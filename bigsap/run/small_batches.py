@@ -88,13 +88,13 @@ class SmallAnswers:
 
     def numbers(self, name: str) -> Array:
         """Return ``fun``, ``bound`` or ``gap`` of each problem, NaN where there is none."""
-        if name != "fun" and not self.proved:
-            return np.full(len(self.problems), np.nan)
         few, many = self._sizes()
         found = self.kept[self.problems[:, FIRST_KEPT] + 2 * few + many + _FACT[name]]
         if name != "gap":
             found = (-1 if self.maximize else 1) * found + 0
         solved, whole = self.statuses == OPTIMAL, self.problems[:, EXACT] != 0
+        if name != "fun" and not self.proved:
+            solved &= few == 0  # proved without a look at costs, as by ``solve``
         if whole.all() and (solved | (self.statuses > INFEASIBLE)).all():
             return np.where(solved, found, 0).astype(np.int64)
         return np.where(solved, found, np.nan)

@@ -18,7 +18,7 @@ from bigsap.sources.packed import unpacked, without_missing
 from bigsap.sources.packing import labelled, packing_told
 from bigsap.sources.sparse.sparse_costs import SparseCosts, listed_pairs, looks_sparse
 from bigsap.sources.sparse.stored import from_npz, from_zarr_group, is_zarr_group, open_zarr_group
-from bigsap.sources.tensors import CPU, on_host, place_of
+from bigsap.sources.tensors import CUDA, is_tensor, lies_on_host, on_host, place_of, without_gradient
 from bigsap.sources.wrappers import Counted, converted
 from bigsap.sources.zarr.zarr_store import from_zarr, open_zarr
 
@@ -116,7 +116,7 @@ def _name(cost: Any) -> str:
 
 
 def _is_source(cost: Any) -> bool:
-    return all(hasattr(cost, name) for name in ("shape", "dtype")) and callable(getattr(cost, "read", None))
+    return callable(getattr(cost, "read", None)) and all(hasattr(cost, name) for name in ("shape", "dtype"))
 
 
 def _is_sliceable(cost: Any) -> bool:
@@ -187,14 +187,14 @@ def _recognise(cost: Any, forbid: bool) -> CostSource:
         return _from_dask(cost, forbid)
     if root == "xarray" and hasattr(cost, "data"):
         return _from_xarray(cost, forbid)
+    if is_tensor(cost) and not callable(getattr(cost, "read", None)):
+        return _from_tensor(cost)
     if hasattr(cost, "__cuda_array_interface__"):
         from bigsap.sources.cuda.placed import device_array
 
         return device_array(cost)
     if _is_source(cost):
         return _checked_source(cost)
-    if hasattr(cost, "__dlpack__") and hasattr(cost, "__dlpack_device__"):
-        return _from_dlpack(cost)
     if _is_sliceable(cost) and _numpy_dtype(cost.dtype) is not None:
         return _from_sliceable(cost, forbid)
     return _in_memory(cost, _name(cost), forbid)
@@ -275,15 +275,15 @@ def _from_dask(cost: Any, forbid: bool) -> CostSource:
     return _recognise(computed, forbid)
 
 
-def _from_dlpack(cost: Any) -> CostSource:
-    """Return the source of another library's array in host memory, without a copy."""
-    if place_of(cost)[0] != CPU:
-        from bigsap.sources.cuda.placed import device_array
-
-        return device_array(cost)
-    try:
+def _from_tensor(cost: Any) -> CostSource:
+    """Return the source of another library's array: in host memory without a copy, or on its device."""
+    cost = without_gradient(cost)  # torch refuses its interfaces with one
+    if lies_on_host(cost):
         return ArraySource(on_host(cost))
-    except (BufferError, RuntimeError, TypeError) as error:
-        raise DtypeError(
-            f"{_name(cost)} cannot be seen as a numpy array: {error}; pass a plain copy of it, as float64"
-        ) from error
+    if place_of(cost)[0] != CUDA and not hasattr(cost, "__cuda_array_interface__"):
+        raise InputError(
+            f"the {_name(cost)} lies on a device that BigSAP has no kernels for; pass a copy in host memory"
+        )
+    from bigsap.sources.cuda.placed import device_array
+
+    return device_array(cost)

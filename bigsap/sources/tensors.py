@@ -13,10 +13,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bigsap.errors import DtypeError, InputError
+
 _Array: TypeAlias = npt.NDArray[Any]
 
-#: kDLCPU and kDLCUDA of DLPack.
-CPU, CUDA = 1, 2
+#: kDLCUDA of DLPack.
+CUDA = 2
+# kDLCPU, kDLCUDAHost and kDLROCMHost: host memory, also that pinned for a device.
+_HOST = (1, 3, 11)
 # Type numbers of dtypes of other packages start here: bfloat16, float8, int4, ...
 _FIRST_FOREIGN = 256
 
@@ -26,25 +30,58 @@ def is_tensor(given: Any) -> bool:
     kind = type(given)
     if isinstance(given, np.ndarray) or not hasattr(kind, "__dlpack__"):
         return False
-    return hasattr(kind, "__dlpack_device__") and hasattr(given, "shape")
+    # Of the class first: nested tensors of torch refuse to tell their shape.
+    return hasattr(kind, "__dlpack_device__") and (hasattr(kind, "shape") or hasattr(given, "shape"))
 
 
 def place_of(tensor: Any) -> tuple[int, int]:
-    """Return the kind of device, and its number, where a tensor lies."""
-    kind, number = tensor.__dlpack_device__()
+    """Return the kind of device, and its number, where a tensor lies. DtypeError if it lies nowhere."""
+    try:
+        kind, number = tensor.__dlpack_device__()
+    except Exception as error:  # a library's own: sparse, without memory, deleted
+        raise _unseen(tensor, error) from error
     return int(kind), int(number)
+
+
+def lies_on_host(tensor: Any) -> bool:
+    """Return whether a tensor lies in host memory."""
+    return place_of(tensor)[0] in _HOST
+
+
+def without_gradient(tensor: Any) -> Any:
+    """Return a tensor that may be read although a gradient is computed of it; no copy."""
+    return tensor.detach() if getattr(tensor, "requires_grad", False) else tensor
 
 
 def on_host(tensor: Any) -> _Array:
     """Return a tensor as a numpy array.
 
     A view where the tensor lies in host memory. A copy of a tensor on a device, once all work on it is
-    done, and of number types that numpy lacks, which become wider ones. Gradients are ignored.
+    done, and of number types that numpy lacks, which become wider ones. Gradients are ignored. Raises
+    DtypeError if its library does not give the numbers.
     """
-    if getattr(tensor, "requires_grad", False):
-        tensor = tensor.detach()
-    if place_of(tensor)[0] != CPU:
-        tensor = _copied(tensor)
+    tensor = without_gradient(tensor)
+    here = lies_on_host(tensor)
+    try:
+        return _as_numpy(tensor if here else _copied(tensor))
+    except (InputError, MemoryError, OSError):
+        raise
+    except Exception as error:  # a library's own
+        raise _unseen(tensor, error) from error
+
+
+def _unseen(tensor: Any, error: Exception) -> DtypeError:
+    """Return the error about a tensor that numpy cannot see."""
+    kind = type(tensor)
+    advice = "pass a plain copy of it, as float64"
+    if str(getattr(tensor, "layout", "")).startswith("torch.sparse"):
+        advice = "pass bigsap.sparse((rows, columns, costs)), where only listed pairs are allowed"
+    return DtypeError(
+        f"{kind.__module__}.{kind.__qualname__} cannot be seen as a numpy array: {error}; {advice}"
+    )
+
+
+def _as_numpy(tensor: Any) -> _Array:
     try:
         found: _Array = np.asarray(np.from_dlpack(tensor))
     except (BufferError, RuntimeError, TypeError, ValueError):  # bfloat16, read-only memory
@@ -83,7 +120,7 @@ def like(tensor: Any) -> Callable[[_Array], Any]:
     module = sys.modules.get(name)
     if name == "torch" and module is not None:
         from_numpy = module.from_numpy
-        return lambda array: from_numpy(np.ascontiguousarray(array)).to(device)
+        return lambda array: _fitting(lambda one: from_numpy(np.ascontiguousarray(one)).to(device), array)
     if hasattr(tensor, "__array_namespace__"):
         module = tensor.__array_namespace__()
     asarray = getattr(module, "asarray", None)
@@ -99,8 +136,28 @@ def like(tensor: Any) -> Callable[[_Array], Any]:
             with device:
                 return asarray(array)
 
-    return converted
+    return lambda array: _fitting(converted, array)
+
+
+def _fitting(convert: Callable[[_Array], Any], array: _Array) -> Any:
+    """Return a library's array of numbers that it holds: rounded where it has no numbers of 64 bits."""
+    if array.dtype == np.float64:
+        try:
+            return convert(array)
+        except (TypeError, ValueError, RuntimeError):  # MPS of torch
+            return convert(array.astype(np.float32))
+    found = convert(array)
+    size = getattr(getattr(found, "dtype", None), "itemsize", 8)
+    if array.dtype == np.int64 and size < 8 and _exceeds_int32(array):
+        return _fitting(convert, array.astype(np.float64))  # JAX would keep the lower 32 bits
+    return found
+
+
+def _exceeds_int32(array: _Array) -> bool:
+    return bool(array.size and not -(2**31) <= array.min() <= array.max() < 2**31)
 
 
 def _library(tensor: Any) -> str:
-    return type(tensor).__module__.partition(".")[0]
+    """Return the package of a tensor's class, or torch if it is derived from one of torch's."""
+    packages = [kind.__module__.partition(".")[0] for kind in type(tensor).__mro__]
+    return "torch" if "torch" in packages else packages[0]

@@ -126,7 +126,7 @@ def test_padding_is_never_read(dtype, maximize):
         ({"columns": [1, -1, 2]}, bigsap.ShapeError, "columns of problem 1 is -1"),
         ({"columns": [1, 2.0, 2]}, bigsap.DtypeError, "columns is not valid: it holds float64"),
         ({"rows": [True, False, True]}, bigsap.DtypeError, "it holds bool"),
-        ({"rows": [1, None, 2]}, bigsap.DtypeError, "rows is not valid"),
+        ({"rows": [1, None, 2]}, bigsap.DtypeError, "rows is not valid: it holds missing values"),
         ({"rows": ["1", "1", "2"]}, bigsap.DtypeError, "rows is not valid"),
         ({"unassigned_cost": [1.0, 2.0]}, bigsap.ShapeError, "unassigned_cost is not valid"),
         ({"unassigned_cost": np.ones((2, 4))}, bigsap.ShapeError, "unassigned_cost is not valid"),
@@ -164,6 +164,12 @@ def test_empty_batches_and_empty_problems():
         assert (batch.fun == 0).all()
         assert batch.col4row.shape == shape[:2]
         assert (batch.col4row == -1).all()
+
+
+def test_empty_problems_among_others_without_a_certificate():
+    batch = bigsap.solve_many([np.empty((0, 4)), np.eye(2), np.empty((3, 0))], certify=False)
+    agree(batch)
+    assert np.isnan(batch.bound).tolist() == np.isnan(batch.gap).tolist() == [False, True, False]
 
 
 def test_a_bad_cost_in_the_used_part_is_named():

@@ -47,6 +47,11 @@ def test_rows_that_stay_unassigned_are_not_listed(shape):
             check(bigsap.solve(cost, unassigned_cost=price, method=method), cost)
 
 
+def test_costs_are_a_flag():
+    with pytest.raises(bigsap.OptionError, match="costs must be True or False"):
+        bigsap.solve(np.eye(3)).pairs(costs=np.ones(2))
+
+
 def test_other_sources_and_batches():
     x, y = RNG.random((2, 300, 2))
     source = bigsap.points(x, y)

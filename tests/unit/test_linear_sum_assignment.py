@@ -16,7 +16,7 @@ from scipy.optimize import linear_sum_assignment as scipys
 
 import bigsap
 from bigsap import linear_sum_assignment
-from bigsap.run.small_arrays import quick_assignment
+from bigsap.run.small_arrays import assignment, quick_assignment
 from examples_of import examples
 from instances import CLASSES, integers
 from oracle import optimum, value
@@ -284,11 +284,38 @@ def test_matrices_as_kernels_like_them_are_solved_at_once(shape, kind):
         np.testing.assert_array_equal(ours, its, strict=True)
 
 
+@each(
+    shape=[(1, 1), (4, 4), (9, 5), (5, 40), (64, 64)],
+    dtype=["f8", "f4", "f2", "?", "i1", "u4", "i8", "u8", ">f8", ">i4"],
+    order=["C", "F", "reversed", "read-only"],
+    maximize=[False, True],
+)
+def test_few_costs_of_any_type_are_solved_at_once(shape, dtype, order, maximize):
+    cost = np.random.default_rng(len(dtype)).integers(0, 9, shape).astype(dtype)
+    if order == "reversed":
+        cost = cost[::-1, ::-1]
+    elif order == "F":
+        cost = np.asfortranarray(cost)
+    cost.flags.writeable = order != "read-only"
+    found, expected = quick_assignment(cost, maximize), assignment(cost, maximize)
+    for ours, its in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, its, strict=True)
+
+
+@pytest.mark.parametrize("offset", [0, 1 << 40, (1 << 58) + 1, -(1 << 58)])
+def test_integers_too_large_for_floats_are_not_solved_at_once(offset):
+    cost = np.array([[1, 0], [0, 0]]) + offset
+    assert (quick_assignment(cost) is None) == (offset != 0)
+    assert linear_sum_assignment(cost)[1].tolist() == [1, 0]
+    assert linear_sum_assignment(cost, True)[1].tolist() == [0, 1]
+
+
 def test_what_is_not_solved_at_once_is_left_to_the_general_way():
     cost = np.random.default_rng(5).random((5, 5))
     bad, full = cost.copy(), np.full((4, 4), np.inf)
     bad[2, 3] = np.nan
-    for left in (bad, full, cost[:, :3].copy(), np.empty((0, 3))):
+    empty, objects, many = np.empty((0, 3)), cost.astype(object), np.zeros((65, 65), np.float32)
+    for left in (bad, full, bad.T, full.astype(np.float32), empty, empty.T, objects, many):
         assert quick_assignment(left) is None
     frozen = cost.copy()
     frozen.flags.writeable = False

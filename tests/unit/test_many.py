@@ -157,6 +157,7 @@ def test_errors_returned():
         ([np.eye(2)], {"checkpoint": "x"}, OptionError),
         ("costs.npy", {}, OptionError),
         (7, {}, OptionError),
+        ({"a": np.eye(2)}, {}, OptionError),
         ([np.eye(2)], {"epsilom": False, "errors": "return"}, TypeError),
     ],
 )

@@ -57,6 +57,10 @@ def test_sources(source):
     assert shown["as a matrix"] == f"{n * m * source.dtype.itemsize} B"
 
 
+def test_fields_that_are_not_computed_yet_are_completed():
+    assert set(bigsap.solve(np.eye(3)).keys()) <= set(dir(bigsap.solve(np.eye(3))))
+
+
 def test_text_is_escaped_and_sizes_are_readable():
     source = bigsap.expression("(i < j) * 1.0", (1 << 20, 1 << 20))
     shown = cells(source)

@@ -160,6 +160,26 @@ def test_bfloat16_of_jax_and_read_only_memory():
     assert not on_host(xp.asarray(given)).flags.writeable
 
 
+def test_sums_beyond_the_integers_of_jax():
+    xp = jax()
+    given = np.full((2, 3, 3), 2_000_000_000, np.int32)
+    batch = bigsap.solve_many(xp.asarray(given))
+    assert np.asarray(batch.fun).tolist() == np.asarray(batch.bound).tolist() == [6e9, 6e9]
+    assert batch[0].fun == 6_000_000_000
+
+
+def test_forms_of_torch_that_are_no_plain_matrix():
+    t = torch()
+    plain = t.as_tensor(costs((3, 3)))
+    own = plain.as_subclass(type("Own", (t.Tensor,), {}))
+    assert isinstance(bigsap.linear_sum_assignment(own)[1], t.Tensor)
+    assert isinstance(bigsap.solve_many([own]).fun, t.Tensor)
+    for form in (plain.to_sparse(), plain.to("meta")):
+        refused(form)
+    with pytest.raises(bigsap.DtypeError, match=r"bigsap\.sparse"):
+        bigsap.solve(plain.to_sparse())
+
+
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_points(name):
     make, _ = library(name)
@@ -253,6 +273,119 @@ def test_one_problem_on_a_cuda_device_is_solved_there(monkeypatch):
     other = OnDevice(costs((3, 5)), 8)  # not CUDA: no kernels, so the host solves a copy
     bigsap.linear_sum_assignment(other)
     assert other.copies == 1
+
+
+def refused(tensor):
+    """Check the errors about a tensor whose numbers its library does not give."""
+    with pytest.raises(bigsap.DtypeError, match="cannot be seen as a numpy array"):
+        bigsap.solve(tensor)
+    with pytest.raises(bigsap.DtypeError, match="cannot be seen as a numpy array"):
+        bigsap.points(tensor, tensor)
+    with pytest.raises(TypeError, match="cannot be seen as a numpy array"):  # as scipy's function
+        bigsap.linear_sum_assignment(tensor)
+    with pytest.raises(bigsap.DtypeError, match=r"^problem 1: .*cannot be seen as a numpy array"):
+        bigsap.solve_many([costs((3, 3)), tensor])
+    batch = bigsap.solve_many([tensor, costs((3, 3))], errors="return")
+    assert isinstance(batch[0], bigsap.DtypeError)
+    assert batch[1].success
+
+
+class Nowhere(OnDevice):
+    """A tensor without memory."""
+
+    def __dlpack_device__(self):
+        raise ValueError("no memory")
+
+
+def test_a_tensor_without_memory_is_refused():
+    refused(Nowhere(costs((3, 3))))
+
+
+class InMemory(OnDevice):
+    """An array in host memory, of the given kind of DLPack."""
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+
+@pytest.mark.parametrize("kind", [1, 3, 11])
+def test_memory_pinned_for_a_device_is_read_in_place(kind):
+    tensor = InMemory(costs((4, 5)), kind)
+    assert as_source(tensor).resident().ctypes.data == tensor.array.ctypes.data
+    assert bigsap.solve(tensor).fun == bigsap.solve(tensor.array).fun
+    assert tensor.copies == 0
+
+
+def test_a_function_that_returns_tensors_of_one_number():
+    with pytest.raises(bigsap.DtypeError, match=r"costs are real numbers: return its item\(\)"):
+        bigsap.solve(lambda i, j: InMemory(np.array(1.0)), shape=(3, 3))
+
+
+def test_devices_without_kernels_are_named():
+    with pytest.raises(bigsap.InputError, match="no kernels for"):
+        bigsap.solve(OnDevice(costs((4, 5)), 8))
+
+
+class WithGradient(OnDevice):
+    """A tensor on a CUDA device that refuses its interfaces until it is detached."""
+
+    requires_grad = True
+
+    @property
+    def __cuda_array_interface__(self):
+        raise RuntimeError("requires grad")
+
+    def detach(self):
+        return OnDevice(self.array, self.kind)
+
+
+def test_a_gradient_on_a_device_is_ignored(monkeypatch):
+    seen = []
+    placed = sys.modules["bigsap.sources.cuda.placed"]
+    monkeypatch.setattr(placed, "device_array", lambda tensor: seen.append(tensor) or as_source(tensor.array))
+    tensor = WithGradient(costs((3, 4)), 2)
+    assert bigsap.solve(tensor).fun == bigsap.solve(tensor.array).fun
+    assert [type(one) for one in seen] == [OnDevice]
+
+
+def test_a_class_derived_from_one_of_torch_is_answered_by_torch(monkeypatch):
+    base = type("Tensor", (OnDevice,), {"__module__": "torch"})
+    monkeypatch.setattr(base, "to", lambda self, device: self, raising=False)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(from_numpy=base))
+    own = type("Own", (base,), {"__module__": "users_code", "__array_namespace__": None})
+    assert type(bigsap.linear_sum_assignment(own(costs((3, 4))))[1]) is base
+
+
+class Narrow(OnDevice):
+    """An array of a library without numbers of 64 bits."""
+
+    def __init__(self, array, kind=1, device=None):
+        super().__init__(array, kind)
+        self.dtype = array.dtype
+
+    def __array_namespace__(self):
+        return types.SimpleNamespace(asarray=self.narrowed)
+
+    def narrowed(self, array, device=None):
+        if array.dtype == np.float64 and self.kind != 1:
+            raise TypeError("no float64")
+        small = {"f": np.float32, "i": np.int32, "b": np.bool_}
+        return Narrow(array.astype(small[array.dtype.kind]))
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+
+@pytest.mark.parametrize("kind", [1, 8])
+def test_libraries_and_devices_without_numbers_of_64_bits(kind):
+    batch = bigsap.solve_many(Narrow(costs((2, 3, 4)), kind))
+    assert batch.fun.array.tolist() == [np.float32(one.fun) for one in batch]
+    assert batch.col4row.array.dtype == np.int32
+    large = bigsap.solve_many(Narrow(np.full((1, 3, 3), 2**30), kind))
+    assert large.fun.array.tolist() == [3.0 * 2**30]
+    assert large[0].fun == 3 * 2**30
+    small = bigsap.solve_many(Narrow(np.full((1, 3, 3), 7), kind))
+    assert (small.fun.array.dtype, small.fun.array.tolist()) == (np.int32, [21])
 
 
 def test_what_is_no_tensor():

@@ -23,6 +23,7 @@ from bigsap.errors import (
 )
 from bigsap.sources.convert import cost_dtype
 from bigsap.sources.missing import is_missing, mask_of, parted
+from bigsap.sources.tensors import is_tensor
 from bigsap.types import Array
 
 _REMEDY = "return numpy.inf (-numpy.inf under maximize) to forbid a pair"
@@ -234,7 +235,8 @@ def checked_value(value: Any, pair: tuple[int, int], dtype: np.dtype[Any], f: An
     if value is not None and is_missing(value):
         raise InvalidCostError(place % f"a missing value, {value!r}," + f"; {_REMEDY}", row, column)
     if not is_number(value):
-        raise DtypeError(place % repr(value) + "; costs are real numbers")
+        advice = ": return its item()" if is_tensor(value) else ""
+        raise DtypeError(place % repr(value) + f"; costs are real numbers{advice}")
     number = value.item() if isinstance(value, (np.ndarray, np.generic)) else value
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
