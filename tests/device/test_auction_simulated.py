@@ -9,7 +9,7 @@ import bigsap
 from bigsap import policy
 from bigsap.engine.cuda import bids, wait
 from oracle import optimum
-from whole_numbers import KINDS, costs_of
+from whole_numbers import costs_of
 
 pytestmark = pytest.mark.usefixtures("cupy")
 
@@ -32,7 +32,7 @@ def sold(cost: np.ndarray, **options: object) -> bigsap.Result:
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["equal", "few cheap", "product", "0.1n", "1000n"])
 def test_the_hosts_bids(kind: str) -> None:
     for n, m in ((2, 2), (30, 30), (20, 45)):
         cost = costs_of(kind, n, m, n)

@@ -25,22 +25,15 @@ from bigsap.strategies.first_prices import choose_first_prices
 from bigsap.strategies.list_sizes import list_size
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.strata import strata_of
+from pairwise import each
 from product_cases import CASES, D, K, M, N, costs, engines, listed, points, same_lists
 
 
-@pytest.fixture(params=[(False, False), (True, False), (False, True), (True, True)], ids=str)
-def disturbed(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inner products of other rounding, within their bound: half of it in the worst direction.
-
-    The second parameter: of float16.
-    """
+def disturb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inner products of other rounding, within their bound: half of it in the worst direction."""
     real = products.Products.of
-    if request.param[1]:
-        monkeypatch.setattr(policy, "DEVICE_HALF_COORDINATES", 1)
 
     def of(self: Any, places: Any) -> Any:
-        if not request.param[0]:
-            return real(self, places)
         sums = self.row_norms[places][:, None] + self.column_norms[None, :]
         error = np.where(np.arange(sums.size).reshape(sums.shape) % 2, 0.4, -0.4)
         error *= self.gamma * sums if self.gamma else self.least
@@ -50,8 +43,15 @@ def disturbed(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.some(10)
-@pytest.mark.parametrize(("kind", "metric"), CASES)
-def test_lists_are_those_of_whole_costs(cupy: Any, disturbed: None, kind: str, metric: str) -> None:
+@each(**{"kind, metric": CASES}, disturbed=[False, True], half=[True, False])
+def test_lists_are_those_of_whole_costs(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, kind: str, metric: str, disturbed: bool, half: bool
+) -> None:
+    """half: products of float16."""
+    if disturbed:
+        disturb(monkeypatch)
+    if half:
+        monkeypatch.setattr(policy, "DEVICE_HALF_COORDINATES", 1)
     x, y, options = points(kind)
     for maximize in (False, True)[: 1 + (kind == "usual")]:
         one, other = engines(x, y, maximize, metric=metric, **options)
@@ -65,14 +65,14 @@ def test_lists_are_those_of_whole_costs(cupy: Any, disturbed: None, kind: str, m
         same_lists(one, other)
 
 
-@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine", "inner products"])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("metric", "weighted"),
+    [("sqeuclidean", True), ("euclidean", False), ("cosine", False), ("inner products", False)],
+)
 def test_rows_read_there_are_those_of_the_host(
     cupy: Any, monkeypatch: pytest.MonkeyPatch, metric: str, weighted: bool
 ) -> None:
     """Whole tiles and parts of tiles; more coordinates than a tile holds at a time; a range of columns."""
-    if weighted and metric in ("cosine", "inner products"):
-        metric = "euclidean"
     g = np.random.default_rng(9)
     x, y = g.normal(size=(40, 70)), g.normal(size=(1100, 70))
     here = costs(x, y, metric, **({"w": g.random(70)} if weighted else {}))
@@ -312,7 +312,7 @@ def test_levels_are_not_asked_where_rows_take_long(cupy: Any, monkeypatch: pytes
     assert choose_first_prices(problem, Monitor(), 0, Counts()) == ("none", None)
 
 
-@pytest.mark.some(20)
+@pytest.mark.some(9)
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize(("kind", "metric"), CASES)
 def test_a_proof_by_products_is_that_of_all_pairs(
@@ -352,6 +352,7 @@ def test_a_proof_by_products_is_that_of_all_pairs(
     assert bool(launched) == (kind != "huge" or metric == "cosine")
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine"])
 def test_columns_nearer_to_each_other_than_the_error_are_all_computed(

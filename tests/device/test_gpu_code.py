@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from unittest import mock
 
 import numpy as np
@@ -89,6 +90,17 @@ def full(file: str, code: DeviceCode, **settings: int) -> str:
     return full_text(FILES[file], code.text, tuple(sorted(merged.items())))
 
 
+@cache
+def has_nvrtc() -> bool:
+    has = subprocess.run(
+        [sys.executable, "-c", "from cuda.bindings import nvrtc; nvrtc.nvrtcVersion()"],
+        capture_output=True,
+        timeout=200,
+        check=False,
+    )
+    return has.returncode == 0
+
+
 def compile_text(text: str, arch: str, folder: object) -> None:
     """By NVRTC where its package is installed, else by nvcc."""
     code = (
@@ -102,13 +114,7 @@ def compile_text(text: str, arch: str, folder: object) -> None:
     path = folder / "kernel.cu"  # type: ignore[operator]
     path.write_text(text)
     options = [*OPTIONS, f"-arch={arch}"]
-    has = subprocess.run(
-        [sys.executable, "-c", "from cuda.bindings import nvrtc; nvrtc.nvrtcVersion()"],
-        capture_output=True,
-        timeout=200,
-        check=False,
-    )
-    if has.returncode == 0:
+    if has_nvrtc():
         command = [sys.executable, "-c", code, str(path), *options]
     elif shutil.which("nvcc"):
         target = str(folder / "kernel.cubin")  # type: ignore[operator]

@@ -74,13 +74,6 @@ def prepared(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_readme_is_short():
-    assert len(of("python", [ROOT / "README.md"])) >= 2
-    lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= 150
-    assert max(map(len, lines)) <= 100
-
-
 def test_modules_and_members_that_documents_name_exist():
     """Of documents that describe the present: notes are of their day."""
     folders = (".ci", "bigsap", "server", "benchmarks", "tests", "docs", "docker", "examples")

@@ -56,9 +56,3 @@ def test_every_parameter_of_a_function_is_named_in_its_docstring():
         unnamed = {word for word in given if not re.search(rf"\b{word}\b", text)}
         assert not unnamed, f"{name}: {sorted(unnamed)}"
     assert seen > 150
-
-
-def test_a_definition_that_ends_without_a_blank_line_is_noticed(capsys):
-    core = import_module("docutils.core")
-    core.publish_doctree("rows: their columns,\n    or -1\ncolumns: likewise")
-    assert "WARNING" in capsys.readouterr().err

@@ -139,28 +139,3 @@ def test_whose_infinities_they_are() -> None:
         assert why_infinite(source) is None
     assert infinities(bigsap.as_source(near), [0, 1]) == ""
     assert infinities(bigsap.as_source(near.astype(int)), [0, 1]) == ""
-
-
-SAMPLES = [
-    "exp(i) / (j + 1) - sqrt(abs(i - j)) * log(1 + j) + floor(i / 3) // 2 % 5",
-    "where(i < j, min(i, j, 3), max(i, -j)) ** 2 + hypot(i, j) - atan2(i, j + 1)",
-    "sum(x[i, k] * y[j, k] for k in range(D)) + c * (not i) + (i < j <= 4 and x[i, 1] > 0)",
-    "(i < j <= 4 and x[i, 1] > 0 or j == 2) - (i or not j)",
-    "n * m + sum(sum(k * l + i for l in range(3)) for k in range(4)) - sin(i) * cos(j)",
-    "1 / (i - j)",
-    "exp(400 * i) * exp(400 * j)",
-]
-
-
-@pytest.mark.some(3)
-@pytest.mark.parametrize("code", SAMPLES)
-def test_samples_are_the_costs(code: str) -> None:
-    g = np.random.default_rng(0)
-    shape = (6, 7)
-    source = bigsap.expression(code, shape, x=g.normal(size=(6, 3)), y=g.normal(size=(7, 3)), c=1.5)
-    costs = np.empty(shape)
-    source.read(np.arange(6), slice(0, 7), costs)
-    i, j = (ids.ravel() for ids in np.indices(shape))
-    assert np.allclose(source.sample(i, j), costs.ravel(), rtol=1e-14, atol=0, equal_nan=True)
-    turned = source.transposed()
-    assert np.allclose(turned.sample(j, i), costs.ravel(), rtol=1e-14, atol=0, equal_nan=True)

@@ -221,6 +221,7 @@ def test_warm_start(api: Any) -> None:
 COUNTS = [{}, {"demand": [2, 1]}, {"capacity": [1, 2, 0]}, {"unassigned_cost": 3}]
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize("of", COUNTS)
 @pytest.mark.parametrize("to", COUNTS)
 def test_a_job_starts_from_one_of_other_counts(api: Any, of: dict[str, Any], to: dict[str, Any]) -> None:

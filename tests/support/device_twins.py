@@ -7,13 +7,12 @@ and the suite for a real device compares the kernels with them.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 
 from bigsap.engine.cuda.batch import SIDE
+from host_compiler import compile_shared, host_compiler
 
 INFINITE_BITS = 0xFF800000
 
@@ -97,8 +96,7 @@ def on_host(text: str, folder: Path, row: int, n: int, words: list[int]) -> np.n
 
     None without a compiler.
     """
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
+    if host_compiler() is None:
         return None
     shim = """
 #include <math.h>
@@ -125,25 +123,7 @@ extern "C" void fill(const long long* words, int row, int n, COST_T* out) {
 
     source, library = folder / "costs.cpp", folder / "costs.so"
     source.write_text(shim + text + end)
-    done = subprocess.run(
-        [
-            compiler,
-            "-O1",
-            "-shared",
-            "-fPIC",
-            "-std=c++17",
-            "-ffp-contract=off",
-            "-w",
-            "-o",
-            str(library),
-            str(source),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    assert not compile_shared(source, library)
     fill = ctypes.CDLL(str(library)).fill
     out = np.empty(n)
     packed = np.array(words, np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +11,13 @@ import pytest
 
 from bigsap.engine.cuda import shares as gpu_parts
 from bigsap.sources.cuda import device_kernels
+from host_compiler import host_compiler
 
 
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The stand-in for CuPy."""
-    if shutil.which("g++") is None and shutil.which("clang++") is None:
+    if host_compiler() is None:
         pytest.skip("no C++ compiler")
     monkeypatch.syspath_prepend(Path(__file__).parent / "simulated")
     monkeypatch.delitem(sys.modules, "cupy", raising=False)

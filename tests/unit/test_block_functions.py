@@ -101,6 +101,13 @@ def plain(rows: Any, out: Any, x: Any, y: Any) -> None:
             out[k, j] = abs(x[rows[k], 0] - y[j, 0])
 
 
+GLOBAL_COSTS = RNG.random((20, 15))
+
+
+def of_a_global(rows: Any, out: Any) -> None:
+    out[:] = GLOBAL_COSTS[rows]
+
+
 def test_what_multiplies_matrices() -> None:
     def captured(rows: Any, out: Any) -> None:
         inner(rows, out)
@@ -113,7 +120,7 @@ def test_what_multiplies_matrices() -> None:
 
     for function in (cosine, by_helper, captured, lambda r, o: [np.einsum("ij,kj->ik", r, o) for _ in r]):
         assert multiplies_matrices(function), function
-    for function in (plain, recursive, print, None, lambda r, o: o.fill(r.sum())):
+    for function in (plain, of_a_global, recursive, print, None, lambda r, o: o.fill(r.sum())):
         assert not multiplies_matrices(function), function
 
 
@@ -122,18 +129,6 @@ def test_such_functions_are_not_compiled() -> None:
     found = bigsap.solve(cosine, shape=(200, 200), args=(x, y))
     assert found.stats["evaluated_by"] == "python"
     assert bigsap.solve(plain, shape=(200, 200), args=(x, y)).stats["evaluated_by"] == "numba"
-
-
-GLOBAL_COSTS = RNG.random((200, 150))
-
-
-def of_a_global(rows: Any, out: Any) -> None:
-    out[:] = GLOBAL_COSTS[rows]
-
-
-def test_a_block_function_may_read_a_global_array() -> None:
-    found = bigsap.solve(of_a_global, shape=GLOBAL_COSTS.shape)
-    assert found.fun == bigsap.solve(GLOBAL_COSTS).fun
 
 
 def test_the_library_of_products_has_one_thread_for_each_of_ours() -> None:

@@ -386,7 +386,9 @@ def test_equal_formulas_are_compiled_once():
 def test_samples_have_the_bits_of_what_is_compiled(code):
     arrays = {"w": [0.0, -0.0, 1.1, np.nan], "v": [-0.0, 0.0, 0.3]}
     source = make(code, (4, 3), **arrays)
-    sampled = source.sample(*(at.ravel() for at in np.indices((4, 3)))).reshape(4, 3)
+    i, j = (at.ravel() for at in np.indices((4, 3)))
+    sampled = source.sample(i, j).reshape(4, 3)
+    np.testing.assert_array_equal(source.transposed().sample(j, i), sampled.ravel())
     compiled = costs(code, (4, 3), **arrays)
     np.testing.assert_array_equal(sampled, compiled)
     known = ~np.isnan(compiled)

@@ -549,8 +549,8 @@ def test_bounds_of_levels_change_nothing(monkeypatch):
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
 @pytest.mark.parametrize("name", ["points", "rows"])
 def test_a_solve_continues_at_its_level(name, method, tmp_path, monkeypatch):
-    monkeypatch.setattr(policy, "COARSEST_LEVEL", 100)
-    n = 4000
+    monkeypatch.setattr(policy, "COARSEST_LEVEL", 50)
+    n = 2000
     x, y = points_of("disjoint", n, seed=6)
     source = bigsap.points(x, y) if name == "points" else rows_of(squared_distances(x, y))
     options = {"method": method, "start": "levels", "callback_every": 0}

@@ -19,6 +19,7 @@ from bigsap.strategies.start.estimate import estimate
 from bigsap.strategies.start.outliers import lower_outliers, outlying_lines, usual
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.strata import strata_of
+from pairwise import each
 
 N = 4500
 
@@ -118,11 +119,12 @@ def matrix(kind, n):
     return 100 * rng.random((n, n)) if kind == "random" else rng.random((n, 2)) @ rng.random((2, n))
 
 
-@pytest.mark.some(8)
-@pytest.mark.parametrize("n", [60, 300, 1100, 1700])
-@pytest.mark.parametrize("size", [1e6, 1e13, float(2**63)])
-@pytest.mark.parametrize("outlier", ["rows", "columns", "pairs", "crosses"])
-@pytest.mark.parametrize("kind", ["random", "rank 2", "distances"])
+@each(
+    n=[60, 300, 1100, 1700],
+    size=[1e6, 1e13, float(2**63)],
+    outlier=["rows", "columns", "pairs", "crosses"],
+    kind=["random", "rank 2", "distances"],
+)
 def test_a_huge_cost_in_a_matrix_takes_no_more(kind, outlier, size, n):
     """Of a matrix, by the kernel for small ones, the estimator, and levels."""
     cost = matrix(kind, n)

@@ -167,6 +167,16 @@ def test_reduced_costs_are_needed_and_prove_in_two_parts(monkeypatch):
     slack = (cost - v) - v_low - u[:, None]
     assert slack.min() > -1e-12
     assert abs(slack[np.arange(n), columns]).max() < 1e-12
+    # Where the reduced costs' own prices do not prove it, those of the transposed matrix do.
+    ways, proved = [LOOSE, OPTIMAL], small_search._proved
+    monkeypatch.setattr(small_search, "_is_small", lambda *given: False)
+    monkeypatch.setattr(small_search, "_proved", lambda *given: (ways.pop(0), proved(*given)[1]))
+    status, columns, kept, v_low = solved_closely(cost, False)
+    assert (status, ways) == (OPTIMAL, [])
+    np.testing.assert_array_equal(kept[n : 2 * n], cost[np.arange(n), columns])
+    slack = (cost - kept[2 * n : 3 * n]) - v_low - kept[:n, None]
+    assert slack.min() > -1e-12
+    assert abs(slack[np.arange(n), columns]).max() < 1e-12
     monkeypatch.setattr(small_search, "_by_reduced_costs", lambda *given: None)
     assert solved_closely(cost, False)[0] == LOOSE
 

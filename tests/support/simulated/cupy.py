@@ -12,8 +12,6 @@ import ctypes
 import hashlib
 import math
 import re
-import shutil
-import subprocess
 import tempfile
 import threading
 import weakref
@@ -22,6 +20,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+
+from host_compiler import compile_shared
 
 N_DEVICES = 3
 #: Whether devices can reach each other's memory.
@@ -376,30 +376,9 @@ class RawModule:
             source = _FOLDER / f"{key}.cpp"
             source.write_text(self.text)
             made = _FOLDER / f"{key}.tmp.{threading.get_ident()}"
-            compiler = shutil.which("g++") or shutil.which("clang++")
-            assert compiler is not None
-            done = subprocess.run(
-                [
-                    compiler,
-                    "-O1",
-                    "-shared",
-                    "-fPIC",
-                    "-std=c++17",
-                    "-ffp-contract=off",
-                    "-w",
-                    "-pthread",
-                    f"-I{_HERE}",
-                    "-o",
-                    str(made),
-                    str(source),
-                ],
-                capture_output=True,
-                text=True,
-                timeout=200,
-                check=False,
-            )
-            if done.returncode:
-                raise _CompileError(done.stderr[:3000])
+            complaint = compile_shared(source, made, _HERE)
+            if complaint:
+                raise _CompileError(complaint)
             made.rename(target)
         self.library = ctypes.CDLL(str(target))
 
