@@ -30,6 +30,7 @@ from bigsap.sources.base import (
     Transposable,
     in_sense,
     range_of,
+    sound_scales,
 )
 from bigsap.sources.convert import fingerprint_of
 from bigsap.sources.products import Chosen, Multiplied, Product
@@ -339,7 +340,8 @@ class Scaled(Kept):
         if terms is None:
             return None
         factor = self.factor**2 if terms.kind in ("root", "chord") else self.factor
-        return replace(terms, scale=terms.scale * factor)
+        scale = terms.scale * factor
+        return replace(terms, scale=scale) if sound_scales(scale) else None
 
     def limit(self) -> float:
         """Return the source's limit, multiplied as the costs are: rounding keeps their order."""

@@ -13,7 +13,7 @@ import numpy as np
 from bigsap import policy
 from bigsap.errors import DtypeError, InvalidCostError, OptionError, ShapeError, number
 from bigsap.notebook import Shown
-from bigsap.sources.base import Fill, Separation
+from bigsap.sources.base import Fill, Separation, sound_scales
 from bigsap.sources.kept_bounds import NearPoints
 from bigsap.sources.missing import parted
 from bigsap.sources.products import Chosen, Product, Vectors, Widened
@@ -268,7 +268,7 @@ class PointSource(Shown):
         kinds["chebyshev"] = "largest"
         if self.metric == "haversine":
             return self._separated_on_sphere()
-        if self._kernel not in kinds or not self._weights.all():
+        if self._kernel not in kinds or not sound_scales(self._weights):
             return None
         return Separation(self._x, self._y, self._weights, kinds[self._kernel])
 
