@@ -41,7 +41,7 @@ def test_the_unit_of_costs_does_not_matter(method, scale):
 
 
 @pytest.mark.parametrize(
-    "metric, factors", [("sqeuclidean", 0), ("sqeuclidean", 4), ("euclidean", 2), ("cityblock", 4)]
+    ("metric", "factors"), [("sqeuclidean", 0), ("sqeuclidean", 4), ("euclidean", 2), ("cityblock", 4)]
 )
 def test_scales_too_small_to_divide_by(metric, factors):
     """Weights below normal numbers, and factors whose product is too: boxes do not bound such costs."""
