@@ -187,6 +187,8 @@ NEAR_MANY = 128
 #: Rows from which a ceiling of the costs is looked for, in so many sampled rows; and pairs between two looks
 #: at the clock.
 CEILING_ROWS, CEILING_SAMPLE, CEILING_PAIRS = 256, 16, 1 << 22
+#: Rows, and columns of each, at which a formula is looked at instead.
+CEILING_PLACES = 64
 #: The collection ends at this multiple of the pairs predicted by the sample.
 OPTIONAL_SURPRISE = 4
 #: The search ends at this multiple of all pairs, counted in entries of lists: it has then taken longer than

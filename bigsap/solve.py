@@ -101,7 +101,7 @@ def solve(
         evaluated a few times instead of dozens), ``"hungarian"`` (trees from all free rows at
         once, for whole numbers of a small range; no more rows than columns, or costs that can be
         read by columns as cheaply), ``"auction"`` (bids, then "ssp" from their prices: a baseline;
-        it needs all costs in memory, a ``memory_limit`` below that is an OptionError), or
+        it needs all costs in memory: less of it, or of ``memory_limit``, is an OptionError), or
         ``"auto"``, which chooses one; ``stats`` records the choice and the reason.
 
         With "auto", arrays of up to 2**20 costs in memory, not mapped, and points and low rank of

@@ -22,7 +22,7 @@ from bigsap.proof.descending import Descended
 from bigsap.proof.exclusion import GROUP, INVALID, Filler, Panel, exclude
 from bigsap.proof.row_minima import Prices, joined
 from bigsap.proof.threads import share_out
-from bigsap.sources.base import CostSource
+from bigsap.sources.base import CostSource, sound_scales
 from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.filling import fill_of
 from bigsap.sources.kept_bounds import Kept, Scaled
@@ -146,10 +146,12 @@ def _sum(side: Any) -> Array:
     return total
 
 
-def _multiplied(vectors: Vectors, factor: float) -> Vectors:
-    """Return the vectors of costs times a positive factor, whose roundings are small against the margins'."""
+def _multiplied(vectors: Vectors, factor: float) -> Vectors | None:
+    """Return the vectors of costs times a positive factor, whose roundings are small against the margins';
+    None if they are not."""
     if vectors.squared:
-        return replace(vectors, weights=vectors.weights * (factor * factor if vectors.root else factor))
+        weights = vectors.weights * (factor * factor if vectors.root else factor)
+        return replace(vectors, weights=weights) if sound_scales(weights) else None
     return replace(
         vectors,
         x=np.asarray(vectors.x, np.float64) * factor,

@@ -252,12 +252,18 @@ class Selectable(Protocol, metaclass=Ability):
         ...
 
 
+def sound_scales(scale: Array) -> bool:
+    """Return whether bounds may multiply and divide by these numbers: positive, and neither
+    infinite nor so small that bits are lost."""
+    return bool(np.all((scale >= np.finfo(np.float64).tiny) & (scale < np.inf)))
+
+
 @dataclass(frozen=True)
 class Separation:
     """``cost[i, j] = f(sum over k of scale[k] * phi(x[i, k], y[k, j]))``.
 
     x: float64 (n_rows, d), y: float64 (d, n_columns), both float32 only if d is beyond
-    ``policy.BOX_COORDINATES``. scale: (d,), positive.
+    ``policy.BOX_COORDINATES``. scale: (d,), sound (``sound_scales``).
     kind: ``"square"`` phi = (x - y)**2, ``"absolute"`` phi = |x - y|, ``"product"``
     phi = x * y, all with f the identity; ``"root"``: the square root of ``square``;
     ``"largest"``: the largest ``absolute`` instead of the sum. ``"chord"``: points of a sphere around 0,

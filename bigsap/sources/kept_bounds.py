@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -30,8 +30,10 @@ from bigsap.sources.base import (
     Transposable,
     in_sense,
     range_of,
+    sound_scales,
 )
 from bigsap.sources.convert import fingerprint_of
+from bigsap.sources.filled import Filled
 from bigsap.sources.products import Chosen, Multiplied, Product
 from bigsap.types import Array, Ids
 
@@ -46,12 +48,13 @@ def keeps_bounds(source: CostSource) -> bool:
     return isinstance(source, Fillable) and source.fill() is not None
 
 
-class Kept(ABC):
+class Kept(Filled):
     """Costs of a source, changed by a rule. given: the source."""
 
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
     def __init__(self, given: CostSource) -> None:
+        super().__init__()
         self.given: Any = given
         n, m = given.shape
         self.shape = (int(n), int(m))
@@ -88,14 +91,6 @@ class Kept(ABC):
             inner = self.given.fill()
             self._fill = None if inner is None else self._made(inner)
         return self._fill
-
-    def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
-        from bigsap.sources.compiled import read_by_fill
-
-        fill = self.fill()
-        assert fill is not None
-        read_by_fill(fill, self.shape, rows, columns, out)
 
     def select(self, rows: Ids, columns: Ids) -> CostSource | None:
         """Return ``cost[rows][:, columns]`` as a source of the same kind."""
@@ -339,7 +334,8 @@ class Scaled(Kept):
         if terms is None:
             return None
         factor = self.factor**2 if terms.kind in ("root", "chord") else self.factor
-        return replace(terms, scale=terms.scale * factor)
+        scale = terms.scale * factor
+        return replace(terms, scale=scale) if sound_scales(scale) else None
 
     def limit(self) -> float:
         """Return the source's limit, multiplied as the costs are: rounding keeps their order."""

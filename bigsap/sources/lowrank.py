@@ -12,6 +12,7 @@ from bigsap.errors import DtypeError, InvalidCostError, ShapeError
 from bigsap.notebook import Shown
 from bigsap.sources.base import Fill, Separation
 from bigsap.sources.convert import convert, cost_dtype
+from bigsap.sources.filled import Filled
 from bigsap.sources.metrics import are_single, check_finite, digest, real_array, whole_array
 from bigsap.sources.products import Chosen, Product
 from bigsap.types import Array, Ids
@@ -32,7 +33,7 @@ def lowrank(a: Any, b: Any, *, row_terms: Any = None, column_terms: Any = None) 
     return LowRankSource(a, b, row_terms, column_terms)
 
 
-class LowRankSource(Shown):
+class LowRankSource(Filled, Shown):
     """A matrix of low rank plus row and column terms. See ``lowrank``.
 
     a: (n, r), b: (m, r), float64 or both float32 (``single``). row_terms (n,), column_terms (m,): float64.
@@ -41,6 +42,7 @@ class LowRankSource(Shown):
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
     def __init__(self, a: Any, b: Any, row_terms: Any, column_terms: Any) -> None:
+        super().__init__()
         a, b = whole_array(a, "a"), whole_array(b, "b")
         self.single = are_single(a, b)
         kind = np.float32 if self.single else np.float64
@@ -113,12 +115,6 @@ class LowRankSource(Shown):
             return S.filler_of_single(self.a, self.b, np.ones(rank), None, kinds, terms)
         return S.filler_of_rows(self.a, self._b_by_rank, np.ones(rank), terms, kinds)
 
-    def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
-        from bigsap.sources.compiled import read_by_fill
-
-        read_by_fill(self.fill(), self.shape, rows, columns, out)
-
     def transposed(self) -> LowRankSource:
         """Return ``lowrank(b, a)``: the same costs, bit for bit."""
         return LowRankSource(self.b, self.a, self.column_terms, self.row_terms)
@@ -174,13 +170,14 @@ def table(values: Any, row_class: Any, column_class: Any) -> TableSource:
     return TableSource(values, row_class, column_class)
 
 
-class TableSource(Shown):
+class TableSource(Filled, Shown):
     """Costs looked up by the classes of row and column. See ``table``.
 
     values: (K, L), dtype; row_class: int64 (n,); column_class: int64 (m,).
     """
 
     def __init__(self, values: Any, row_class: Any, column_class: Any) -> None:
+        super().__init__()
         self.values = _table_values(values)
         self.dtype = self.values.dtype
         self.row_class = _classes(row_class, self.values.shape[0], "row_class", "row")
@@ -206,12 +203,6 @@ class TableSource(Shown):
             sizes = (self.values.shape[1], self.dtype.itemsize)
             self._fill = make_fill(kernel.address, (*arrays, *sizes), (kernel,), in_parts=True)
         return self._fill
-
-    def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
-        from bigsap.sources.compiled import read_by_fill
-
-        read_by_fill(self.fill(), self.shape, rows, columns, out)
 
     def transposed(self) -> TableSource:
         """Return the table with rows and columns exchanged."""

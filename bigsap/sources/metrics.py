@@ -13,7 +13,8 @@ import numpy as np
 from bigsap import policy
 from bigsap.errors import DtypeError, InvalidCostError, OptionError, ShapeError, number
 from bigsap.notebook import Shown
-from bigsap.sources.base import Fill, Separation
+from bigsap.sources.base import Fill, Separation, sound_scales
+from bigsap.sources.filled import Filled
 from bigsap.sources.kept_bounds import NearPoints
 from bigsap.sources.missing import parted
 from bigsap.sources.products import Chosen, Product, Vectors, Widened
@@ -81,7 +82,7 @@ def points(
     return NearPoints(source, min(limit, np.finfo(np.float64).max), max_distance=reach)
 
 
-class PointSource(Shown):
+class PointSource(Filled, Shown):
     """Distances between two point sets. See ``points``.
 
     x: (n, d), y: (m, d), float64 or both float32 (``points``), read-only; metric, p, w, radius: as given.
@@ -92,6 +93,7 @@ class PointSource(Shown):
     def __init__(self, x: Any, y: Any, metric: str, *, p: float | None, w: Any, radius: float | None) -> None:
         if not isinstance(metric, str) or metric not in METRICS:
             raise OptionError(f"metric={metric!r} is unknown; choose one of {', '.join(METRICS)}")
+        super().__init__()
         self.metric = metric
         x, y = whole_array(x, "x"), whole_array(y, "y")
         kept = _kept_dtype(metric, x, y, w)
@@ -245,12 +247,6 @@ class PointSource(Shown):
             return S.filler_of_single(self.x, self.y, self._weights, self._divisors, kinds)
         return S.filler_of_rows(self._x, self._y, self._weights, None, kinds)
 
-    def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
-        from bigsap.sources.compiled import read_by_fill
-
-        read_by_fill(self.fill(), self.shape, rows, columns, out)
-
     def transposed(self) -> PointSource:
         """Return ``points(y, x)``: the same costs, bit for bit. float32 points are shared."""
         return PointSource(self.y, self.x, self.metric, p=self.p, w=self.w, radius=self.radius)
@@ -268,7 +264,7 @@ class PointSource(Shown):
         kinds["chebyshev"] = "largest"
         if self.metric == "haversine":
             return self._separated_on_sphere()
-        if self._kernel not in kinds or not self._weights.all():
+        if self._kernel not in kinds or not sound_scales(self._weights):
             return None
         return Separation(self._x, self._y, self._weights, kinds[self._kernel])
 

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from bigsap import policy
-from bigsap.sources.base import CostSource, Entries, Separable, Separation, limit_of
+from bigsap.sources.base import CostSource, Entries, Separable, Separation, limit_of, sound_scales
 from bigsap.sources.convert import read_only
 from bigsap.sources.kept_bounds import Kept, without_forbidden
 from bigsap.sources.metrics import PointSource, in_space
@@ -75,8 +75,7 @@ def _bounds(source: CostSource, limit: float) -> tuple[Separation | None, float]
     if name == "minkowski":
         # No sum of powers is below its largest term; a power and a root are within 64 units.
         scale = weights ** (1.0 / parameter)
-        usable = bool((scale > 0).all()) and np.isfinite(scale).all()
-        return (Separation(x, y, scale, "largest") if usable else None), above
+        return (Separation(x, y, scale, "largest") if sound_scales(scale) else None), above
     return _chords(x, y, limit, parameter) if name == "haversine" else (None, above)
 
 

@@ -132,6 +132,12 @@ def test_a_memory_limit_below_all_costs_is_refused():
         bigsap.solve(np.asfortranarray(cost[:40]), method="auction", memory_limit=1000)
 
 
+def test_more_costs_than_the_machine_holds_are_refused():
+    x = np.random.default_rng(0).random((3_000_000, 2))
+    with pytest.raises(bigsap.OptionError, match="needs all costs in memory, 72000000000000 bytes; this"):
+        bigsap.solve(bigsap.points(x, x), method="auction")
+
+
 def test_endless_bids_are_left_to_searches(monkeypatch):
     monkeypatch.setattr(policy, "AUCTION_BIDS", 1)
     cost = costs_of("product", 50, 50, 2)

@@ -304,6 +304,45 @@ def test_a_store_that_hangs(method, options, folder, stuck):
     check_stopped(res)
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda x: bigsap.points(x, x),
+        lambda x: bigsap.points(x[:, :3], x[:, :3], "minkowski", p=3, max_distance=0.5),
+        lambda x: bigsap.points(x.astype("f4"), x.astype("f4")),
+        lambda x: bigsap.lowrank(x, x),
+        lambda x: bigsap.table(x, np.arange(N), np.arange(N) % 20),
+        lambda x: bigsap.masked(bigsap.points(x, x), np.eye(N, dtype=bool)),
+        lambda x: bigsap.scaled(bigsap.forbid_above(bigsap.points(x, x), 3.0), 2.0),
+        lambda x: bigsap.expression("x[i, 0] * x[j, 1]", (N, N), x=x),
+    ],
+    ids=["points", "near", "single", "lowrank", "table", "masked", "scaled", "expression"],
+)
+def test_many_rows_of_compiled_costs_are_left(made, monkeypatch):
+    """A block of rows in many dimensions takes seconds."""
+    monkeypatch.setattr("bigsap.sources.compiled.PAIRS_PER_CALL", N)
+    monkeypatch.setattr("bigsap.sources.base._LOOK_SECONDS", 0.0)
+    source = made(np.random.default_rng(0).random((N, 20)))
+    looks = []
+
+    class Left(Exception):
+        pass
+
+    def check():
+        looks.append(1)
+        if len(looks) == 3:
+            raise Left
+
+    rows, out = np.arange(N), np.full((N, N), -1.0)
+    source.while_waiting(check)
+    with pytest.raises(Left):
+        source.read(rows, slice(0, N), out)
+    assert (out[-1] == -1.0).all()
+    source.while_waiting(None)
+    source.read(rows, slice(0, N), out)
+    assert (out >= 0.0).all()
+
+
 def test_single_pairs_do_not_make_a_row_deaf(clock):
     """Read one by one they are soon over, which says nothing of thousands at once."""
     called = []

@@ -94,3 +94,38 @@ def test_small_matrices_have_no_such_way() -> None:
     """Without the dense rung that takes them, for the sake of the row limit."""
     costs = ceiling(policy.CEILING_ROWS - 1, 300)
     assert bigsap.solve(costs, seed=1, progress=True).stats["why"] != WHY
+
+
+FORMULA = "hypot(x[i, 0] - y[j, 0], x[i, 1] - y[j, 1])"
+
+
+@pytest.mark.parametrize("shape", [(400, 400), (400, 500), (500, 400)])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_a_formula_with_a_ceiling(shape: tuple[int, int], maximize: bool) -> None:
+    """Its range tells that no cost is above; few pairs are read twice."""
+    rng = np.random.default_rng(2)
+    given: dict[str, Any] = {"x": rng.random((shape[0], 2)), "y": rng.random((shape[1], 2))}
+    code = f"max(-{FORMULA}, -0.05)" if maximize else f"min({FORMULA}, 0.05)"
+    source = bigsap.expression(code, shape, **given)
+    matrix = np.empty(shape)
+    source.read(np.arange(shape[0]), slice(0, shape[1]), matrix)
+    chosen = linear_sum_assignment(matrix, maximize=maximize)
+    for certify in (True, False):
+        found = bigsap.solve(source, maximize=maximize, certify=certify)
+        assert found.fun == pytest.approx(matrix[chosen].sum(), rel=1e-12)
+        assert found.stats["why"] == WHY
+        assert found.stats["pairs_evaluated"] < 1.3 * matrix.size
+
+
+@pytest.mark.parametrize(
+    "code", [FORMULA, f"min({FORMULA}, 0.5)", f"where(i == j, inf, min({FORMULA}, .05))"]
+)
+def test_formulas_without_a_ceiling(code: str) -> None:
+    """None, one that few pairs have, and forbidden pairs beyond it."""
+    rng = np.random.default_rng(2)
+    source = bigsap.expression(code, (400, 400), x=rng.random((400, 2)), y=rng.random((400, 2)))
+    matrix = np.empty((400, 400))
+    source.read(np.arange(400), slice(0, 400), matrix)
+    found = bigsap.solve(source)
+    assert found.stats["why"] != WHY
+    assert found.fun == pytest.approx(matrix[linear_sum_assignment(matrix)].sum(), rel=1e-12)

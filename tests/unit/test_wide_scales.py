@@ -10,6 +10,7 @@ import pytest
 
 import bigsap
 import exact_oracle
+from contracts import whole
 from oracle import optimum
 from pairwise import each
 
@@ -37,6 +38,21 @@ def test_the_unit_of_costs_does_not_matter(method, scale):
         found = bigsap.solve(**rows_of(scale * cost), method=method, certify=certify)
         assert found.fun == pytest.approx(scale * best.fun, rel=1e-12)
         assert (found.col4row == best.col4row).all()
+
+
+@pytest.mark.parametrize(
+    ("metric", "factors"), [("sqeuclidean", 0), ("sqeuclidean", 4), ("euclidean", 2), ("cityblock", 4)]
+)
+def test_scales_too_small_to_divide_by(metric, factors):
+    """Weights below normal numbers, and factors whose product is too: boxes do not bound such costs."""
+    x, y = np.random.default_rng(0).random((2, 1200, 2)) * 1e150
+    source = bigsap.points(x, y, metric, w=[1.0, 1.0] if factors else [1e-310, 1e-310])
+    for _ in range(factors):
+        source = bigsap.scaled(source, 1e-100)
+    best = bigsap.solve(whole(source)).fun
+    for certify in (True, False):
+        found = bigsap.solve(source, method="compressed", certify=certify)
+        assert found.fun == pytest.approx(best, rel=1e-12, abs=0.0)
 
 
 @pytest.mark.parametrize("kind", ["large", "pareto", "lognormal"])

@@ -12,7 +12,7 @@ import numpy as np
 from bigsap import policy
 from bigsap.errors import DtypeError, ExpressionError, ShapeError
 from bigsap.notebook import Shown
-from bigsap.sources.base import Fill, Waiting
+from bigsap.sources.base import Fill
 from bigsap.sources.convert import cost_shape
 from bigsap.sources.expression.emit import c_source, cuda_source
 from bigsap.sources.expression.inner_products import InnerProducts, constant, recognised
@@ -28,6 +28,7 @@ from bigsap.sources.expression.syntax_tree import (
     walk,
 )
 from bigsap.sources.expression.value_range import expression_range
+from bigsap.sources.filled import Filled
 from bigsap.sources.metrics import digest, real_array
 from bigsap.sources.products import Chosen, Product
 from bigsap.types import Array, Ids
@@ -79,7 +80,7 @@ def expression(code: str, shape: Any, **arrays: Any) -> ExpressionSource:
     return ExpressionSource(parse(code, sizes, declared), tuple(values.values()), code)
 
 
-class ExpressionSource(Shown):
+class ExpressionSource(Filled, Shown):
     """Costs by a formula. See ``expression``.
 
     expression: the checked tree. arrays: float64, C-contiguous, in the tree's order.
@@ -91,6 +92,7 @@ class ExpressionSource(Shown):
     def __init__(
         self, expression: SyntaxTree, arrays: tuple[Array, ...], code: str, *, swapped: bool = False
     ) -> None:
+        super().__init__()
         self.expression = expression
         self.arrays = arrays
         self.code = code
@@ -98,7 +100,6 @@ class ExpressionSource(Shown):
         n, m = expression.shape
         self.shape = (m, n) if swapped else (n, m)
         self._fill: Fill | None = None
-        self._waiting = Waiting()
 
     def __repr__(self) -> str:
         n, m = self.shape
@@ -216,17 +217,6 @@ class ExpressionSource(Shown):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what holds addresses: another process makes its own."""
         return {name: value for name, value in self.__dict__.items() if name != "_product"}
-
-    def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
-        from bigsap.sources.compiled import read_by_fill
-
-        look = self._waiting.look
-        read_by_fill(self.fill(), self.shape, rows, columns, out, look=look)
-
-    def while_waiting(self, check: Callable[[], None] | None) -> None:
-        """Have ``check`` called several times a second during a read of this thread."""
-        self._waiting.check = check
 
     def transposed(self) -> ExpressionSource:
         """Return the same formula by columns, bit for bit."""

@@ -16,10 +16,11 @@ from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.rows.bidding import auction, run_bids
 from bigsap.errors import OptionError
+from bigsap.memory import usable_memory
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.strategies.orientation import inverse, refuse_more_rows, resident
-from bigsap.strategies.placement import device_bids
+from bigsap.strategies.placement import device_bids, device_name
 from bigsap.strategies.start.samples import all_costs
 from bigsap.strategies.start.warm import Warm
 from bigsap.types import Array
@@ -82,15 +83,20 @@ def run_auction(
 
 
 def refuse_many_costs(problem: Problem, memory: int | None) -> None:
-    """Raise OptionError where the costs, which bids need in memory, exceed ``memory`` bytes."""
-    if memory is None or resident(problem) is not None:
+    """Raise OptionError where the costs, which bids need in memory, exceed ``memory`` bytes.
+
+    memory: None without a ``memory_limit``: then what the machine has; a device reports for itself.
+    """
+    if resident(problem) is not None or device_name(problem.source) != "cpu":
         return
+    allowed = usable_memory() if memory is None else memory
+    whose = "this machine or container has" if memory is None else "memory_limit allows"
     n, m = problem.shape
     nbytes = n * m * problem.source.dtype.itemsize
-    if nbytes > memory:
+    if nbytes > allowed:
         raise OptionError(
-            f'method "auction" needs all costs in memory, {nbytes} bytes; memory_limit allows'
-            f" {memory}: other methods need less"
+            f'method "auction" needs all costs in memory, {nbytes} bytes; {whose} {allowed}: other'
+            " methods need less"
         )
 
 
