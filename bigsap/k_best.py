@@ -271,7 +271,7 @@ class _Search:
         self.lists = lists
         graph = lists.graph
         self.work = new_work(graph)
-        self.nodes = new_nodes(64, len(graph.first) - 1)
+        self.nodes = new_nodes(64, len(graph.first) - 1, count)
         self.answers = _room(count)
         while (status := self._run(cap)) == GUESS:
             low, high = self.cost_of(0), self._cap()
