@@ -101,11 +101,11 @@ def certify(
 
     tick = None if v is None else _ticker(options, n, m)
 
-    def proved(high: Any, low: Any) -> Certificate:
+    def proved(high: Any, low: Any, *, normalise: bool = True) -> Certificate:
         ways: dict[str, Any] = {"threads": n_threads, "pairs": pairs, "tick": tick}
         if gated is not None:
             return certify_gated(gated, found, high, low, capacity=counts, **ways)
-        ways["maximize"] = maximize
+        ways |= {"maximize": maximize, "normalise": normalise}
         if counts is not None:
             return certify_capacities(source, counts, found, high, low, **ways)
         return proof.certify(source, found, high, low, **ways)
@@ -114,7 +114,7 @@ def certify(
         if prices is not None:
             return _by_prices(proved, prices, v_low, maximize)
         if result is not None:
-            return proved(*prices_of(result))
+            return _by_result(proved, result)
         if found is not None:
             check_assignment(found, (n, m), counts, partial=gated is not None)
         limits: dict[str, Any] = {"unassigned_cost": unassigned_cost, "capacity": counts}
@@ -124,7 +124,7 @@ def certify(
             return proof.certify_infeasible(
                 source, violator, maximize=maximize, threads=n_threads, capacity=counts
             )
-        return proved(*prices_of(result))
+        return _by_result(proved, result)
 
 
 def prices_of(result: Result) -> tuple[Array, Array | None]:
@@ -221,6 +221,23 @@ def _of_plan(plan: Array, *, several: bool) -> Array:
     return np.where(held.any(axis=1), held.argmax(axis=1), -1)
 
 
+def _by_result(proved: Any, result: Result) -> Certificate:
+    """Return the certificate of a result's prices: as they are, where a shift rounds too much of them."""
+    sign = -1 if result.maximize else 1
+    first: Certificate = proved(*prices_of(result))
+    shifted = result.bound is not None and sign * first.bound < sign * result.bound
+    if not shifted or result.unassigned_cost is not None or np.isnan(result.v).any():
+        return first
+    return _better(first, proved(*prices_of(result), normalise=False), result.maximize)
+
+
+def _better(first: Certificate, second: Certificate, maximize: bool) -> Certificate:
+    """Return the certificate of the better bound, with the work of both."""
+    kept = first.bound <= second.bound if maximize else first.bound >= second.bound
+    best = first if kept else second
+    return replace(best, pairs=first.pairs + second.pairs, bounds=first.bounds + second.bounds)
+
+
 def _by_prices(proved: Any, v: npt.ArrayLike, v_low: npt.ArrayLike | None, maximize: bool) -> Certificate:
     """Return the certificate of given prices; when maximising, the better one of both signs."""
     first: Certificate = proved(v, v_low)
@@ -228,5 +245,4 @@ def _by_prices(proved: Any, v: npt.ArrayLike, v_low: npt.ArrayLike | None, maxim
         return first
     low = None if v_low is None else -np.asarray(v_low)
     second: Certificate = proved(-np.asarray(v), low)
-    best = first if first.bound <= second.bound else second
-    return replace(best, pairs=first.pairs + second.pairs, bounds=first.bounds + second.bounds)
+    return _better(first, second, maximize)

@@ -168,7 +168,7 @@ def solve_k_best(
     with intact_throughout(source):
         result = solve(source, maximize=maximize, unassigned_cost=unassigned_cost, threads=threads, **options)
         if result.fun is None:
-            return _none(source, bool(maximize))
+            return _none(source, bool(maximize), result.status == "infeasible")
         sign = -1 if maximize else 1
         costs, prices = source, None
         if unassigned_cost is not None:
@@ -180,10 +180,10 @@ def solve_k_best(
         return _enumerated(task, count, bool(maximize))
 
 
-def _none(source: CostSource, maximize: bool) -> Assignments:
+def _none(source: CostSource, maximize: bool, complete: bool) -> Assignments:
     n, m = (int(size) for size in source.shape)
     kind = np.int64 if source.dtype.kind in "iu" else np.float64
-    return Assignments(np.empty(0, kind), np.empty((0, n), np.intp), maximize, (n, m), True)
+    return Assignments(np.empty(0, kind), np.empty((0, n), np.intp), maximize, (n, m), complete)
 
 
 def _only(result: Any, maximize: bool) -> Assignments:
@@ -193,6 +193,18 @@ def _only(result: Any, maximize: bool) -> Assignments:
 
 
 def _enumerated(task: Task, count: int, maximize: bool) -> Assignments:
+    """Return the ``count`` best assignments, and whether there are others."""
+    n, m = task.source.shape
+    lists, found = _searched(task, count)
+    complete = len(found.answers) <= count and (
+        found.exhausted or (not found.others and _searched(task, count + 1)[1].exhausted)
+    )
+    costs, col4row = found.ranked(count, task)
+    stats = {**found.stats, "pairs": len(lists.rows), "all_pairs": n * m}
+    return Assignments(costs, col4row, maximize, (int(n), int(m)), complete, stats)
+
+
+def _searched(task: Task, count: int) -> tuple[Listed, _Search]:
     """List pairs and enumerate, with longer lists until the last answer needs no other pair.
 
     Once there are enough answers, their last cost says which pairs any better one can use, and limits
@@ -206,7 +218,7 @@ def _enumerated(task: Task, count: int, maximize: bool) -> Assignments:
         found = _found(lists, count, cap)
         enough = len(found.answers) >= count
         if lists.beyond is None or (enough and found.cost_of(-1) < lists.beyond):
-            break
+            return lists, found
         by_cost = enough and not by_cost
         if by_cost:
             last, known = found.cost_of(-1), lists
@@ -215,10 +227,6 @@ def _enumerated(task: Task, count: int, maximize: bool) -> Assignments:
         else:
             per_row *= _MORE
             lists, cap = listed(task, per_row), None
-    costs, col4row = found.ranked(count, task)
-    stats = {**found.stats, "pairs": len(lists.rows), "all_pairs": n * m}
-    complete = lists.beyond is None and found.exhausted and len(found.answers) <= count
-    return Assignments(costs, col4row, maximize, (int(n), int(m)), complete, stats)
 
 
 def _most(task: Task, enough: int) -> int:
@@ -255,13 +263,14 @@ class _Search:
     """One enumeration on lists.
 
     answers: nodes of the best assignments, in order. exhausted: whether there are fewer than asked for.
+    others: whether assignments besides the answers were found.
     """
 
     def __init__(self, lists: Listed, count: int, cap: int | None = None) -> None:
         self.lists = lists
         graph = lists.graph
         self.work = new_work(graph)
-        self.nodes = new_nodes(64, len(graph.first) - 1)
+        self.nodes = new_nodes(64, len(graph.first) - 1, count)
         self.answers = _room(count)
         while (status := self._run(cap)) == GUESS:
             low, high = self.cost_of(0), self._cap()
@@ -279,6 +288,7 @@ class _Search:
         answers = self.answers[: self.work.counts[ANSWERS]]
         left = np.ones(self.work.counts[NODES], np.bool_)
         left[answers] = False
+        self.others = bool(left.any())
         prove_subspaces(self.lists.graph, self.nodes, answers, np.flatnonzero(left))
 
     def _run(self, cap: int | None) -> int:

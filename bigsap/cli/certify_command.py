@@ -107,4 +107,8 @@ def read_assignment(name: str, field: str | None) -> Any:
     if file.suffix != ".npz":
         return np.asarray(load_npy(file))
     result = bigsap.Result.load(file)
+    if field == "col4row" and result.col4row is None:
+        raise InputError(
+            f"{file}: rows that take several columns cannot be proved here: exchange rows and columns"
+        )
     return result if field is None else getattr(result, field)

@@ -26,7 +26,7 @@ from bigsap.proof.row_minima import Prices
 from bigsap.proof.row_pass import Work, stream
 from bigsap.proof.threads import share_out
 from bigsap.proof.verify import verify
-from bigsap.sources.base import CostSource, Entries
+from bigsap.sources.base import CostSource, Entries, Sparse
 from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
 from bigsap.types import Array
 
@@ -81,6 +81,8 @@ def prove_entries(
     if beyond.any():
         row = int(np.searchsorted(entries.start, int(np.argmax(beyond)), side="right")) - 1
         raise CertificateError(f"row {row} lists a pair beyond the threshold")
+    if isinstance(source, Sparse):
+        return "pairs", _compared(_within_entries(source, threshold, maximize), entries, source)
     lists = _Lists(source, threshold, entries, maximize, threads, tick)
     by, counted = "bounds", _counted_in_boxes(lists) if bounds else None
     if counted is None:
@@ -189,6 +191,36 @@ def _counted(c: _Lists) -> tuple[Array, int]:
     return counts, source.shape[0] * source.shape[1]
 
 
+def _compared(within: tuple[Array, Array, Array], entries: Entries, source: Sparse) -> int:
+    """Check that the entries are these pairs, at their costs; return the number of pairs read."""
+    rows, columns, costs = within
+    n = entries.start.size - 1
+    differ = np.flatnonzero(np.bincount(rows, minlength=n) != np.diff(entries.start))
+    if differ.size:
+        raise CertificateError(f"row {differ[0]} does not list all pairs within the threshold")
+    own = entries.rows()
+    one, other = np.lexsort((columns, rows)), np.lexsort((entries.columns, own))
+    wrong = columns[one] != entries.columns[other]
+    wrong |= costs[one] != entries.costs[other]
+    if wrong.any():
+        row = own[other][int(np.argmax(wrong))]
+        raise CertificateError(f"row {row} lists another pair, or another cost")
+    return int(source.entries().columns.size)
+
+
+def _within_entries(source: Sparse, threshold: Any, maximize: bool) -> tuple[Array, Array, Array]:
+    """Return rows, columns and costs of the allowed pairs of sparse costs within the threshold."""
+    entries = source.entries()
+    rows, columns, costs = entries.rows(), entries.columns, entries.costs
+    keep = (costs >= threshold) if maximize else (costs <= threshold)
+    if costs.dtype.kind == "f":
+        (wrong,) = np.nonzero(costs == (np.inf if maximize else -np.inf))
+        for k in wrong[:1].tolist():
+            refuse_invalid(costs[k : k + 1][None], rows[k : k + 1], maximize, int(columns[k]))
+        keep &= costs != (-np.inf if maximize else np.inf)
+    return rows[keep], columns[keep], costs[keep]
+
+
 def verify_bottleneck(result: Claim, source: CostSource, threshold: Any, threads: int = 1) -> Certificate:
     """Verify a result of ``objective="bottleneck"``, see ``Result.verify``; reads every cost."""
     if tuple(source.shape) != tuple(result.shape):
@@ -209,6 +241,8 @@ def verify_bottleneck(result: Claim, source: CostSource, threshold: Any, threads
 
 def _within(source: CostSource, threshold: Any, maximize: bool, threads: int) -> SparseCosts:
     """Return the allowed pairs within the threshold as sparse costs."""
+    if isinstance(source, Sparse):
+        return sparse(_within_entries(source, threshold, maximize), source.shape)
     found: list[tuple[Array, Array, Array]] = []
     lock = threading.Lock()
 

@@ -18,6 +18,9 @@ from bigsap.sources.constant import infinities
 from bigsap.strategies.orientation import exchanged, inverse, rows_outside
 from bigsap.types import Array
 
+# Whole numbers below this are floats without rounding.
+_EXACT = 1 << 53
+
 
 def conclude(run: Run, found: Conclusion, violator: Array | None = None) -> Result:
     """Return the result in the user's orientation."""
@@ -74,18 +77,36 @@ def in_whole_numbers(result: Result) -> Result:
 
     The bound is the next integer, and an assignment is optimal only if its cost is that.
     """
-    fun, bound, gap, sign = result.fun, result.bound, result.gap, -1 if result.maximize else 1
-    if fun is None or not abs(fun) < 2**53:  # an infeasible problem, or a sum that was rounded
+    fun, bound, gap, sign = _whole_sum(result), result.bound, result.gap, -1 if result.maximize else 1
+    if fun is None:  # an infeasible problem, or costs that are not known
         return result
     if bound is not None and math.isfinite(bound):
-        bound = sign * math.ceil(sign * bound)
-        gap = sign * (int(fun) - bound)
+        least = math.ceil(sign * bound)
+        if abs(least) >= _EXACT and gap is not None and math.isfinite(gap):  # a bound that was rounded
+            least = max(least, sign * fun - math.floor(gap))
+        bound = sign * least
+        gap = sign * (fun - bound)
     status = result.status
     if status in (Status.OPTIMAL, Status.IMPRECISE) and gap is not None:
         status = Status.IMPRECISE if gap else Status.OPTIMAL
     text = result.message if status == result.status else MESSAGES[status]
     success = status in (Status.OPTIMAL, Status.GAP_REACHED)
-    return replace(result, fun=int(fun), bound=bound, gap=gap, status=status, success=success, message=text)
+    return replace(result, fun=fun, bound=bound, gap=gap, status=status, success=success, message=text)
+
+
+def _whole_sum(result: Result) -> int | None:
+    """Return the exact cost; None if there is none, or it was rounded and the costs are not known."""
+    fun = result.fun
+    if fun is None or not math.isfinite(fun):
+        return None
+    if abs(fun) < _EXACT:
+        return int(fun)
+    if result.costs is None:
+        return None
+    terms = result.costs.tolist()
+    if result.unassigned_cost is not None:
+        terms += result.unassigned_cost[result.col4row < 0].tolist()
+    return sum(map(int, terms))
 
 
 def _without_column(u: Array, problem: Problem) -> Array:

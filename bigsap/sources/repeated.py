@@ -37,7 +37,7 @@ def counts_of(value: Any, size: int, name: str, what: str) -> Array:
         raise InvalidCostError(
             f"{name} holds a missing value (masked, None or NA); give every {what} a number"
         )
-    if given.dtype.kind not in "iu":
+    if given.dtype.kind not in "iu" and given.size:
         raise DtypeError(
             f"{name} is not valid: it holds {given.dtype}, not whole numbers; round it to an integer dtype"
         )

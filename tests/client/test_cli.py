@@ -382,3 +382,12 @@ def test_a_file_that_is_no_assignment_is_bad_input(tmp_path, capsys, found, pric
         command += ["--prices", tmp_path / "prices.npy"]
     assert run(*command) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("demand", [1, 2])
+def test_a_result_of_rows_that_take_several_columns_is_no_assignment(tmp_path, capsys, demand):
+    cost = np.random.default_rng(3).random((3, 8))
+    np.save(tmp_path / "c.npy", cost)
+    bigsap.solve(cost, demand=demand).save(tmp_path / "found.npz")
+    assert run("certify", tmp_path / "c.npy", tmp_path / "found.npz") == 1
+    assert "rows that take several columns cannot be proved here" in capsys.readouterr().err

@@ -156,6 +156,40 @@ def test_sparse_costs_and_functions(maximize):
         assert found.verify(source).optimal
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+def test_sparse_costs_are_proved_by_their_entries(maximize, monkeypatch):
+    """No row is made of them, and whole numbers that a float does not hold stay exact."""
+    cost = 2**53 + np.random.default_rng(6).integers(0, 99, (12, 9))
+    rows, columns = np.nonzero(cost % 3)
+    source = bigsap.sparse((rows, columns, cost[rows, columns]), cost.shape)
+
+    def refuse(self, rows, columns, out):
+        raise AssertionError("sparse costs were read as rows")
+
+    monkeypatch.setattr(type(source), "read", refuse)
+    found = bigsap.solve(source, objective="bottleneck", maximize=maximize)
+    worst = cost[found.row_ind, found.col_ind]
+    assert found.bottleneck == (worst.min() if maximize else worst.max())
+    assert (found.status, found.fun) == ("optimal", sum(worst.tolist()))
+    certificate = found.verify(source)
+    assert (certificate.optimal, certificate.fun) == (True, found.fun)
+    costs = cost[rows, columns]
+    keep = costs >= found.bottleneck if maximize else costs <= found.bottleneck
+    start = np.concatenate(([0], np.cumsum(np.bincount(rows[keep], minlength=12))))
+    entries = Entries(start, columns[keep], costs[keep])
+    for k in (np.argmax(keep), np.argmin(keep)):  # another cost; another pair within the threshold
+        other = costs.copy()
+        other[k] = found.bottleneck + (4 if maximize else -4)
+        source = bigsap.sparse((rows, columns, other), cost.shape)
+        with pytest.raises(CertificateError, match=f"row {rows[k]} "):
+            prove_entries(source, found.bottleneck, entries, maximize=maximize)
+    listed = cost[rows, columns].astype(float)
+    listed[5] = np.inf if maximize else -np.inf
+    for costs in (listed, np.where(np.isinf(listed), np.nan, listed)):
+        with pytest.raises(InvalidCostError, match=rf"cost\[{rows[5]}, {columns[5]}\] is"):
+            found.verify(bigsap.sparse((rows, columns, costs), cost.shape))
+
+
 def test_the_violator_is_checked():
     cost = np.random.default_rng(7).random((12, 12))
     found = bigsap.solve(cost, objective="bottleneck")

@@ -76,3 +76,19 @@ def test_a_certificate_as_a_result_verifies_itself(maximize: bool, given: dict) 
         proved = again.verify(COST)
         assert (proved.fun, proved.bound) == (made.fun, made.bound)
         assert again.stats["proof"] == certificate.by
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_prices_of_a_result_are_not_rounded_by_a_shift(maximize: bool) -> None:
+    """Its own bound is proved where the prices' sizes differ so much that a shift would lose digits."""
+    rows, columns = np.divmod(np.arange(20), 4)
+    for seed in (21, 44, 54, 72):
+        rng = np.random.default_rng(seed)
+        wide = rng.random((5, 4)) * rng.choice([1e299, 1.0, 1e-300], (5, 4), p=[0.1, 0.4, 0.5])
+        costs = wide.ravel() * (-1 if maximize else 1)
+        source = bigsap.sparse((rows, columns, costs))
+        best = bigsap.solve(source, maximize=maximize)
+        assert best.status == Status.OPTIMAL
+        certificate = bigsap.certify(source, best, best, maximize=maximize)
+        assert (certificate.optimal, certificate.bound) == (True, best.bound)
+        assert bigsap.certify(source, best, maximize=maximize).optimal

@@ -48,8 +48,7 @@ def check(cost, k, maximize=False, unassigned=None):
     kind = int if found.costs.dtype.kind in "iO" else float
     assert found.costs.tolist() == [kind(c) for c, _ in expected[:k]]
     assert len(found) == min(k, len(expected))
-    assert found.complete or len(found) == k
-    assert not found.complete or len(expected) <= k
+    assert found.complete == (len(expected) <= k)
     return found
 
 
@@ -222,6 +221,27 @@ def test_options_are_refused():
         bigsap.solve_k_best(np.full((3, 3), 2**61), 2)
     event = threading.Event()
     assert len(bigsap.solve_k_best(np.eye(3), 9, cancel=event, method="ssp", threads=2)) == 6
+
+
+def test_a_stopped_first_solve_without_an_answer_does_not_say_that_there_is_none(monkeypatch):
+    for status, complete in (("cancelled", False), ("infeasible", True)):
+        none = bigsap.Result.from_assignment(None, shape=(3, 4), status=status)
+        monkeypatch.setattr(k_best, "solve", lambda *_, none=none, **__: none)
+        found = bigsap.solve_k_best(np.ones((3, 4)), 2)
+        assert (len(found), found.complete) == (0, complete)
+
+
+def test_all_assignments_are_known_to_be_all():
+    """Also where k is their number, and pairs are left that no assignment can use."""
+    cost = np.full((6, 6), np.inf)
+    cost[np.tril_indices(6)] = np.random.default_rng(10).random(21)
+    for k in (1, 2):
+        found = bigsap.solve_k_best(cost, k)
+        assert (len(found), found.complete) == (1, True)
+    cost[0, 1] = 0.5
+    assert [bigsap.solve_k_best(cost, k).complete for k in (1, 2, 3)] == [False, True, True]
+    assert bigsap.solve_k_best(np.zeros((3, 3)), 6).complete
+    assert not bigsap.solve_k_best(np.zeros((3, 3)), 5).complete
 
 
 def test_orders_of_magnitude():

@@ -301,12 +301,31 @@ def test_integers_read_as_rows_are_integers(method: str, price: Any, certify: bo
             assert (found.bound, found.gap) == (found.fun, 0)
 
 
+@pytest.mark.parametrize("method", ["ssp", "compressed"])
+@pytest.mark.parametrize("options", [{}, {"unassigned_cost": 2**52}, {"capacity": 2}, {"demand": 1}])
+def test_sums_beyond_floats_of_integers_read_as_rows_are_exact(method: str, options: dict[str, Any]) -> None:
+    costs = 2**52 + np.array([[0, 7, 3], [5, 2, 9], [4, 8, 1]])
+    rows, columns = np.nonzero(costs)
+    given = sparse((rows, columns, costs[rows, columns]))
+    for maximize in (False, True):
+        found = bigsap.solve(given, method=method, maximize=maximize, **options)
+        expected = bigsap.solve(costs, maximize=maximize, **options)
+        assert (type(found.fun), found.fun) == (int, expected.fun)
+        assert (found.status, found.bound, found.gap) == ("optimal", expected.fun, 0)
+
+
 def test_bounds_of_integers_that_were_read_as_rows() -> None:
     costs = bigsap.solve(sparse(([0, 1], [0, 1], [3, 4])), method="ssp")
     for bound, status in ((6.01, "optimal"), (5.99, "imprecise")):
         found = in_whole_numbers(replace(costs, fun=7.0, bound=bound, gap=7 - bound))
         assert (found.bound, found.status, found.success) == (math.ceil(bound), status, status == "optimal")
         assert found.gap == found.fun - found.bound
+    known = replace(costs, costs=np.array([2.0**53, 1.0]), fun=2.0**53, bound=2.0**53 - 8)
+    for gap, status in ((0.99, "optimal"), (2.01, "imprecise"), (9.0, "imprecise")):
+        found = in_whole_numbers(replace(known, gap=gap))
+        assert (found.fun, found.gap, found.status) == (2**53 + 1, math.floor(gap), status)
+        assert found.bound == found.fun - found.gap
+    assert in_whole_numbers(replace(known, costs=None, gap=None)).fun == 2.0**53
 
 
 def test_huge_and_tiny_costs() -> None:

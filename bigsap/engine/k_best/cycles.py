@@ -27,30 +27,44 @@ from bigsap.types import Array
 
 
 @kernel
-def mark_cycles(g: Graph, w: Work, begin: Array, end: Array, high: int, low: int) -> int:
+def mark_cycles(g: Graph, w: Work, begin: Array, end: Array, high: int, low: int, core: bool) -> int:
     """Mark each free agent on a cycle of slacks of at most this budget; return their number.
 
-    begin, end: the entries ``near[begin[i]:end[i]]`` of each agent that count.
+    begin, end: the entries ``near[begin[i]:end[i]]`` of each agent that count. core: these are of the
+    core, whose slots and slacks are listed.
 
     Marks ``w.marked[i]`` are positive, and the same in a component; of other free agents 0.
     """
     w.counts[CLOCK] += 1
     clock = w.counts[CLOCK]
-    count = kept = marks = 0
-    for k in range(w.counts[START], w.order.size):
-        w.marked[w.order[k]] = 0
+    count = kept = marks = n_roots = 0
     for k in range(w.counts[START], w.order.size):
         i = w.order[k]
-        if w.seen[i] != clock and not less(high, low, w.bound[i], w.bound_low[i]):
-            count, kept = _component(g, w, begin, end, i, high, low, count, kept)
-    for k in range(w.counts[START], w.order.size):
-        marks += w.marked[w.order[k]] > 0
+        w.marked[i] = 0
+        if not less(high, low, w.bound[i], w.bound_low[i]):
+            w.changed[n_roots] = i
+            n_roots += 1
+    for k in range(n_roots):
+        i = w.changed[k]
+        if w.seen[i] != clock:
+            count, kept = _component(g, w, begin, end, i, high, low, core, count, kept)
+    for k in range(n_roots):  # who is on a cycle has a pair within the budget
+        marks += w.marked[w.changed[k]] > 0
     return marks
 
 
 @kernel
 def _component(
-    g: Graph, w: Work, begin: Array, end: Array, root: int, high: int, low: int, count: int, kept: int
+    g: Graph,
+    w: Work,
+    begin: Array,
+    end: Array,
+    root: int,
+    high: int,
+    low: int,
+    core: bool,
+    count: int,
+    kept: int,
 ) -> tuple[int, int]:
     """Visit all that the root reaches. label: order of visits; label_low: the earliest reached.
 
@@ -63,7 +77,7 @@ def _component(
     w.done[0] = root
     while depth >= 0:
         x = w.done[depth]
-        y = _next(g, w, end, x, high, low)
+        y = _next_of_core(g, w, x, high, low) if core else _next(g, w, end, x, high, low)
         if y >= 0:
             if w.seen[y] != clock:
                 count, kept = _enter(w, begin, y, count, kept)
@@ -110,13 +124,7 @@ def _next(g: Graph, w: Work, end: Array, x: int, high: int, low: int) -> int:
     """Return the next agent, or the dummies, that x reaches within the budget; -1 at the end."""
     dummy = w.at.size
     if x == dummy:
-        while w.source[x] < dummy:
-            i = w.order[w.source[x]]
-            w.source[x] += 1
-            d, d_low = dummy_slack(g, w, w.at[i])
-            if not less(high, low, d, d_low):
-                return i
-        return -1
+        return _next_of_dummies(g, w, high, low)
     if less(high, low, w.bound[x], w.bound_low[x]):
         return -1
     while w.source[x] < end[x]:
@@ -128,6 +136,36 @@ def _next(g: Graph, w: Work, end: Array, x: int, high: int, low: int) -> int:
         d, d_low = slack(g, w, x, e)
         if not less(high, low, d, d_low):
             return dummy if w.owner[j] == SPARE else w.owner[j]
+    return -1
+
+
+@kernel(forceinline=True)
+def _next_of_core(g: Graph, w: Work, x: int, high: int, low: int) -> int:
+    """Return the same by the entries of the core."""
+    dummy = w.at.size
+    if x == dummy:
+        return _next_of_dummies(g, w, high, low)
+    if less(high, low, w.bound[x], w.bound_low[x]):
+        return -1
+    while w.source[x] < w.core_end[x]:
+        p = w.source[x]
+        w.source[x] += 1
+        y = w.owner[w.core_slot[p]]
+        if y != KEPT and not less(high, low, w.core_slack[p], w.core_slack_low[p]):
+            return dummy if y == SPARE else y
+    return -1
+
+
+@kernel(forceinline=True)
+def _next_of_dummies(g: Graph, w: Work, high: int, low: int) -> int:
+    """Return the next agent whose slot may become spare within the budget; -1 at the end."""
+    dummy = w.at.size
+    while w.source[dummy] < dummy:
+        i = w.order[w.source[dummy]]
+        w.source[dummy] += 1
+        d, d_low = dummy_slack(g, w, w.at[i])
+        if not less(high, low, d, d_low):
+            return i
     return -1
 
 
@@ -144,7 +182,7 @@ def narrow(g: Graph, w: Work, high: int, low: int) -> None:
 
     An assignment with another entry costs more, in the whole subspace. The slacks are left in ``heap``.
     """
-    count = base = w.near.size // 3
+    count = base = w.near.size // 2
     for k in range(w.counts[START], w.order.size):
         i = w.order[k]
         first = count
@@ -172,30 +210,31 @@ def prune(g: Graph, w: Work, high: int, low: int) -> None:
     comes after one that reaches x; these may be the same. Searches need all narrowed entries, since
     their duals must stay feasible.
     """
-    dummy, base = w.at.size, w.near.size // 3
-    first = count = 2 * base
+    dummy, base = w.at.size, w.near.size // 2
+    count = 0
     for k in range(w.counts[START], dummy):
         x = w.order[k]
         w.core_begin[x] = count
         for p in range(w.begin[x], w.end[x]):
-            y = w.owner[g.slot[w.near[p]]]
-            if y != x:
-                w.near[count], w.item[count - first] = w.near[p], dummy if y == SPARE else y
-                w.heap[count - first], w.heap_low[count - first] = w.heap[p - base], w.heap_low[p - base]
+            j = g.slot[w.near[p]]
+            if w.owner[j] != x:
+                w.core_slot[count] = j
+                w.core_slack[count], w.core_slack_low[count] = w.heap[p - base], w.heap_low[p - base]
                 count += 1
         w.core_end[x] = count
-    n_entries = count - first
+    n_entries = count
     while n_entries > 0:
-        _least_slacks(g, w, first)
+        _least_slacks(g, w)
         n_left = 0
         for k in range(w.counts[START], dummy):
             x = w.order[k]
             kept = w.core_begin[x]
             for p in range(w.core_begin[x], w.core_end[x]):
-                y, d, d_low = w.item[p - first], w.heap[p - first], w.heap_low[p - first]
+                j, d, d_low = w.core_slot[p], w.core_slack[p], w.core_slack_low[p]
+                y = dummy if w.owner[j] == SPARE else w.owner[j]
                 if _may_turn(w, x, y, d, d_low, high, low):
-                    w.near[kept], w.item[kept - first] = w.near[p], y
-                    w.heap[kept - first], w.heap_low[kept - first] = d, d_low
+                    w.core_slot[kept] = j
+                    w.core_slack[kept], w.core_slack_low[kept] = d, d_low
                     kept += 1
             n_left += kept - w.core_begin[x]
             w.core_end[x] = kept
@@ -205,10 +244,10 @@ def prune(g: Graph, w: Work, high: int, low: int) -> None:
 
 
 @kernel(forceinline=True)
-def _least_slacks(g: Graph, w: Work, first: int) -> None:
+def _least_slacks(g: Graph, w: Work) -> None:
     """Find the least slacks of core entries that leave each agent (source, done) and reach it (label).
 
-    The dummies are the last. ``heap[p]`` is the slack of ``near[first + p]``, ``item[p]`` whom it reaches.
+    The dummies are the last.
     """
     dummy = w.at.size
     for k in range(w.counts[START], dummy + 1):
@@ -218,7 +257,8 @@ def _least_slacks(g: Graph, w: Work, first: int) -> None:
     for k in range(w.counts[START], dummy):
         x = w.order[k]
         for p in range(w.core_begin[x], w.core_end[x]):
-            y, d, d_low = w.item[p - first], w.heap[p - first], w.heap_low[p - first]
+            j, d, d_low = w.core_slot[p], w.core_slack[p], w.core_slack_low[p]
+            y = dummy if w.owner[j] == SPARE else w.owner[j]
             if less(d, d_low, w.source[x], w.done[x]):
                 w.source[x], w.done[x] = d, d_low
             if less(d, d_low, w.label[y], w.label_low[y]):
@@ -247,11 +287,12 @@ def _may_turn(w: Work, x: int, y: int, d: int, d_low: int, high: int, low: int) 
 
 
 @kernel
-def busiest(g: Graph, w: Work, high: int, low: int) -> int:
+def busiest(w: Work, high: int, low: int) -> int:
     """Choose of each component of marked agents the one with the most pairs within the budget.
 
     The number counts the agent's own pairs, times those by which others reach its slot. The chosen
-    agents are left in ``w.changed``; returns how many.
+    agents are left in ``w.changed``; returns how many. Entries of the core that are beyond the budget, or
+    for a slot that is kept, stay so for all children that are still to come, and leave the core.
     """
     start, n = w.counts[START], w.order.size
     for k in range(start, n):
@@ -259,14 +300,17 @@ def busiest(g: Graph, w: Work, high: int, low: int) -> int:
         w.label[i] = w.label_low[i] = w.settled[i] = 0
     for k in range(start, n):
         i = w.order[k]
-        w.source[i] = w.core_begin[i]
-        while True:
-            other = _next(g, w, w.core_end, i, high, low)
-            if other < 0:
-                break
-            w.label[i] += 1
-            if other < w.at.size:
-                w.label_low[other] += 1
+        kept = w.core_begin[i]
+        for p in range(w.core_begin[i], w.core_end[i]):
+            j, d, d_low = w.core_slot[p], w.core_slack[p], w.core_slack_low[p]
+            if w.owner[j] == KEPT or less(high, low, d, d_low):
+                continue
+            w.core_slot[kept], w.core_slack[kept], w.core_slack_low[kept] = j, d, d_low
+            kept += 1
+            if w.owner[j] != SPARE:
+                w.label_low[w.owner[j]] += 1
+        w.label[i] = kept - w.core_begin[i]
+        w.core_end[i] = kept
     count = 0
     for k in range(start, n):
         i = w.order[k]

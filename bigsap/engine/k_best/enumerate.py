@@ -238,7 +238,7 @@ def _solve_children(g: Graph, nodes: Nodes, queue: Queue, w: Work) -> int:
         if w.counts[NARROW] != node:
             narrow(g, w, high, low)
             prune(g, w, high, low)
-        if mark_cycles(g, w, w.core_begin, w.core_end, high, low) == 0:
+        if mark_cycles(g, w, w.core_begin, w.core_end, high, low, True) == 0:
             w.counts[PENDING] = -1
             return DONE
         first = place = w.counts[START]
@@ -248,7 +248,7 @@ def _solve_children(g: Graph, nodes: Nodes, queue: Queue, w: Work) -> int:
                 place += 1
         shift = nodes.offset[node] + nodes.n_free[node] - w.order.size
         _keep(nodes, w, node, shift + place)
-        n_chosen = busiest(g, w, high, low)
+        n_chosen = busiest(w, high, low)
         for c in range(n_chosen):
             w.chosen[c] = w.changed[c]
         for k in range(first, w.order.size):

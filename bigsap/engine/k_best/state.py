@@ -77,9 +77,10 @@ class Work(NamedTuple):
     label, source, entry (T + 1,): distance of a slot, the agent it comes from (R: dummies) and, of
     the dummies, which are number T, the spare slot; seen: the clock when they were set, settled.
     heap, heap_low, item: a priority queue of slots. done: slots settled. changed: agents with new
-    bounds. opened: slots that are OPEN. near: all entries, then those within a budget, then the core of
-    these (see ``cycles``); those of agent i that count are ``near[begin[i]:end[i]]``, those of the core
-    ``near[core_begin[i]:core_end[i]]``. marked, chosen (R,): see ``cycles``. edge_slot,
+    bounds. opened: slots that are OPEN. near: all entries, then those within a budget (see
+    ``cycles``); those of agent i that count are ``near[begin[i]:end[i]]``. core_slot, core_slack (E,):
+    slots and slacks of the core of these; agent i has those from ``core_begin[i]`` to ``core_end[i]``.
+    marked, chosen (R,): see ``cycles``. changed is also the list of agents in ``cycles``. edge_slot,
     edge_agent: see ``ties``. counts: see ``CLOCK``.
     """
 
@@ -112,6 +113,9 @@ class Work(NamedTuple):
     end: Array
     core_begin: Array
     core_end: Array
+    core_slot: Array
+    core_slack: Array
+    core_slack_low: Array
     marked: Array
     edge_slot: Array
     edge_agent: Array
@@ -145,13 +149,21 @@ COUNTS = 20
 #: cost more are dropped.
 TOP, TOP_LOW, FOUND, FOUND_LOW, CAP, CAP_LOW = range(6)
 
+# Nodes for each answer, and the most agents in all of them, that room is set aside for.
+_NODES, _ROOM = 3, 1 << 20
 
-def new_nodes(capacity: int, n_agents: int) -> Nodes:
-    """Return room for ``capacity`` nodes."""
+
+def new_nodes(capacity: int, n_agents: int, count: int) -> Nodes:
+    """Return room for ``capacity`` nodes, which grows without copies as long as it is not large.
+
+    count: the answers wanted. Room beyond is set aside for some nodes of each; unused, it takes no memory.
+    """
+    most = max(capacity, min(_NODES * count, _ROOM // max(1, n_agents)))
+    n_rows = 2 * n_agents + capacity
     names = Nodes._fields[1:-1]
-    one = {name: np.empty(capacity, np.int64) for name in names}
-    rows = np.empty((2 * n_agents + capacity, 8), np.int64)
-    return Nodes(slot_of=np.empty((capacity, n_agents), np.int32), **one, rows=rows)
+    one = {name: np.empty(most, np.int64)[:capacity] for name in names}
+    rows = np.empty((max(n_rows, min(most * n_agents, _ROOM)), 8), np.int64)[:n_rows]
+    return Nodes(slot_of=np.empty((most, n_agents), np.int32)[:capacity], **one, rows=rows)
 
 
 def grown(nodes: Nodes, work: Work) -> Nodes:
@@ -165,6 +177,10 @@ def grown(nodes: Nodes, work: Work) -> Nodes:
 
 
 def _longer(array: Array, length: int) -> Array:
+    """Return the array with more room: what was set aside, or a copy."""
+    if array.base is not None and len(array.base) >= length:
+        longer: Array = array.base[:length]
+        return longer
     room = np.empty((length, *array.shape[1:]), array.dtype)
     room[: len(array)] = array
     return room
@@ -202,7 +218,8 @@ def new_work(graph: Graph) -> Work:
     more = {name: zeros(n_slots + 1) for name in ("label", "label_low", "source", "seen", "settled", "done")}
     counts = zeros(COUNTS)
     counts[[LOADED, NARROW, PENDING]] = -1
-    near = zeros(3 * n_entries)
+    core = {name: zeros(n_entries) for name in ("core_slot", "core_slack", "core_slack_low")}
+    near = zeros(2 * n_entries)
     near[:n_entries] = np.arange(n_entries)
     queue = {name: zeros(n_entries + 2 * n_slots + 2) for name in ("heap", "heap_low", "item")}
     return Work(
@@ -210,6 +227,7 @@ def new_work(graph: Graph) -> Work:
         **slots,
         **more,
         **queue,
+        **core,
         owner=np.full(n_slots, SPARE if n_slots > n_agents else KEPT),
         off=np.zeros(n_entries, np.bool_),
         scalar=np.array([0, 0, 0, 0, FAR, 0]),

@@ -18,7 +18,7 @@ from bigsap.engine.k_best.state import CLOCK, DONE, ENTRY, KEPT, SPARE, START, G
 @kernel
 def break_ties(g: Graph, w: Work) -> None:
     """Exchange pairs without changing the cost, until rows have their first possible partners."""
-    if mark_cycles(g, w, w.begin, w.end, 0, 0) == 0:
+    if mark_cycles(g, w, w.begin, w.end, 0, 0, False) == 0:
         return
     if g.by_slots:
         _sort_by_slot(w, _collect(g, w))
