@@ -82,7 +82,7 @@ def in_whole_numbers(result: Result) -> Result:
         return result
     if bound is not None and math.isfinite(bound):
         least = math.ceil(sign * bound)
-        if abs(least) >= _EXACT and gap is not None and math.isfinite(gap):  # a bound that was rounded
+        if gap is not None and math.isfinite(gap):  # the bound was rounded, the gap is of the exact cost
             least = max(least, sign * fun - math.floor(gap))
         bound = sign * least
         gap = sign * (fun - bound)
