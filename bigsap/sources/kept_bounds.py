@@ -75,8 +75,14 @@ class Kept(ABC):
     def _arguments(self) -> tuple[Any, ...]: ...
 
     @abstractmethod
-    def _made(self, inner: Fill) -> Fill:
-        """Return the filler around another."""
+    def _context(self) -> tuple[str, tuple[Any, ...]]:
+        """Return the rule and the numbers of ``kept_kernels.kept_fill``."""
+
+    def _made(self, inner: Fill | Chosen) -> Fill:
+        from bigsap.sources.kept_kernels import kept_fill
+
+        rule, words = self._context()
+        return kept_fill(rule, inner, words)
 
     @abstractmethod
     def _on(self, given: CostSource) -> CostSource:
@@ -116,12 +122,8 @@ class Kept(ABC):
         product = self.given.product() if isinstance(self.given, Multiplied) else None
         if product is None:
             return None
-        chosen = product.chosen
-        made = self._made_chosen((chosen.address, chosen.context), chosen.keep)
+        made = self._made(product.chosen)
         return replace(product, chosen=Chosen(made.address, made.context, made.keep))
-
-    @abstractmethod
-    def _made_chosen(self, inner: tuple[int, int], keep: tuple[Any, ...]) -> Fill: ...
 
     def limit(self) -> float:
         """Return a number that no allowed pair costs more than."""
@@ -204,15 +206,8 @@ class Bounded(Forbidding):
     def _arguments(self) -> tuple[Any, ...]:
         return self.given, self.threshold, self.infinity
 
-    def _made(self, inner: Fill) -> Fill:
-        from bigsap.sources.kept_kernels import limit_fill
-
-        return limit_fill(inner, self.threshold, self.infinity)
-
-    def _made_chosen(self, inner: tuple[int, int], keep: tuple[Any, ...]) -> Fill:
-        from bigsap.sources.kept_kernels import limit_chosen
-
-        return limit_chosen(inner, keep, self.threshold, self.infinity)
+    def _context(self) -> tuple[str, tuple[Any, ...]]:
+        return "limited", (float(self.threshold), float(self.infinity))
 
     def _on(self, given: CostSource) -> CostSource:
         return Bounded(given, self.threshold, self.infinity)
@@ -304,15 +299,10 @@ class Masked(Forbidding):
         turned = not self._turned
         return Masked(other, self.mask, self.infinity, self._matrix.T, self._places[::-1], turned=turned)
 
-    def _made(self, inner: Fill) -> Fill:
-        from bigsap.sources.kept_kernels import mask_fill
-
-        return mask_fill(inner, self._matrix, self.infinity, *self._places)
-
-    def _made_chosen(self, inner: tuple[int, int], keep: tuple[Any, ...]) -> Fill:
-        from bigsap.sources.kept_kernels import mask_chosen
-
-        return mask_chosen(inner, keep, self._matrix, self.infinity, *self._places)
+    def _context(self) -> tuple[str, tuple[Any, ...]]:
+        # Address and strides of the mask, bytes of an item, the infinity, addresses of rows and columns.
+        mask = self._matrix
+        return "masked", (mask, *mask.strides, mask.itemsize, float(self.infinity), *self._places)
 
     def _on(self, given: CostSource) -> CostSource:
         return Masked(given, self.mask, self.infinity, self._matrix, self._places, turned=self._turned)
@@ -365,15 +355,8 @@ class Scaled(Kept):
     def _arguments(self) -> tuple[Any, ...]:
         return self.given, self.factor
 
-    def _made(self, inner: Fill) -> Fill:
-        from bigsap.sources.kept_kernels import scale_fill
-
-        return scale_fill(inner, self.factor)
-
-    def _made_chosen(self, inner: tuple[int, int], keep: tuple[Any, ...]) -> Fill:
-        from bigsap.sources.kept_kernels import scale_chosen
-
-        return scale_chosen(inner, keep, self.factor)
+    def _context(self) -> tuple[str, tuple[Any, ...]]:
+        return "scaled", (float(self.factor),)
 
     def _on(self, given: CostSource) -> CostSource:
         return Scaled(given, self.factor)

@@ -5,7 +5,6 @@ All costs are float64. Each function computes what ``bigsap.sources.rules`` does
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from numba.np import numpy_support
@@ -21,64 +20,27 @@ from bigsap.sources.compiled import (
     pointer_i8,
     pointer_u1,
 )
-from bigsap.types import Array
+from bigsap.sources.products import Chosen
 
 # numba's annotations describe the inside of its decorators, not their results.
 carray: Any = numpy_support.carray
 
 
-@cache
-def _compiled(name: str) -> Any:
-    return compile_fill(globals()[name])
+def kept_fill(rule: str, inner: Fill | Chosen, words: tuple[Any, ...]) -> Fill:
+    """Return a filler that changes another one's costs, or a function of chosen pairs that does.
 
-
-def limit_fill(inner: Fill, limit: float, infinity: float) -> Fill:
-    """Return a filler that writes ``infinity`` where a cost is above the limit."""
-    made = _compiled("limited")
-    words = (inner.address, inner.context, float(limit), float(infinity))
-    return make_fill(made.address, words, (made, inner), in_parts=inner.in_parts)
-
-
-def scale_fill(inner: Fill, factor: float) -> Fill:
-    """Return a filler that writes ``factor * cost``; infinite costs stay as they are."""
-    made = _compiled("scaled")
-    words = (inner.address, inner.context, float(factor))
-    return make_fill(made.address, words, (made, inner), in_parts=inner.in_parts)
-
-
-def mask_fill(inner: Fill, mask: Array, infinity: float, rows: Array, columns: Array) -> Fill:
-    """Return a filler that writes ``infinity`` where ``mask[rows[i], columns[j]]`` is not 0.
-
-    mask: integers, strides in any order. rows, columns: int64 (n_rows,), (n_columns,).
+    rule: "limited", "scaled" or "masked". words: the context beyond address and context of ``inner``.
     """
-    made = _compiled("masked")
-    words = (inner.address, inner.context, *_words(mask, infinity, rows, columns))
-    return make_fill(made.address, words, (made, inner), in_parts=inner.in_parts)
+    made = compile_fill(globals()[rule if isinstance(inner, Fill) else f"chosen_{rule}"])
+    keep, in_parts = ((inner,), inner.in_parts) if isinstance(inner, Fill) else (inner.keep, False)
+    return make_fill(made.address, (inner.address, inner.context, *words), (made, *keep), in_parts=in_parts)
 
 
-def limit_chosen(inner: tuple[int, int], keep: tuple[Any, ...], limit: float, infinity: float) -> Fill:
-    """Return ``limit_fill`` for a function of chosen pairs, see ``products.Chosen``."""
-    made = _compiled("chosen_limited")
-    return make_fill(made.address, (*inner, float(limit), float(infinity)), (made, *keep))
-
-
-def scale_chosen(inner: tuple[int, int], keep: tuple[Any, ...], factor: float) -> Fill:
-    """Return ``scale_fill`` for a function of chosen pairs, see ``products.Chosen``."""
-    made = _compiled("chosen_scaled")
-    return make_fill(made.address, (*inner, float(factor)), (made, *keep))
-
-
-def mask_chosen(
-    inner: tuple[int, int], keep: tuple[Any, ...], mask: Array, infinity: float, rows: Array, columns: Array
-) -> Fill:
-    """Return ``mask_fill`` for a function of chosen pairs, see ``products.Chosen``."""
-    made = _compiled("chosen_masked")
-    return make_fill(made.address, (*inner, *_words(mask, infinity, rows, columns)), (made, *keep))
-
-
-def _words(mask: Array, infinity: float, rows: Array, columns: Array) -> tuple[Any, ...]:
-    """Return words 2 to 8 of the context: the mask's address and strides, bytes of an item, ..."""
-    return mask, *mask.strides, mask.itemsize, float(infinity), rows, columns
+@kernel(nrt=True)
+def _inner(context: int, row: int, first: int, last: int, out: int) -> None:
+    """Call the inner function, of a part of a row or of chosen pairs."""
+    words = carray(pointer_i8(context), 2)
+    call_fill(words[0], words[1], row, first, last, out)
 
 
 @kernel(nrt=True)
@@ -115,15 +77,13 @@ def _is_set(at: int, size: int) -> bool:
 
 def limited(context: int, row: int, start: int, stop: int, out: int) -> None:
     """Compute ``Threshold`` of one source."""
-    words = carray(pointer_i8(context), 2)
-    call_fill(words[0], words[1], row, start, stop, out)
+    _inner(context, row, start, stop, out)
     _limit(context, out, stop - start)
 
 
 def scaled(context: int, row: int, start: int, stop: int, out: int) -> None:
     """Compute ``Scale`` of one source."""
-    words = carray(pointer_i8(context), 2)
-    call_fill(words[0], words[1], row, start, stop, out)
+    _inner(context, row, start, stop, out)
     _scale(context, out, stop - start)
 
 
@@ -146,15 +106,13 @@ def masked(context: int, row: int, start: int, stop: int, out: int) -> None:
 
 def chosen_limited(context: int, row: int, ids: int, n: int, out: int) -> None:
     """Compute ``limited`` for chosen columns."""
-    words = carray(pointer_i8(context), 2)
-    call_fill(words[0], words[1], row, ids, n, out)
+    _inner(context, row, ids, n, out)
     _limit(context, out, n)
 
 
 def chosen_scaled(context: int, row: int, ids: int, n: int, out: int) -> None:
     """Compute ``scaled`` for chosen columns."""
-    words = carray(pointer_i8(context), 2)
-    call_fill(words[0], words[1], row, ids, n, out)
+    _inner(context, row, ids, n, out)
     _scale(context, out, n)
 
 

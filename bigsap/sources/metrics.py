@@ -303,10 +303,13 @@ class PointSource(Shown):
         x, y = self.vectors()
         if isinstance(y, np.ndarray):
             y = np.ascontiguousarray(y)
-        kernel = filler(f"chosen_{self._kernel}" + ("_single" if self.single else ""))
         points = self.y if self.single else y
         assert isinstance(points, np.ndarray)
         words = (self._x, points, self._weights, y.shape[1], y.shape[0], *(self._divisors or ()))
+        if self._divisors is None:
+            kernel = filler(f"chosen_{self._kernel}", given=points.dtype)
+        else:
+            kernel = filler("chosen_cosine_single")
         made = make_fill(kernel.address, words, (kernel,))
         chosen = Chosen(made.address, made.context, made.keep)
         none = np.zeros(self.shape[0]), np.zeros(self.shape[1])

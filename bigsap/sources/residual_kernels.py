@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 from numba.np import numpy_support
 
 from bigsap.compile.decorator import kernel
 from bigsap.sources.base import Fill
-from bigsap.sources.compiled import call_fill, compile_fill, make_fill, pointer_f8, pointer_i8, pointer_to
+from bigsap.sources.compiled import (
+    address_in,
+    call_fill,
+    compile_fill,
+    make_fill,
+    pointer_f8,
+    pointer_i8,
+    pointer_like,
+)
 from bigsap.types import Array
 
 # numba's annotations describe the inside of its decorators, not their results.
 carray: Any = numpy_support.carray
-
-_pointer_f4 = pointer_to(numba.types.float32)
 
 
 @kernel(forceinline=True)
@@ -94,38 +98,26 @@ def residual_fill(
 
     inner: writes costs of dtype ``item``. limits (2,): the cap, and the factor of the capped costs.
     """
-    body = _filler(item.str[1:])
+    body = compile_fill(residual, given=item)
     words = (inner.address, inner.context, u, u_low, v, v_low, int(sign), u.size, v.size, limits)
     return make_fill(body.address, words, (body, inner), in_parts=inner.in_parts)
 
 
-@cache
-def _filler(name: str) -> Any:
-    return compile_fill(globals()[name])
-
-
-@kernel(nrt=True)
-def _begin(context: int, row: int, start: int, stop: int, out: int, size: int) -> int:
-    """Call the inner filler and return the address of its costs.
+def residual(context: Any, row: int, start: int, stop: int, out: int) -> None:
+    """Write residual costs from costs of the context's number type.
 
     Narrow costs are written to the end of the space of wide ones. Context words: the inner filler's
     address and context, u, u_low, v, v_low, sign, n, m, the limits.
     """
-    words = carray(pointer_i8(context), 10)
-    first = out + (stop - start) * (8 - size)
+    words = carray(pointer_i8(address_in(context)), 10)
+    first = out + (stop - start) * (8 - carray(context, 1).itemsize)
     call_fill(words[0], words[1], row, start, stop, first)
-    return first
-
-
-@kernel(nrt=True)
-def _finish(context: int, row: int, start: int, stop: int, given: Array, out: int) -> None:
-    words = carray(pointer_i8(context), 10)
     n, m = words[7], words[8]
     u, u_low = carray(pointer_f8(words[2]), n), carray(pointer_f8(words[3]), n)
     v, v_low = carray(pointer_f8(words[4]), m), carray(pointer_f8(words[5]), m)
     limits = carray(pointer_f8(words[9]), 2)
     subtract(
-        given,
+        carray(pointer_like(context, first), stop - start),
         float(words[6]),
         u[row],
         u_low[row],
@@ -135,15 +127,3 @@ def _finish(context: int, row: int, start: int, stop: int, given: Array, out: in
         limits[1],
         carray(pointer_f8(out), stop - start),
     )
-
-
-def f8(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Write residual costs from float64 costs."""
-    first = _begin(context, row, start, stop, out, 8)
-    _finish(context, row, start, stop, carray(pointer_f8(first), stop - start), out)
-
-
-def f4(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Write residual costs from float32 costs."""
-    first = _begin(context, row, start, stop, out, 4)
-    _finish(context, row, start, stop, carray(_pointer_f4(first), stop - start), out)
