@@ -75,7 +75,6 @@ def _mark(graph: Any, nodes: Any, node: int, owner: Array, off: Array, on: bool)
 
 @kernel
 def _sign(a: int, a_low: int, b: int, b_low: int, c: int, c_low: int) -> int:
-    """Return the sign of ``a - b - c``."""
     low = a_low - b_low - c_low
     high = a - b - c + (low >> 60)
     if high == 0:

@@ -106,7 +106,6 @@ def vectors_of(source: CostSource) -> Vectors | None:
 
 
 def _plain_vectors(source: CostSource) -> Vectors | None:
-    """Return the vectors as they are given, with exponent 0."""
     n, m = source.shape
     if isinstance(source, Scaled):
         inner = _plain_vectors(source.given)

@@ -48,7 +48,6 @@ def dual_of_closed(result: Result, source: CostSource) -> Result:
 
 
 def _line(source: CostSource, k: int, by_rows: bool, n: int, m: int) -> Array:
-    """Return the costs of one row, or of one column."""
     if by_rows:
         row = np.empty((1, m), source.dtype)
         read_rows(source, np.array([k]), slice(0, m), row)

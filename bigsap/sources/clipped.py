@@ -203,7 +203,6 @@ class ClippedCosts:
 
     @property
     def evaluated_by(self) -> str | None:
-        """The source's ``evaluated_by``, see ``FunctionSource``."""
         way: str | None = getattr(self.given, "evaluated_by", None)
         return way
 
@@ -212,7 +211,6 @@ class ClippedCosts:
             self.source.while_waiting(check)
 
     def fingerprint(self) -> str:
-        """Return the source's own fingerprint, followed by one of the prices."""
         given = self.given
         own = given.fingerprint() if isinstance(given, Fingerprinted) else fingerprint_of(given)
         return own + self.prices_fingerprint()
@@ -229,7 +227,6 @@ class _GatedGroups(ClippedCosts):
     """Clipped costs of a source that reads rows in groups, ahead of time."""
 
     def rows_together(self, row: int) -> tuple[int, int]:
-        """Return the half-open range of rows that one read of ``row`` decodes."""
         grouped: Any = self.given
         start, stop = grouped.rows_together(row)
         return int(start), int(stop)

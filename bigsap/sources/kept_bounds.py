@@ -163,7 +163,6 @@ class Forbidding(Kept):
         self.infinity = infinity
 
     def with_infinity(self, infinity: float) -> CostSource:
-        """Return the same costs, with the pairs that rules forbid at this infinity."""
         other = copy(self)
         other.given, other.infinity, other._fill = _with_infinity(self.given, infinity), infinity, None
         return other
@@ -192,11 +191,9 @@ class Bounded(Forbidding):
         self.threshold = threshold
 
     def rule(self) -> str:
-        """Return the rule in words."""
         return f"forbid above {self.threshold!r} with {self.infinity}"
 
     def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
-        """Return ``forbid_above``, its numbers, and the source."""
         return "forbid_above", {"threshold": self.threshold, "infinity": self.infinity}, (self.given,)
 
     def limit(self) -> float:
@@ -272,15 +269,12 @@ class Masked(Forbidding):
         return self.given, self.mask, self.infinity, self._matrix, self._places
 
     def rule(self) -> str:
-        """Return the rule in words."""
         return f"mask with {self.infinity}"
 
     def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
-        """Return ``mask``, its number, and both sources."""
         return "mask", {"infinity": self.infinity}, (self.given, self.mask)
 
     def fingerprint(self) -> str:
-        """Return a digest of the rule and the fingerprints of both sources."""
         return super().fingerprint() + ("t" if self._turned else "")
 
     def select(self, rows: Ids, columns: Ids) -> CostSource | None:
@@ -292,7 +286,6 @@ class Masked(Forbidding):
         return Masked(given, self.mask, self.infinity, self._matrix, places, turned=self._turned)
 
     def transposed(self) -> CostSource | None:
-        """Return the transpose; None if the source has none."""
         other = self.given.transposed() if isinstance(self.given, Transposable) else None
         if other is None:
             return None
@@ -316,11 +309,9 @@ class Scaled(Kept):
         self.factor = factor
 
     def rule(self) -> str:
-        """Return the rule in words."""
         return f"scale by {self.factor!r}"
 
     def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
-        """Return ``scale``, the factor, and the source."""
         return "scale", {"factor": self.factor}, (self.given,)
 
     def separable(self) -> Separation | None:
@@ -399,10 +390,8 @@ class Rows:
         return repr(self.source)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         self.source.read(rows, columns, out)
 
     def fingerprint(self) -> str:
-        """Return the source's own fingerprint."""
         own = self.source.fingerprint() if isinstance(self.source, Fingerprinted) else None
         return own or fingerprint_of(self.source)

@@ -201,7 +201,6 @@ class PointSource(Shown):
         return Widened(self.x, self._divisors[0]), Widened(self.y, self._divisors[1])
 
     def fill(self) -> Fill:
-        """Return the compiled filler (compiled at first use, then kept on disk)."""
         if self._fill is None:
             from bigsap.sources.compiled import make_fill
             from bigsap.sources.kernels import filler
@@ -246,7 +245,6 @@ class PointSource(Shown):
         return S.filler_of_rows(self._x, self._y, self._weights, None, kinds)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         from bigsap.sources.compiled import read_by_fill
 
         read_by_fill(self.fill(), self.shape, rows, columns, out)
@@ -256,7 +254,6 @@ class PointSource(Shown):
         return PointSource(self.y, self.x, self.metric, p=self.p, w=self.w, radius=self.radius)
 
     def select(self, rows: Ids, columns: Ids) -> PointSource:
-        """Return the source of these rows' and columns' points."""
         return PointSource(self.x[rows], self.y[columns], self.metric, p=self.p, w=self.w, radius=self.radius)
 
     def separable(self) -> Separation | None:

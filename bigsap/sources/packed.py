@@ -56,7 +56,6 @@ class Unpacked(Converted):
         return f"Unpacked({self._source!r}, {self._packing})"
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         width, packing = columns.stop - columns.start, self._packing
         step = max(1, CONVERSION_BYTES // max(1, 8 * width))
         for k in range(0, len(rows), step):
@@ -97,14 +96,12 @@ class Unpacked(Converted):
         return min(low, high), max(low, high)
 
     def transposed(self) -> CostSource | None:
-        """Return the transpose, unpacked; None if the source has none."""
         found = super().transposed()
         if not isinstance(found, Converted):
             return None
         return self._across(Unpacked(found._source, self.dtype, self._packing, forbid=self._forbid))
 
     def fingerprint(self) -> str:
-        """Return the source's own fingerprint and the packing."""
         facts = f"{self._packing.scale!r},{self._packing.offset!r},{self._packing.markers!r}"
         return super().fingerprint() + facts.encode().hex()
 
@@ -120,7 +117,6 @@ class WithoutMissing(Converted):
         return f"WithoutMissing({self._source!r})"
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         read_rows(self._source, rows, columns, out)
         out[np.isnan(out)] = -np.inf if self._maximize else np.inf
 
@@ -136,7 +132,6 @@ class WithoutMissing(Converted):
         return WithoutMissing(found._source, maximize=self._maximize)
 
     def fingerprint(self) -> str:
-        """Return the source's own fingerprint and the sense."""
         return super().fingerprint() + ("fd" if self._maximize else "fc")
 
 
@@ -146,7 +141,6 @@ class _Groups:
     _source: CostSource
 
     def rows_together(self, row: int) -> tuple[int, int]:
-        """Return the half-open range of rows that one read of ``row`` decodes."""
         grouped: Any = self._source
         start, stop = grouped.rows_together(row)
         return int(start), int(stop)

@@ -61,7 +61,6 @@ class Counted:
             self.per_row: Array = np.zeros(self.shape[0], np.int64)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         legal = rows[(rows >= 0) & (rows < self.shape[0])]
         with self._lock:
             self.calls += 1
@@ -111,7 +110,6 @@ class Converted:
         return f"Converted({self._source!r}, dtype={self.dtype})"
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         width = columns.stop - columns.start
         step = max(1, CONVERSION_BYTES // max(1, width * self._source.dtype.itemsize))
         for k in range(0, len(rows), step):
@@ -134,7 +132,6 @@ class Converted:
         return self if given is self._source else converted(given, self.dtype)
 
     def transposed(self) -> CostSource | None:
-        """Return the transpose, converted; None if the source has none."""
         other = self._source.transposed() if isinstance(self._source, Transposable) else None
         return None if other is None else self._across(Converted(other, self.dtype))
 
@@ -157,7 +154,6 @@ class _ConvertedGroups(Converted):
     """Converted costs of a source that reads rows in groups, ahead of time."""
 
     def rows_together(self, row: int) -> tuple[int, int]:
-        """Return the half-open range of rows that one read of ``row`` decodes."""
         grouped: Any = self._source
         start, stop = grouped.rows_together(row)
         return int(start), int(stop)

@@ -61,7 +61,6 @@ def _below(builder: Any, real: bool, a: Any, b: Any) -> Any:
 
 
 def _least(builder: Any, real: bool, items: Any) -> Any:
-    """Return the smallest item."""
     width = LANES
     while width > 1:
         width //= 2

@@ -103,7 +103,6 @@ class DevicePart:
         return array[self.start : self.stop]
 
     def kernel(self, name: str, shared_bytes: int = 0) -> Any:
-        """Return a kernel of the group."""
         wide = self.cluster and self.group > 8
         with self.here():  # a kernel's attributes are set on the current device
             return self._dense.get(name, shared_bytes, wide_cluster=wide)

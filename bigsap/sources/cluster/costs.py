@@ -107,7 +107,6 @@ class ClusterCosts:
 
     @property
     def evaluated_by(self) -> str | None:
-        """The source's ``evaluated_by``, see ``FunctionSource``."""
         way: str | None = getattr(self.source, "evaluated_by", None)
         return way
 
@@ -117,7 +116,6 @@ class ClusterCosts:
         return max(1, self.shape[1] * self.dtype.itemsize)
 
     def cost_range(self) -> tuple[float, float] | None:
-        """Return the source's range of costs."""
         return range_of(self.source)
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
@@ -171,7 +169,6 @@ class ClusterCosts:
         return min(self.crew.n_threads * each, self._most_ahead) - 1
 
     def predict_slot(self, rows: Array) -> None:
-        """Take rows that may be requested after the next one, the likeliest first."""
         self._next = np.asarray(rows, np.int64)
 
     @property
@@ -198,7 +195,6 @@ class ClusterCosts:
         return np.arange(low, high + 1)
 
     def share(self, values: Array) -> Any:
-        """See ``Crewed``."""
         return self.crew.share(values)
 
     def wave(
@@ -272,7 +268,6 @@ class _SpreadGroups(ClusterCosts):
     """Rows on workers of a source that reads rows in groups, ahead of time."""
 
     def rows_together(self, row: int) -> tuple[int, int]:
-        """Return the half-open range of rows that one read of ``row`` decodes."""
         grouped: Any = self.source
         start, stop = grouped.rows_together(row)
         return int(start), int(stop)

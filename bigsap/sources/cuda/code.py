@@ -330,7 +330,6 @@ class PairCode:
     options: tuple[str, ...] = ()
 
     def code(self) -> DeviceCode:
-        """Return the code for kernels."""
         words = self.words
         if self.rows is not None and self.columns is not None:
             words = (*words, self.rows, self.columns)
@@ -340,7 +339,6 @@ class PairCode:
         return DeviceCode(text, words, self.dtype, False, 1, self.options)
 
     def turned(self) -> PairCode:
-        """Return the transpose."""
         return replace(self, swapped=not self.swapped, rows=self.columns, columns=self.rows)
 
     def part(self, rows: Array, columns: Array) -> PairCode:

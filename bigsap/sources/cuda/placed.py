@@ -170,7 +170,6 @@ class _Device:
         return PlacedPoints(rows, of_rows), PlacedPoints(turned, of_columns)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         # A row of many dimensions takes the host some hundred times as long; the bits are the same.
         many = self.code().product is not None and self.code().exact
         if self.host is not None and not (many and out.size >= _MANY_PAIRS):
@@ -235,19 +234,15 @@ class _Device:
         return bounded_minima(self, matching, prices, low, maximize, tick)
 
     def fill(self) -> Fill | None:
-        """Return the host source's filler."""
         return self.host.fill() if isinstance(self.host, Fillable) else None
 
     def separable(self) -> Separation | None:
-        """Return the host source's points."""
         return self.host.separable() if isinstance(self.host, Separable) else None
 
     def cost_range(self) -> tuple[float, float] | None:
-        """Return the host source's range of costs."""
         return None if self.host is None else range_of(self.host)
 
     def fingerprint(self) -> str:
-        """Return the fingerprint of the host source, or one over sampled rows."""
         if isinstance(self.host, Fingerprinted):
             return self.host.fingerprint()
         return fingerprint_of(self)
@@ -347,11 +342,9 @@ class ComputedOnDevice(_Device):
         return f"ComputedOnDevice({self.host or self.shape}, cuda:{self.device})"
 
     def code(self) -> DeviceCode:
-        """Return the code of the formula."""
         return self._code
 
     def transposed(self) -> CostSource | None:
-        """Return the transpose, computed as well."""
         n, m = self.shape
         if isinstance(self.host, Transposable):
             other = self.host.transposed()
@@ -361,7 +354,6 @@ class ComputedOnDevice(_Device):
         return ComputedOnDevice((m, n), self.device, self._pair.turned())
 
     def select(self, rows: Ids, columns: Ids) -> CostSource | None:
-        """Return these rows and columns, computed as well."""
         if isinstance(self.host, Selectable):
             part = self.host.select(rows, columns)
             return None if part is None else place(part, self.device, None)
@@ -433,7 +425,6 @@ class StreamedToDevice:
         return f"StreamedToDevice({self.source!r}, cuda:{self.device})"
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         self.source.read(rows, columns, out)
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
@@ -441,18 +432,15 @@ class StreamedToDevice:
             self.source.while_waiting(check)
 
     def resident(self) -> Array | None:
-        """Return the matrix on the host, if it lies in memory."""
         return self.source.resident() if isinstance(self.source, Resident) else None
 
     def transposed(self) -> StreamedToDevice | None:
-        """Return the transpose, if the source has one."""
         other = self.source.transposed() if isinstance(self.source, Transposable) else None
         if other is None:
             return None
         return StreamedToDevice(other, self.device, self.limit, self.cache)
 
     def fingerprint(self) -> str:
-        """Return the source's fingerprint."""
         if isinstance(self.source, Fingerprinted):
             return self.source.fingerprint()
         return fingerprint_of(self)

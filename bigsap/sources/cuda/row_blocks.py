@@ -66,7 +66,6 @@ class RowsOnDevices:
         return self._columns.copied_bytes
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         self._whole.read(rows, columns, out)
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
@@ -83,7 +82,6 @@ class RowsOnDevices:
         return RowsOnDevices(*self._given, turned=not self._turned)
 
     def fingerprint(self) -> str:
-        """Return the source's fingerprint."""
         if isinstance(self._whole, Fingerprinted):
             return self._whole.fingerprint()
         return fingerprint_of(self)

@@ -173,7 +173,6 @@ class SlabsOnDevices:
         return self._whole
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         self._whole.read(rows, columns, out)
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
@@ -190,7 +189,6 @@ class SlabsOnDevices:
         return SlabsOnDevices(self.source, self.devices, self._limit, self._tick, turned=not self.turned)
 
     def fingerprint(self) -> str:
-        """Return the source's fingerprint."""
         if isinstance(self._whole, Fingerprinted):
             return self._whole.fingerprint()
         return fingerprint_of(self)

@@ -125,7 +125,6 @@ class ExpressionSource(Shown):
         return self._fill
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         from bigsap.sources.compiled import read_by_fill
 
         look = self._waiting.look
