@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import extending, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
+intrinsic: Any = extending.intrinsic
 _DOUBLE, _LONG, _WORD = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 
 
@@ -101,11 +101,13 @@ def sweep(builder: Any, count: Any, widths: tuple[int, ...], body: Callable[[Any
         start = stop
 
 
-@intrinsic
-def item(typing: Any, address: Any, index: Any) -> Any:
+def _item(typing: Any, address: Any, index: Any) -> Any:
     """Return the float64 at ``index`` from an address."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load(place_at(builder, args[0], args[1], _DOUBLE))
 
     return types.float64(types.int64, types.int64), emit
+
+
+item = intrinsic(_item)

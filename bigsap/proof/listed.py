@@ -6,7 +6,6 @@ Pairs that are not listed are forbidden and bound nothing. All differences are e
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -27,7 +26,7 @@ from bigsap.proof.row_minima import (
     some_parts,
 )
 from bigsap.sources.base import CostSource, Entries, Sparse
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 #: Entries of a slice, after which the clock is looked at.
 _SLICE = 1 << 21
@@ -137,7 +136,7 @@ def listed_minima(
     matching: Array | None,
     prices: Prices,
     maximize: bool,
-    tick: Callable[[int], None] | None,
+    tick: Tick | None,
     *,
     width: float | None = None,
 ) -> RowMinima:
@@ -162,7 +161,7 @@ def listed_minima(
     return _real_minima(entries, n, prices, maximize, tick, width, matched)
 
 
-def _slices(entries: Entries, n: int, tick: Callable[[int], None] | None) -> list[tuple[int, int]]:
+def _slices(entries: Entries, n: int, tick: Tick | None) -> list[tuple[int, int]]:
     """Return ranges of rows of about as many entries each."""
     ends = np.searchsorted(entries.start, np.arange(0, entries.columns.size + _SLICE, _SLICE), side="left")
     places = np.unique(np.concatenate(([0], np.minimum(ends, n), [n])))
@@ -174,7 +173,7 @@ def _real_minima(
     n: int,
     prices: Prices,
     maximize: bool,
-    tick: Callable[[int], None] | None,
+    tick: Tick | None,
     width: float | None,
     matched: Array,
 ) -> RowMinima:
@@ -231,9 +230,7 @@ def _margins(entries: Entries, n: int, prices: Prices, sign: float) -> Array:
     return margins_of(np.array(smallest).reshape(-1, 8))
 
 
-def _whole_minima(
-    entries: Entries, n: int, prices: Array, maximize: bool, tick: Callable[[int], None] | None
-) -> Array:
+def _whole_minima(entries: Entries, n: int, prices: Array, maximize: bool, tick: Tick | None) -> Array:
     """Return int64 minima, exact also where differences leave int64."""
     least = np.full(n, _WORST)
     if not entries.columns.size:

@@ -27,7 +27,7 @@ from bigsap.sources.filling import fill_of
 from bigsap.sources.kept_bounds import Kept, Scaled
 from bigsap.sources.lowrank import LowRankSource
 from bigsap.sources.metrics import PointSource
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 # Rows that a thread claims at a time, columns multiplied at a time, and points converted at a time.
 _ROWS, _COLUMNS, _CONVERTED = 128, 2048, 4096
@@ -209,7 +209,7 @@ def multiplied(
     prices: Prices,
     maximize: bool,
     threads: int,
-    tick: Callable[[int], None] | None,
+    tick: Tick | None,
     width: float | None,
 ) -> Descended | None:
     """Compute each row's least ``c - v`` by matrix products; None if the source has no such form.
