@@ -28,6 +28,7 @@ from bigsap.sources.base import (
     Fingerprinted,
     Interruptible,
     Resident,
+    RowDuals,
     Selectable,
     Separable,
     Separation,
@@ -47,7 +48,7 @@ from bigsap.sources.cuda.device_memory import (
     panels,
     pinned,
 )
-from bigsap.types import Array, Ids
+from bigsap.types import Array, Ids, Tick
 
 
 def device_numbers(device: str | Sequence[str]) -> tuple[int, ...]:
@@ -207,13 +208,8 @@ class _Device:
         return costs
 
     def row_minima(
-        self,
-        matching: Array | None,
-        prices: Array,
-        low: Array | None,
-        maximize: bool,
-        tick: Callable[[int], None],
-    ) -> tuple[Array, Array | None, Array | None, Array] | None:
+        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool, tick: Tick
+    ) -> RowDuals | None:
         """Make the certificate's pass, see ``bigsap.proof.row_minima``; None if the host must make it."""
         from bigsap.sources.cuda.device_proof import row_minima
 
@@ -221,13 +217,8 @@ class _Device:
         return row_minima(self, pieces, matching, prices, low, maximize, tick)
 
     def bounded_minima(
-        self,
-        matching: Array | None,
-        prices: Array,
-        low: Array | None,
-        maximize: bool,
-        tick: Callable[[int], None],
-    ) -> tuple[tuple[Array, Array | None, Array | None, Array], int] | None:
+        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool, tick: Tick
+    ) -> tuple[RowDuals, int] | None:
         """Make the certificate's pass by bounds, see ``BoundedMinimised``."""
         from bigsap.sources.cuda.device_proof import bounded_minima
 
@@ -376,7 +367,7 @@ def many_coordinates_there(source: CostSource) -> bool:
     return product is not None and product.weights.size >= policy.DEVICE_KEPT_COORDINATES
 
 
-def bring_all(source: CostSource, out: Array, n_threads: int, done: Callable[[int], None]) -> None:
+def bring_all(source: CostSource, out: Array, n_threads: int, done: Tick) -> None:
     """Compute all costs on the device, and copy them to ``out`` (n, m), with the host's bits.
 
     Two panels of pinned memory: while threads copy one to its place, the device makes the other.
@@ -407,7 +398,30 @@ def bring_all(source: CostSource, out: Array, n_threads: int, done: Callable[[in
     done(n)
 
 
-class StreamedToDevice:
+class ReadByHost:
+    """Costs for devices whose rows the host reads from ``whole``. source: as given, whose reads may wait."""
+
+    source: CostSource
+    whole: CostSource
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        self.whole.read(rows, columns, out)
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        if isinstance(self.source, Interruptible):
+            self.source.while_waiting(check)
+
+    def resident(self) -> Array | None:
+        """Return the host's matrix, if it has one."""
+        return self.whole.resident() if isinstance(self.whole, Resident) else None
+
+    def fingerprint(self) -> str:
+        return self.whole.fingerprint() if isinstance(self.whole, Fingerprinted) else fingerprint_of(self)
+
+
+class StreamedToDevice(ReadByHost):
     """Costs larger than device memory: their rows are copied to the device when read.
 
     source: on the host. limit: bytes that rows may take of the device, None: the free memory.
@@ -417,33 +431,18 @@ class StreamedToDevice:
     """
 
     def __init__(self, source: CostSource, device: int, limit: int | None = None, cache: Any = None) -> None:
-        self.source, self.device = source, device
-        self.limit, self.cache = limit, cache
+        self.source = self.whole = source
+        self.device, self.limit, self.cache = device, limit, cache
         self.shape, self.dtype = source.shape, source.dtype
 
     def __repr__(self) -> str:
         return f"StreamedToDevice({self.source!r}, cuda:{self.device})"
-
-    def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        self.source.read(rows, columns, out)
-
-    def while_waiting(self, check: Callable[[], None] | None) -> None:
-        if isinstance(self.source, Interruptible):
-            self.source.while_waiting(check)
-
-    def resident(self) -> Array | None:
-        return self.source.resident() if isinstance(self.source, Resident) else None
 
     def transposed(self) -> StreamedToDevice | None:
         other = self.source.transposed() if isinstance(self.source, Transposable) else None
         if other is None:
             return None
         return StreamedToDevice(other, self.device, self.limit, self.cache)
-
-    def fingerprint(self) -> str:
-        if isinstance(self.source, Fingerprinted):
-            return self.source.fingerprint()
-        return fingerprint_of(self)
 
 
 @runtime_checkable
