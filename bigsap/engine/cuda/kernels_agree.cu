@@ -180,6 +180,18 @@ __device__ __forceinline__ void join(
 #endif
 }
 
+// The beginning of every kernel of the group: its shared memory, the group, and this thread's place in it.
+#define JOIN_GROUP \
+    __shared__ Record slots[2 * N_RECORDS]; \
+    __shared__ Record warp_records[WARPS]; \
+    __shared__ int sums[2 * GROUP]; \
+    __shared__ u64 gates[2]; \
+    Group g; \
+    join(g, slots, warp_records, sums, gates, board, post, host); \
+    const int first = FIRST_COLUMN(g); \
+    const Costs costs = load_costs(cost_words); \
+    const int t = g.rank * THREADS + (int)threadIdx.x;
+
 // Flags in mapped host memory: the host's wish to stop; how far we are.
 #define STOP_FLAG 0
 #define AT_POSITION 1

@@ -14,17 +14,9 @@ extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1) bigsap_search
     i64* words, Note* spill, i64 spill_size, int* settled_out, i64 slice, i64 poll_every, volatile i64* host,
     u64* board, const u64* post, int n_notes
 ) {
-    __shared__ Record slots[2 * N_RECORDS];
-    __shared__ Record warp_records[WARPS];
-    __shared__ int sums[2 * GROUP];
     extern __shared__ Note notes[];
-    __shared__ u64 gates[2];
-    Group g;
-    join(g, slots, warp_records, sums, gates, board, post, host);
-    const Costs costs = load_costs(cost_words);
-    const int t = g.rank * THREADS + (int)threadIdx.x;
+    JOIN_GROUP
     Note* my_spill = spill + (i64)g.rank * spill_size;
-    const int first = FIRST_COLUMN(g);
     PRICE v[COLS], dist[COLS];
     int pred[COLS], owner[COLS];
     u32 outside[WORDS], settled[WORDS];

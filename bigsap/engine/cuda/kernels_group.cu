@@ -1,6 +1,6 @@
 // The group of blocks that runs the dense kernels, and how what they know is exchanged.
 //
-// The texts kernels_group, kernels_post, kernels_agree, kernels_dense and kernels_start make
+// The texts kernels_price, kernels_group, kernels_post, kernels_agree, kernels_dense and kernels_start make
 // one module. One group of GROUP blocks runs a kernel: a thread block cluster where the device has
 // them (compute capability 9.0), else a cooperative grid. Thread t of the group owns COLS
 // columns for the whole launch, and what a search knows of a column lives in the owner's
@@ -21,23 +21,9 @@
 #endif
 
 #if PRICE_IS_INT
-typedef long long PRICE;
-#define INFINITE (1LL << 60)
-__device__ __forceinline__ u64 key_of(PRICE x) { return (u64)x ^ (1ULL << 63); }
-__device__ __forceinline__ PRICE value_of(u64 key) { return (PRICE)(key ^ (1ULL << 63)); }
 __device__ __forceinline__ u64 bits_of(PRICE x) { return (u64)x; }
 __device__ __forceinline__ PRICE of_bits(u64 bits) { return (PRICE)bits; }
 #else
-typedef double PRICE;
-#define INFINITE __longlong_as_double(0x7ff0000000000000LL)
-// Order-preserving; adding 0.0 makes the two zeros one, which compare equal.
-__device__ __forceinline__ u64 key_of(PRICE x) {
-    u64 bits = (u64)__double_as_longlong(x + 0.0);
-    return bits ^ ((bits >> 63) ? ~0ULL : (1ULL << 63));
-}
-__device__ __forceinline__ PRICE value_of(u64 key) {
-    return __longlong_as_double((i64)(key ^ ((key >> 63) ? (1ULL << 63) : ~0ULL)));
-}
 __device__ __forceinline__ u64 bits_of(PRICE x) { return (u64)__double_as_longlong(x); }
 __device__ __forceinline__ PRICE of_bits(u64 bits) { return __longlong_as_double((i64)bits); }
 #endif

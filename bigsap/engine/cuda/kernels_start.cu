@@ -7,15 +7,7 @@ extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1) bigsap_picks(
     int* pick, PRICE* pick_cost, int* taken_out, i64* words, i64 slice, i64 poll_every,
     volatile i64* host, u64* board, const u64* post
 ) {
-    __shared__ Record slots[2 * N_RECORDS];
-    __shared__ Record warp_records[WARPS];
-    __shared__ int sums[2 * GROUP];
-    __shared__ u64 gates[2];
-    Group g;
-    join(g, slots, warp_records, sums, gates, board, post, host);
-    const int first = FIRST_COLUMN(g);
-    const Costs costs = load_costs(cost_words);
-    const int t = g.rank * THREADS + (int)threadIdx.x;
+    JOIN_GROUP
     PRICE v[COLS];
     u32 taken[WORDS], outside[WORDS];
     #pragma unroll
@@ -106,15 +98,7 @@ extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1) bigsap_underc
     const int* rank_of_column, PRICE* prices, i64* words, i64 slice, i64 poll_every,
     volatile i64* host, u64* board, const u64* post
 ) {
-    __shared__ Record slots[2 * N_RECORDS];
-    __shared__ Record warp_records[WARPS];
-    __shared__ int sums[2 * GROUP];
-    __shared__ u64 gates[2];
-    Group g;
-    join(g, slots, warp_records, sums, gates, board, post, host);
-    const int first = FIRST_COLUMN(g);
-    const Costs costs = load_costs(cost_words);
-    const int t = g.rank * THREADS + (int)threadIdx.x;
+    JOIN_GROUP
     PRICE v[COLS];
     int rank_of[COLS];
     #pragma unroll UNROLL
