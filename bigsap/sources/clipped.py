@@ -170,7 +170,7 @@ class ClippedCosts:
         if self._fill is None and not self._check_size and isinstance(self.given, Fillable):
             inner = self.given.fill()
             if inner is not None:
-                from bigsap.sources.clipped_kernels import gate_fill
+                from bigsap.sources.wrapped_kernels import gate_fill
 
                 self._fill = gate_fill(inner, self.given.dtype, self._cap, self.n_columns, self.maximize)
         return self._fill

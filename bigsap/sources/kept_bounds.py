@@ -76,10 +76,10 @@ class Kept(ABC):
 
     @abstractmethod
     def _context(self) -> tuple[str, tuple[Any, ...]]:
-        """Return the rule and the numbers of ``kept_kernels.kept_fill``."""
+        """Return the rule and the numbers of ``wrapped_kernels.kept_fill``."""
 
     def _made(self, inner: Fill | Chosen) -> Fill:
-        from bigsap.sources.kept_kernels import kept_fill
+        from bigsap.sources.wrapped_kernels import kept_fill
 
         rule, words = self._context()
         return kept_fill(rule, inner, words)
