@@ -61,7 +61,7 @@ def scan_entries(
             if not c < np.inf:
                 continue
             a, b, d = scan.exact_difference(c, prices[j], below[j] if paired else 0.0)
-            if a < best or (a == best and (b < mid or (b == mid and d < low))):
+            if scan.is_less(a, b, d, best, mid, low):
                 best, mid, low = a, b, d
         found.high[row], found.mid[row], found.low[row] = best, mid, low
     return flags
@@ -92,14 +92,8 @@ def near_entries(
                 continue
             a, b, _ = scan.exact_difference(c, prices[j], below[j] if paired else 0.0)
             excess = (a - found.high[row]) + (b - found.mid[row])
-            if not excess <= width + 2.0**-49 * abs(found.high[row]):
-                continue
-            at = near.counts[0]
-            if at < near.rows.size:
-                near.rows[at], near.columns[at], near.costs[at] = row, j, c
-                near.counts[0] = at + 1
-            else:
-                near.counts[1] += 1
+            if excess <= width + 2.0**-49 * abs(found.high[row]):
+                scan.note(near, row, j, c)
 
 
 @kernel
