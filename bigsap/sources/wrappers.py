@@ -154,7 +154,7 @@ class Converted:
 
 
 class Groups:
-    """Of costs made of a source that reads rows in groups, ahead of time: passes both on to it."""
+    """Part of costs made of a source that reads rows in groups, ahead of time: passes both on to it."""
 
     source: Any
 
