@@ -63,11 +63,6 @@ extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1) bigsap_search
         if (position + 1 < n_order) {
             next_root = order[position + 1];
             next_reference = reference[next_root];
-#if AHEAD
-            #pragma unroll UNROLL
-            for (int e = 0; e < COLS; e += WIDTH)
-                fetch_ahead(costs, next_root, column_of(t, e), n_columns);
-#endif
         }
         #pragma unroll
         for (int w = 0; w < WORDS; w++) settled[w] = outside[w];
@@ -126,8 +121,7 @@ extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1) bigsap_search
                 look(clock, poll_every, host, position, scans);
                 mine.flag = clock.flag;
             }
-            int runner_up;
-            Record r = agree(g, mine, bits_of(best_entry), runner_up, flag);
+            Record r = agree(g, mine, bits_of(best_entry), flag);
             if (flag >= STOP_NOW) break;
             if (r.low == NO_COLUMN) {
                 status = S_INFEASIBLE;
@@ -201,13 +195,6 @@ extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1) bigsap_search
                 g.post.here ? signed_cost(cost_at(costs, row, column - first)) : of_bits(g.post.entry);
 #else
             const PRICE entry_cost = signed_cost(cost_at(costs, row, column));
-#endif
-#if AHEAD
-            if (runner_up >= 0) {
-                #pragma unroll UNROLL
-                for (int e = 0; e < COLS; e += WIDTH)
-                    fetch_ahead(costs, runner_up, column_of(t, e), n_columns);
-            }
 #endif
             #pragma unroll UNROLL
             for (int e = 0; e < COLS; e++) {
