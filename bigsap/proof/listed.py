@@ -155,7 +155,7 @@ def listed_minima(
     return _real_minima(entries, n, prices, maximize, tick, width, matched)
 
 
-def _slices(entries: Entries, n: int, tick: Tick | None) -> list[tuple[int, int]]:
+def _slices(entries: Entries, n: int) -> list[tuple[int, int]]:
     """Return ranges of rows of about as many entries each."""
     ends = np.searchsorted(entries.start, np.arange(0, entries.columns.size + _SLICE, _SLICE), side="left")
     places = np.unique(np.concatenate(([0], np.minimum(ends, n), [n])))
@@ -175,7 +175,7 @@ def _real_minima(
     near = scan.no_near(0 if width is None else _NEAR_A_ROW * n + _NEAR)
     sign = -1.0 if maximize else 1.0
     with np.errstate(over="ignore", invalid="ignore"):
-        for first, stop in _slices(entries, n, tick):
+        for first, stop in _slices(entries, n):
             flags = scan_entries(*entries, first, stop, sign, prices.high, prices.below(), found)
             if flags & INVALID:
                 refuse_entry(entries, maximize)
@@ -233,7 +233,7 @@ def _whole_minima(entries: Entries, n: int, prices: Array, maximize: bool, tick:
     size = max(-low, high) + reach(prices)
     sign = -1 if maximize else 1
     if size < 2**63 - 1:
-        for first, stop in _slices(entries, n, tick):
+        for first, stop in _slices(entries, n):
             scan_whole(*entries, first, stop, sign, prices, least)
             if tick is not None:
                 tick(stop)

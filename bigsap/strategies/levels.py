@@ -126,7 +126,7 @@ class Ladder:
             level = self.level - 1
             part, below = (parts[level], PartMonitor(self.monitor, self.members[level][0].size, level))
             try:
-                fine = self._solve(part, level, parts, below, solve_level)
+                fine = self._solve(part, level, below, solve_level)
             except InvalidCostError as error:
                 raise self._named(error, level) from None
             finally:
@@ -165,14 +165,7 @@ class Ladder:
                 self.counts.add(counts)
         return parts
 
-    def _solve(
-        self,
-        part: Problem,
-        level: int,
-        parts: dict[int, Problem],
-        below: PartMonitor,
-        solve_level: SolveLevel,
-    ) -> bool:
+    def _solve(self, part: Problem, level: int, below: PartMonitor, solve_level: SolveLevel) -> bool:
         """Solve one level; return False where it has no solution, or none in finite numbers."""
         inner = choose(part, large=self.price.kind == "i")
         u: Array | None
