@@ -404,7 +404,7 @@ def chosen_cosine(context: Any, row: int, ids: int, n: int, out: int) -> None:
 def chosen_cosine_single(context: int, row: int, ids_at: int, n: int, out: int) -> None:
     """Compute ``cosine_single`` for chosen columns.
 
-    Context words: as of ``_chosen_wide``, then the addresses of the vectors' divisors, (n, 2) and (m, 2).
+    Context words: as of ``_chosen_squares``, then the addresses of the vectors' divisors, (n, 2) and (m, 2).
     """
     words = carray(pointer_i8(context), 7)
     d, m = words[3], words[4]
