@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from bigsap.sources.base import in_sense, intact_throughout
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.missing import is_vector, parted, shape_of
 from bigsap.sources.repeated import counts_of
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 
 @quiet
@@ -135,7 +135,7 @@ def prices_of(result: Result) -> tuple[Array, Array | None]:
     return sign * result.v, None if result.v_low is None else sign * result.v_low
 
 
-def _ticker(options: dict[str, Any], n: int, m: int) -> Callable[[int], None]:
+def _ticker(options: dict[str, Any], n: int, m: int) -> Tick:
     """Return what a pass calls now and then: it reports to ``callback`` and looks at ``cancel``."""
     named = {"callback": "callback", "cancel": "cancel", "callback_every": "interval"}
     given = {named[name]: options[name] for name in named if name in options}

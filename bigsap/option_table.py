@@ -6,7 +6,7 @@ accepts, and with the service's model of a request.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, TypeAlias
 
 #: flag: true or false. count: a whole number. size: bytes, or text such as "4GiB". costs: a number,
@@ -15,25 +15,29 @@ from typing import Any, Literal, TypeAlias
 Kind: TypeAlias = Literal["flag", "choice", "count", "number", "seconds", "size", "costs", "counts", "text"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SolveOption:
     """An option of a solve.
 
     name: in ``bigsap.solve``. label: on the web page. help: a phrase without a full stop. example:
-    how a value is written, in capitals. remote: the name in a job request; None: not in requests.
+    how a value is written, in capitals. remote: the name in a job request, where it differs.
     remote_choices, remote_default: those of a request, where they differ.
     """
 
     name: str
     label: str
     help: str
+    _: KW_ONLY
     kind: Kind
     default: Any = None
     choices: tuple[str, ...] = ()
     example: str | None = None
-    remote: str | None = None
+    remote: str = ""
     remote_choices: tuple[str, ...] = ()
     remote_default: Any = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "remote", self.remote or self.name)
 
     @property
     def flag(self) -> str:
@@ -43,160 +47,125 @@ class SolveOption:
 
 
 OPTIONS = (
+    SolveOption("maximize", "Maximise", "largest total instead of smallest", kind="flag", default=False),
     SolveOption(
-        name="maximize",
-        label="Maximise",
-        help="largest total instead of smallest",
-        kind="flag",
-        default=False,
-        remote="maximize",
-    ),
-    SolveOption(
-        name="objective",
-        label="Objective",
-        help="sum, or bottleneck: the largest cost first, then the sum",
+        "objective",
+        "Objective",
+        "sum, or bottleneck: the largest cost first, then the sum",
         kind="choice",
         default="sum",
         choices=("sum", "bottleneck"),
-        remote="objective",
     ),
     SolveOption(
-        name="method",
-        label="Method",
-        help="auto chooses; the total is the same with each",
+        "method",
+        "Method",
+        "auto chooses; the total is the same with each",
         kind="choice",
         default="auto",
         choices=("auto", "ssp", "compressed", "hungarian", "auction"),
-        remote="method",
     ),
     SolveOption(
-        name="variant",
-        label="Variant",
-        help="classical and tree are of hungarian, plain and scaled of auction",
+        "variant",
+        "Variant",
+        "classical and tree are of hungarian, plain and scaled of auction",
         kind="choice",
         default="auto",
         choices=("auto", "classical", "tree", "plain", "scaled"),
-        remote="variant",
     ),
     SolveOption(
-        name="epsilon",
-        label="Epsilon phases",
-        help="phases with falling epsilon; without: plain successive shortest paths, one phase",
+        "epsilon",
+        "Epsilon phases",
+        "phases with falling epsilon; without: plain successive shortest paths, one phase",
         kind="flag",
         default=True,
-        remote="epsilon",
     ),
     SolveOption(
-        name="start",
-        label="First prices",
-        help="first prices: of solved samples, estimated, or zero; auto decides by a sample",
+        "start",
+        "First prices",
+        "first prices: of solved samples, estimated, or zero; auto decides by a sample",
         kind="choice",
         default="auto",
         choices=("auto", "levels", "estimate", "none"),
-        remote="start",
     ),
     SolveOption(
-        name="unassigned_cost",
-        label="Price of leaving a row out",
-        help="price at which a row may stay unassigned: a number, or a .npy file of one a row",
+        "unassigned_cost",
+        "Price of leaving a row out",
+        "price at which a row may stay unassigned: a number, or a .npy file of one a row",
         kind="costs",
         example="COST",
-        remote="unassigned_cost",
     ),
     SolveOption(
-        name="capacity",
-        label="Rows that a column may take",
-        help="rows that a column may take: a number, or a .npy file of one a column",
+        "capacity",
+        "Rows that a column may take",
+        "rows that a column may take: a number, or a .npy file of one a column",
         kind="counts",
         example="COUNT",
-        remote="capacity",
     ),
     SolveOption(
-        name="demand",
-        label="Columns that a row takes",
-        help="columns that a row takes: a number, or a .npy file of one a row",
+        "demand",
+        "Columns that a row takes",
+        "columns that a row takes: a number, or a .npy file of one a row",
         kind="counts",
         example="COUNT",
-        remote="demand",
     ),
     SolveOption(
-        name="dtype",
-        label="Type of the costs",
-        help="type to read the costs as: float64, float32, int64 and others",
+        "dtype",
+        "Type of the costs",
+        "type to read the costs as: float64, float32, int64 and others",
         kind="text",
         example="DTYPE",
-        remote="dtype",
     ),
     SolveOption(
-        name="device",
-        label="Device",
-        help="where the work is done: cpu, cuda, cuda:1, auto, or several, as cuda:0,cuda:1",
+        "device",
+        "Device",
+        "where the work is done: cpu, cuda, cuda:1, auto, or several, as cuda:0,cuda:1",
         kind="text",
         default="cpu",
         example="NAME",
-        remote="device",
         remote_choices=("auto", "cpu", "cuda"),
         remote_default="auto",
     ),
+    SolveOption("threads", "Threads", "default: all this process may use", kind="count", example="N"),
     SolveOption(
-        name="threads",
-        label="Threads",
-        help="default: all this process may use",
-        kind="count",
-        example="N",
-        remote="threads",
-    ),
-    SolveOption(
-        name="cache",
-        label="Row cache",
-        help="memory for rows that are read again, for instance 4GiB",
+        "cache",
+        "Row cache",
+        "memory for rows that are read again, for instance 4GiB",
         kind="size",
         example="SIZE",
-        remote="cache",
     ),
     SolveOption(
-        name="memory_limit",
-        label="Memory limit",
-        help="memory for the whole solve, beyond costs in memory",
+        "memory_limit",
+        "Memory limit",
+        "memory for the whole solve, beyond costs in memory",
         kind="size",
         example="SIZE",
-        remote="memory_limit",
     ),
     SolveOption(
-        name="time_limit",
-        label="Time limit (s)",
-        help="seconds after which to return the best so far",
+        "time_limit",
+        "Time limit (s)",
+        "seconds after which to return the best so far",
         kind="seconds",
         example="S",
         remote="time_limit_s",
     ),
     SolveOption(
-        name="gap",
-        label="Gap",
-        help="stop when proved to be this close to the optimum",
+        "gap",
+        "Gap",
+        "stop when proved to be this close to the optimum",
         kind="number",
         default=0.0,
         example="G",
-        remote="gap",
     ),
     SolveOption(
-        name="checkpoint_every",
-        label="Checkpoint every (s)",
-        help="seconds between checkpoints; default 60",
+        "checkpoint_every",
+        "Checkpoint every (s)",
+        "seconds between checkpoints; default 60",
         kind="seconds",
         default=60.0,
         example="S",
         remote="checkpoint_s",
     ),
-    SolveOption(
-        name="seed",
-        label="Seed",
-        help="of the order of rows",
-        kind="count",
-        default=0,
-        example="N",
-        remote="seed",
-    ),
+    SolveOption("seed", "Seed", "of the order of rows", kind="count", default=0, example="N"),
 )
 #: Kinds of options whose value may be an array.
 ARRAYS = ("costs", "counts")

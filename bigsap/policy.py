@@ -160,11 +160,6 @@ WORKERS_TIMED_ROWS = 3
 #: Most bytes of matrices in memory, part of the costs such as a function's mask, that are sent along.
 MOST_SENT = 256 << 20
 
-# -- kernels compiled ahead -------------------------------------------------------------
-
-#: Coarse levels end in a matrix that is solved by whole rows, from this many rows on.
-AHEAD_WITH_LEVELS = 4096
-
 # -- costs that are Monge after sorting -------------------------------------------------
 
 #: Rows and columns of the two samples: most other costs are rejected by the first.

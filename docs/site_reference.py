@@ -161,9 +161,8 @@ def options() -> Iterator[str]:
     """The options of a solve: in Python, on the command line, in a job request."""
     lines = []
     for option in option_table.OPTIONS:
-        remote = f"`{option.remote}`" if option.remote else "-"
         values = ", ".join(f"`{choice}`" for choice in option.choices) or option.kind
-        lines.append((f"`{option.name}`", f"`{option.flag}`", remote, values, option.help))
+        lines.append((f"`{option.name}`", f"`{option.flag}`", f"`{option.remote}`", values, option.help))
     yield from rows(("Python", "command line", "job request", "values", "meaning"), lines)
 
 

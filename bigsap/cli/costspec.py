@@ -96,7 +96,7 @@ def _options(given: object, file: Path) -> dict[str, Any]:
     """Return the options of a job request by their names in ``bigsap.solve``."""
     if not isinstance(given, Mapping):
         raise InputError(f"{file}: /options: must be an object, got {_kind_name(given)}")
-    known = {option.remote: option for option in OPTIONS if option.remote is not None}
+    known = {option.remote: option for option in OPTIONS}
     found: dict[str, Any] = {}
     for key, value in given.items():
         if key == "certify" and value in ("bounds", "pairs"):

@@ -24,7 +24,7 @@ def add_solve_options(parser: argparse.ArgumentParser) -> None:
 
 def add_request_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a job request."""
-    _add(parser, (option for option in OPTIONS if option.remote is not None), remote=True)
+    _add(parser, OPTIONS, remote=True)
 
 
 def add_problem_options(parser: argparse.ArgumentParser, *names: str) -> None:
@@ -67,7 +67,7 @@ def given_request_options(args: argparse.Namespace) -> dict[str, Any]:
     given = {}
     for option in OPTIONS:
         value = getattr(args, option.name, None)
-        if value is None or option.remote is None:
+        if value is None:
             continue
         if option.kind in ARRAYS:
             value = number_or_file(option.flag, value)

@@ -23,12 +23,12 @@ from bigsap.proof.geometry import boundable, geometry
 from bigsap.proof.pair_costs import read_pair_costs
 from bigsap.proof.refusals import refuse_invalid
 from bigsap.proof.row_minima import Prices
-from bigsap.proof.row_pass import Work, stream
+from bigsap.proof.row_pass import Work, kept_pairs, stream
 from bigsap.proof.threads import share_out
 from bigsap.proof.verify import verify
 from bigsap.sources.base import CostSource, Entries, Sparse
 from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 # Rows that a thread claims at a time.
 _ROWS = 1024
@@ -67,7 +67,7 @@ def prove_entries(
     *,
     maximize: bool = False,
     threads: int = 1,
-    tick: Callable[[int], None] | None = None,
+    tick: Tick | None = None,
     bounds: bool = True,
 ) -> tuple[str, int]:
     """Check that the entries are all allowed pairs within the threshold, at their costs.
@@ -102,7 +102,7 @@ class _Lists(NamedTuple):
     entries: Entries
     maximize: bool
     threads: int
-    tick: Callable[[int], None] | None
+    tick: Tick | None
 
 
 def _counted_in_boxes(c: _Lists) -> tuple[Array, int] | None:
@@ -243,19 +243,10 @@ def _within(source: CostSource, threshold: Any, maximize: bool, threads: int) ->
     """Return the allowed pairs within the threshold as sparse costs."""
     if isinstance(source, Sparse):
         return sparse(_within_entries(source, threshold, maximize), source.shape)
-    found: list[tuple[Array, Array, Array]] = []
-    lock = threading.Lock()
 
-    def prepare() -> Work:
-        def work(start: int, first: int, block: Array) -> None:
-            if block.dtype.kind == "f":
-                refuse_invalid(block, np.arange(start, start + len(block)), maximize, first)
-            i, j = np.nonzero((block >= threshold) if maximize else (block <= threshold))
-            with lock:
-                found.append((i + start, j + first, block[i, j]))
+    def keep(start: int, first: int, block: Array) -> tuple[Array, Array]:
+        if block.dtype.kind == "f":
+            refuse_invalid(block, np.arange(start, start + len(block)), maximize, first)
+        return block, (block >= threshold) if maximize else (block <= threshold)
 
-        return work
-
-    stream(source, prepare, threads=threads)
-    rows, columns, costs = (np.concatenate(part) for part in zip(*found, strict=True))
-    return sparse((rows, columns, costs), source.shape)
+    return sparse(kept_pairs(source, keep, threads=threads), source.shape)

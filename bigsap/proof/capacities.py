@@ -9,7 +9,6 @@ Where each of a row's places may stay open at a price, that holds if ``u[i]`` is
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -29,9 +28,9 @@ from bigsap.proof.verify import check_duals, check_values, unknown
 from bigsap.proof.weights import shifted_weighted
 from bigsap.sources.base import CostSource, Sparse, integral
 from bigsap.sources.clipped import ClippedCosts
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
-Tick = Callable[[int], None]
+Tick = Tick
 
 
 def certify_capacities(

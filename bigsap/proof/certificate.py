@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,7 +45,7 @@ from bigsap.proof.row_minima import Prices, usual_difference
 from bigsap.proof.row_pass import BLOCK_BYTES, Work, stream
 from bigsap.proof.tighten import tightened
 from bigsap.sources.base import CostSource, Minimised, Sparse, integral
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 #: Near pairs are within this share of the prices' spread. Corrections of the prices are smaller: of
 #: 1,024,000 points in neighbouring squares the largest is 1.3 times 2**-40 of it.
@@ -158,7 +157,7 @@ def certify(
     maximize: bool = False,
     threads: int = 1,
     block_bytes: int = BLOCK_BYTES,
-    tick: Callable[[int], None] | None = None,
+    tick: Tick | None = None,
     normalise: bool = True,
     not_above_zero: bool = False,
     pairs: bool = False,
@@ -238,7 +237,7 @@ def certify_infeasible(
     maximize: bool = False,
     threads: int = 1,
     block_bytes: int = BLOCK_BYTES,
-    tick: Callable[[int], None] | None = None,
+    tick: Tick | None = None,
     capacity: Array | None = None,
     demand: Array | None = None,
 ) -> Certificate:

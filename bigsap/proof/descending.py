@@ -17,7 +17,7 @@ from bigsap.proof.row_minima import NearPairs, Prices, joined
 from bigsap.proof.threads import share_out
 from bigsap.sources.base import CostSource
 from bigsap.sources.filling import fill_of
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 if TYPE_CHECKING:
     from bigsap.proof.descent import PointCosts
@@ -53,7 +53,7 @@ def descended(
     prices: Prices,
     maximize: bool,
     threads: int,
-    tick: Callable[[int], None] | None,
+    tick: Tick | None,
     width: float | None,
     *,
     if_few: bool = False,

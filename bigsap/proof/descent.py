@@ -44,7 +44,7 @@ import numpy as np
 
 from bigsap.compile.decorator import kernel
 from bigsap.proof.geometry import ABSOLUTE, CHORD, LARGEST, POWER, PRODUCT, ROOT, SQUARE
-from bigsap.proof.scan import Minima, Near, exact_difference, margin_of, two_sum
+from bigsap.proof.scan import Minima, Near, exact_difference, is_less, margin_of, note, two_sum
 from bigsap.proof.tree import LEAF, Tree
 from bigsap.sources.compiled import call_fill
 from bigsap.types import Array
@@ -347,7 +347,6 @@ def descend(
     rest = np.empty(_STACK)
     costs = np.empty(LEAF)
     inner = t.leaves - 1
-    room = near.rows.size
     work = 0
     paired = below.size > 0
     reach = 0.0
@@ -407,17 +406,10 @@ def descend(
                     continue
                 least = tau if tau < least else least
                 a, b, d = exact_difference(cost, v[first + k], low_part)
-                if a < best or (a == best and (b < mid or (b == mid and d < low))):
+                if is_less(a, b, d, best, mid, low):
                     best, mid, low = a, b, d
-                if width < 0.0:
-                    continue
-                at_end = near.counts[0]
-                if at_end < room:
-                    near.rows[at_end], near.columns[at_end] = row, columns[first + k]
-                    near.costs[at_end] = cost
-                    near.counts[0] = at_end + 1
-                else:
-                    near.counts[1] += 1
+                if width >= 0.0:
+                    note(near, row, columns[first + k], cost)
             pairs += last - first
         found.high[row], found.mid[row], found.low[row] = best, mid, low
         counts[0] += pairs

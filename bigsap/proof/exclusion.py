@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigsap.compile.decorator import kernel
-from bigsap.proof.scan import Minima, Near, exact_difference, margin_of
+from bigsap.proof.scan import Minima, Near, exact_difference, is_less, margin_of, note
 from bigsap.sources.compiled import address_of, call_fill
 from bigsap.types import Array
 
@@ -121,14 +121,9 @@ def exclude(
                 if rounded == np.inf or (base < np.inf and rounded > base + margin_of(base, width, reach)):
                     continue
                 a, b, d = exact_difference(c, prices[j], low_part)
-                if a < base or (a == base and (b < found.mid[r] or (b == found.mid[r] and d < found.low[r]))):
+                if is_less(a, b, d, base, found.mid[r], found.low[r]):
                     found.high[r], found.mid[r], found.low[r] = a, b, d
                     # Fewer of the others remain.
                     some[GROUP] = _limit(a + margin_of(a, width, reach), p.own[k], p.unit, rooted)
-                at_end = near.counts[0]
-                if at_end < near.rows.size:
-                    near.rows[at_end], near.columns[at_end], near.costs[at_end] = r, j, c
-                    near.counts[0] = at_end + 1
-                else:
-                    near.counts[1] += 1
+                note(near, r, j, c)
     return DONE

@@ -49,16 +49,16 @@ def _first_wrong(graph: Any, nodes: Any, checked: Array, owner: Array, off: Arra
     """Return the first subspace whose duals do not prove its cost, -1 if all do. owner, off: workspace."""
     for position in range(checked.size):
         node = checked[position]
-        _mark(graph, nodes, node, owner, off, True)
+        _mark(nodes, node, owner, off, True)
         good = _costs(graph, nodes, node, owner) and _feasible(graph, nodes, node, owner, off)
-        _mark(graph, nodes, node, owner, off, False)
+        _mark(nodes, node, owner, off, False)
         if not good:
             return int(node)
     return -1
 
 
 @kernel
-def _mark(graph: Any, nodes: Any, node: int, owner: Array, off: Array, on: bool) -> None:
+def _mark(nodes: Any, node: int, owner: Array, off: Array, on: bool) -> None:
     """Set what a subspace keeps, has and excludes. owner: of a free agent's slot, its row."""
     if on:
         for j in range(owner.size):
@@ -75,7 +75,6 @@ def _mark(graph: Any, nodes: Any, node: int, owner: Array, off: Array, on: bool)
 
 @kernel
 def _sign(a: int, a_low: int, b: int, b_low: int, c: int, c_low: int) -> int:
-    """Return the sign of ``a - b - c``."""
     low = a_low - b_low - c_low
     high = a - b - c + (low >> 60)
     if high == 0:

@@ -6,7 +6,6 @@ Pairs that are not listed are forbidden and bound nothing. All differences are e
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -27,7 +26,7 @@ from bigsap.proof.row_minima import (
     some_parts,
 )
 from bigsap.sources.base import CostSource, Entries, Sparse
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 #: Entries of a slice, after which the clock is looked at.
 _SLICE = 1 << 21
@@ -62,7 +61,7 @@ def scan_entries(
             if not c < np.inf:
                 continue
             a, b, d = scan.exact_difference(c, prices[j], below[j] if paired else 0.0)
-            if a < best or (a == best and (b < mid or (b == mid and d < low))):
+            if scan.is_less(a, b, d, best, mid, low):
                 best, mid, low = a, b, d
         found.high[row], found.mid[row], found.low[row] = best, mid, low
     return flags
@@ -93,14 +92,8 @@ def near_entries(
                 continue
             a, b, _ = scan.exact_difference(c, prices[j], below[j] if paired else 0.0)
             excess = (a - found.high[row]) + (b - found.mid[row])
-            if not excess <= width + 2.0**-49 * abs(found.high[row]):
-                continue
-            at = near.counts[0]
-            if at < near.rows.size:
-                near.rows[at], near.columns[at], near.costs[at] = row, j, c
-                near.counts[0] = at + 1
-            else:
-                near.counts[1] += 1
+            if excess <= width + 2.0**-49 * abs(found.high[row]):
+                scan.note(near, row, j, c)
 
 
 @kernel
@@ -137,7 +130,7 @@ def listed_minima(
     matching: Array | None,
     prices: Prices,
     maximize: bool,
-    tick: Callable[[int], None] | None,
+    tick: Tick | None,
     *,
     width: float | None = None,
 ) -> RowMinima:
@@ -162,7 +155,7 @@ def listed_minima(
     return _real_minima(entries, n, prices, maximize, tick, width, matched)
 
 
-def _slices(entries: Entries, n: int, tick: Callable[[int], None] | None) -> list[tuple[int, int]]:
+def _slices(entries: Entries, n: int) -> list[tuple[int, int]]:
     """Return ranges of rows of about as many entries each."""
     ends = np.searchsorted(entries.start, np.arange(0, entries.columns.size + _SLICE, _SLICE), side="left")
     places = np.unique(np.concatenate(([0], np.minimum(ends, n), [n])))
@@ -174,7 +167,7 @@ def _real_minima(
     n: int,
     prices: Prices,
     maximize: bool,
-    tick: Callable[[int], None] | None,
+    tick: Tick | None,
     width: float | None,
     matched: Array,
 ) -> RowMinima:
@@ -182,7 +175,7 @@ def _real_minima(
     near = scan.no_near(0 if width is None else _NEAR_A_ROW * n + _NEAR)
     sign = -1.0 if maximize else 1.0
     with np.errstate(over="ignore", invalid="ignore"):
-        for first, stop in _slices(entries, n, tick):
+        for first, stop in _slices(entries, n):
             flags = scan_entries(*entries, first, stop, sign, prices.high, prices.below(), found)
             if flags & INVALID:
                 refuse_entry(entries, maximize)
@@ -231,9 +224,7 @@ def _margins(entries: Entries, n: int, prices: Prices, sign: float) -> Array:
     return margins_of(np.array(smallest).reshape(-1, 8))
 
 
-def _whole_minima(
-    entries: Entries, n: int, prices: Array, maximize: bool, tick: Callable[[int], None] | None
-) -> Array:
+def _whole_minima(entries: Entries, n: int, prices: Array, maximize: bool, tick: Tick | None) -> Array:
     """Return int64 minima, exact also where differences leave int64."""
     least = np.full(n, _WORST)
     if not entries.columns.size:
@@ -242,7 +233,7 @@ def _whole_minima(
     size = max(-low, high) + reach(prices)
     sign = -1 if maximize else 1
     if size < 2**63 - 1:
-        for first, stop in _slices(entries, n, tick):
+        for first, stop in _slices(entries, n):
             scan_whole(*entries, first, stop, sign, prices, least)
             if tick is not None:
                 tick(stop)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -34,7 +33,7 @@ from bigsap.proof.tighten import largest
 from bigsap.sources.base import CostSource, Fill, Minimised, Resident, Sparse
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.filling import fill_of
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 _PAIRS_AT_ONCE = 1 << 14
 
@@ -59,7 +58,7 @@ def minima(
     maximize: bool,
     threads: int = 1,
     block_bytes: int = BLOCK_BYTES,
-    tick: Callable[[int], None] | None = None,
+    tick: Tick | None = None,
     *,
     every_pair: bool = False,
     width: float | None = None,
@@ -110,7 +109,7 @@ def _clipped(
     prices: Prices,
     threads: int,
     block_bytes: int,
-    tick: Callable[[int], None] | None,
+    tick: Tick | None,
     width: float | None,
 ) -> RowMinima:
     """Compute ``row_minima`` of clipped costs from the original ones, without copies of blocks."""
@@ -137,7 +136,7 @@ def _clipped_entries(
     listed: Sparse,
     matching: Array | None,
     prices: Prices,
-    tick: Callable[[int], None] | None,
+    tick: Tick | None,
     width: float | None,
 ) -> RowMinima:
     """Compute ``row_minima`` of clipped sparse costs: pairs that are not listed cost the cap."""
@@ -183,7 +182,7 @@ def by_bounds(
     prices: Prices,
     maximize: bool,
     threads: int = 1,
-    tick: Callable[[int], None] | None = None,
+    tick: Tick | None = None,
     *,
     at_any_size: bool = False,
     width: float | None = None,
@@ -247,9 +246,7 @@ def by_bounds(
     return minima, Looked("bounds", looked, bounds)
 
 
-def _assigned_costs(
-    fill: Fill, matching: Array | None, n: int, tick: Callable[[int], None] | None
-) -> Array | None:
+def _assigned_costs(fill: Fill, matching: Array | None, n: int, tick: Tick | None) -> Array | None:
     """Return (n,) costs of the assigned pairs, 0 for other rows; None if one is forbidden."""
     from bigsap.sources.compiled import read_pairs
 

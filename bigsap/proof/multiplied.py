@@ -28,7 +28,7 @@ from bigsap.sources.filling import fill_of
 from bigsap.sources.kept_bounds import Kept, Scaled
 from bigsap.sources.lowrank import LowRankSource
 from bigsap.sources.metrics import PointSource
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 # Rows that a thread claims at a time, columns multiplied at a time, and points converted at a time.
 _ROWS, _COLUMNS, _CONVERTED = 128, 2048, 4096
@@ -109,7 +109,6 @@ def vectors_of(source: CostSource) -> Vectors | None:
 
 
 def _plain_vectors(source: CostSource) -> Vectors | None:
-    """Return the vectors as they are given, with exponent 0."""
     n, m = source.shape
     if isinstance(source, Scaled):
         inner = _plain_vectors(source.given)
@@ -224,7 +223,7 @@ def multiplied(
     prices: Prices,
     maximize: bool,
     threads: int,
-    tick: Callable[[int], None] | None,
+    tick: Tick | None,
     width: float | None,
 ) -> Descended | None:
     """Compute each row's least ``c - v`` by matrix products; None if the source has no such form.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,7 +16,7 @@ from bigsap.proof.exact import two_sum
 from bigsap.proof.refusals import overflown, refuse_invalid, too_far
 from bigsap.proof.row_pass import Work, gives_parts, stream
 from bigsap.sources.base import BoundedMinimised, CostSource, Crewed, Minimised
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 # Costs that each thread converts at a time: three rows, limited by its cache and by the overhead
 # of numpy's calls.
@@ -103,7 +103,7 @@ def row_minima(
     maximize: bool,
     threads: int,
     block_bytes: int,
-    tick: Callable[[int], None] | None,
+    tick: Tick | None,
     *,
     names: Array | None = None,
     width: float | None = None,
@@ -128,11 +128,7 @@ def row_minima(
 
 
 def bounded_minima(
-    source: CostSource,
-    matching: Array | None,
-    prices: Prices,
-    maximize: bool,
-    tick: Callable[[int], None] | None,
+    source: CostSource, matching: Array | None, prices: Prices, maximize: bool, tick: Tick | None
 ) -> tuple[RowMinima, int] | None:
     """Return ``row_minima`` by the source's own bounds, and how many costs were computed; None without."""
     if not isinstance(source, BoundedMinimised):
@@ -370,7 +366,7 @@ def sample_of(n: int) -> Array:
     return found
 
 
-def _sampled(source: CostSource, prices: Prices, maximize: bool, tick: Callable[[int], None] | None) -> Array:
+def _sampled(source: CostSource, prices: Prices, maximize: bool, tick: Tick | None) -> Array:
     """Return the margins of a sample of rows, for a source that makes the pass itself."""
     rows = sample_of(source.shape[0])
     smallest = np.full((rows.size, _LEAST), np.inf)

@@ -19,7 +19,7 @@ from bigsap.errors import BigsapError, OptionError
 from bigsap.proof.threads import Left, first_failure, run_together
 from bigsap.sources.base import CostSource, Crewed, Resident, read_while
 from bigsap.sources.filling import fill_of
-from bigsap.types import Array, Ids
+from bigsap.types import Array, Ids, Tick
 
 #: Default size of a thread's block: larger blocks exceed the shared cache, smaller ones make the
 #: threads wait for the interpreter's lock. Two threads, 1,024,000 columns of points, ns a
@@ -47,7 +47,7 @@ def stream(
     rows: Ids | None = None,
     threads: int = 1,
     block_bytes: int = BLOCK_BYTES,
-    tick: Callable[[int], None] | None = None,
+    tick: Tick | None = None,
 ) -> None:
     """Pass every cost (or those of ``rows``) once to a ``Work`` function.
 
@@ -156,9 +156,35 @@ def stream(
         raise first_failure(failures)
 
 
-def _as_they_come(
-    source: Crewed, work: Work, rows: Ids | None, total: int, tick: Callable[[int], None] | None
-) -> None:
+def kept_pairs(
+    source: CostSource,
+    keep: Callable[[int, int, Array], tuple[Array, Array]],
+    *,
+    threads: int = 1,
+    tick: Tick | None = None,
+) -> tuple[Array, Array, Array]:
+    """Return rows, columns and costs of the pairs that ``keep`` keeps, by row and column.
+
+    keep: takes a block as ``Work`` does; returns costs, and which of them are kept, both of the block's
+    shape. Other arguments and errors as of ``stream``.
+    """
+    parts: list[tuple[tuple[int, int], Array, Array, Array]] = []
+
+    def work(start: int, first: int, block: Array) -> None:
+        costs, kept = keep(start, first, block)
+        i, j = np.nonzero(kept)
+        parts.append(((start, first), i + start, j + first, costs[i, j]))
+
+    stream(source, lambda: work, threads=threads, tick=tick)
+    parts.sort(key=lambda part: part[0])
+    rows, columns, costs = (np.concatenate(part) for part in list(zip(*parts, strict=True))[1:])
+    if (np.diff(rows) < 0).any():
+        order = np.argsort(rows, kind="stable")
+        rows, columns, costs = rows[order], columns[order], costs[order]
+    return rows, columns, costs
+
+
+def _as_they_come(source: Crewed, work: Work, rows: Ids | None, total: int, tick: Tick | None) -> None:
     """Make the pass over rows that remote workers read, in the order of arrival."""
     done = 0
     ids = np.arange(total) if rows is None else np.asarray(rows)

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bigsap.compile.decorator import kernel
-from bigsap.proof.vectors import any_of_pairs, any_within, item, least_difference, least_of_pairs
+from bigsap.compile.vector_code import item
+from bigsap.proof.vectors import any_of_pairs, any_within, least_difference, least_of_pairs
 from bigsap.types import Array
 
 #: Results of a scan, as bits: a NaN or a difference of -inf was found; a row has no finite
@@ -73,6 +74,23 @@ def exact_difference(cost: float, price: float, below: float) -> tuple[float, fl
 
 
 @kernel(forceinline=True)
+def is_less(a: float, b: float, c: float, high: float, mid: float, low: float) -> bool:
+    """Compare two sums of three parts, each as of ``exact_difference``."""
+    return a < high or (a == high and (b < mid or (b == mid and c < low)))
+
+
+@kernel(forceinline=True)
+def note(near: Near, row: int, column: int, cost: float) -> None:
+    """Record a near pair, or count it if there is no room."""
+    at = near.counts[0]
+    if at < near.rows.size:
+        near.rows[at], near.columns[at], near.costs[at] = row, column, cost
+        near.counts[0] = at + 1
+    else:
+        near.counts[1] += 1
+
+
+@kernel(forceinline=True)
 def margin_of(base: float, width: float, reach: float) -> float:
     """Return how far above the least rounded difference to search for exact minima.
 
@@ -114,7 +132,6 @@ def scan_rows(
             reach = max(reach, abs(below[j]))
     at = np.int64(prices.ctypes.data) + 8 * first_column
     low_at = np.int64(below.ctypes.data) + 8 * first_column
-    room = near.rows.size
     for k in range(n_rows):
         row = cost + 8 * k * stride
         if paired:
@@ -151,15 +168,9 @@ def scan_rows(
                 if not ((c - prices[q]) - low_part <= limit):
                     continue
                 a, b, d = exact_difference(c, prices[q], low_part)
-                if a < best or (a == best and (b < mid or (b == mid and d < low))):
+                if is_less(a, b, d, best, mid, low):
                     best, mid, low = a, b, d
-                at_end = near.counts[0]
-                if at_end < room:
-                    near.rows[at_end], near.columns[at_end] = r, q
-                    near.costs[at_end] = c
-                    near.counts[0] = at_end + 1
-                else:
-                    near.counts[1] += 1
+                note(near, r, q, c)
             j = stop
         found.high[r], found.mid[r], found.low[r] = best, mid, low
     return flags
@@ -171,9 +182,7 @@ def fold(rows: Array, columns: Array, costs: Array, prices: Array, below: Array,
     for k in range(rows.size):
         r, q = rows[k], columns[k]
         a, b, d = exact_difference(costs[k], prices[q], below[q] if below.size > 0 else 0.0)
-        if a < found.high[r] or (
-            a == found.high[r] and (b < found.mid[r] or (b == found.mid[r] and d < found.low[r]))
-        ):
+        if is_less(a, b, d, found.high[r], found.mid[r], found.low[r]):
             found.high[r], found.mid[r], found.low[r] = a, b, d
 
 

@@ -9,7 +9,6 @@ a plain assignment problem, whose duals are duals of this one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -38,7 +37,7 @@ from bigsap.proof.verify import check_consistency, check_duals, check_values, un
 from bigsap.sources.base import CostSource, Resident, Sparse
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.missing import shape_of
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 _Claim = TypeVar("_Claim", bound=Claim)
 #: A thousand times the possible change by rounding, relative to the largest numbers.
@@ -203,7 +202,7 @@ def certify_gated(
     block_bytes: int = BLOCK_BYTES,
     pairs: bool = False,
     capacity: Array | None = None,
-    tick: Callable[[int], None] | None = None,
+    tick: Tick | None = None,
 ) -> Certificate:
     """Prove how far a partial assignment can be from the optimum, in one pass.
 

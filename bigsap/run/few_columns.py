@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap import policy
+from bigsap import checkpoint, policy
 from bigsap.checkpoint import Saved
 from bigsap.engine.core.compilation import report_compilation
 from bigsap.engine.core.team import Team, check_threads, useful_threads
@@ -25,11 +26,11 @@ from bigsap.proof.unassigned import certify_gated
 from bigsap.result import Result, Status, pairs_of
 from bigsap.run.conclude import explain
 from bigsap.run.deadline import Deadline
-from bigsap.run.few_columns_file import identity_on_columns, open_checkpoint
 from bigsap.run.few_columns_problem import Wanted, at_hand, transposed, with_open_places
 from bigsap.run.few_columns_stopped import NOTHING, Closing, Known, cost_of
 from bigsap.run.small_arrays import WITHOUT_LISTS
 from bigsap.run.stats import last_report
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies import ON_COLUMNS
 from bigsap.strategies.capacities import Balance, Balanced, TooLarge
 from bigsap.strategies.capacity_closing import floor_of, keep_minima
@@ -380,3 +381,51 @@ class _Contracted:
             "seconds": {**self.seconds, "total": self.monitor.seconds},
             "peak_bytes": peak_bytes(),
         }
+
+
+def identity_on_columns(
+    problem_facts: dict[str, Any], options: Options, dtype: str, gated: ClippedCosts | None, transposed: bool
+) -> dict[str, Any]:
+    """Return plain values that are equal for two solves if one may continue the other.
+
+    problem_facts: of ``fingerprint.identity_with_counts``.
+    """
+    return {
+        **problem_facts,
+        "unassigned_cost": None if gated is None else gated.prices_fingerprint(),
+        "dtype": dtype,
+        "maximize": options.maximize,
+        "method": ON_COLUMNS,
+        "asked_method": options.method,
+        "epsilon": options.epsilon,
+        "seed": int(options.seed),
+        "start": options.start,
+        "variant": options.variant,
+        "transposed": transposed,
+        "price": "float64",
+        "grid": 0.0,
+    }
+
+
+def open_checkpoint(
+    facts: dict[str, Any], path: str | os.PathLike[str] | None, monitor: Monitor, saved: Saved | None
+) -> int:
+    """Refuse a checkpoint of another solve, and let the monitor write further ones to ``path``.
+
+    Returns how many times the solve has been resumed. Raises CheckpointError or OSError.
+    """
+    resumed = 0
+    if saved is not None:
+        saved.refuse_unless(facts)
+        resumed = int(saved.facts.get("resumed", 0)) + 1
+    facts = {**facts, "resumed": resumed}
+    if path is None:
+        return resumed
+    if saved is None:
+        checkpoint.write(path, facts, {})
+
+    def save(snapshot: Snapshot) -> None:
+        checkpoint.write(path, {**facts, "saved_after": monitor.seconds}, snapshot)
+
+    monitor.save = save
+    return resumed

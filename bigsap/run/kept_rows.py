@@ -237,7 +237,6 @@ class KeptRows:
             self.source.predict_slot(rows)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         absent = self._find(rows, columns, out)
         if not absent.size:
             return

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 
 from bigsap.problem import Problem
-from bigsap.progress import Stopped
 from bigsap.run.on_lists import setting_of
-from bigsap.run.on_sparse import enough, order_room
+from bigsap.run.on_sparse import searched
 from bigsap.run.run import Run
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies import Outcome, work
 from bigsap.strategies.near_pairs import is_near, near_pairs
 from bigsap.strategies.placement import device_name
-from bigsap.strategies.sparse import SparseSearch
 from bigsap.strategies.work import Work
 
 
@@ -46,30 +43,15 @@ class NearPairs:
         if pairs is None:
             return None
         sparse = Problem(pairs.in_sense(problem.maximize), problem.maximize, problem.transposed)
-        clock, before = time.perf_counter(), counts.scans
-        search = SparseSearch(
-            sparse,
-            run.arithmetic,
-            run.monitor,
-            warm=run.warm(),
-            enough=partial(enough, run),
-            room=order_room(run),
-        )
-        try:
-            search.run(run.snapshot)
-        except Stopped:
-            run.standing = search.column_of_row(), search.prices()
-            raise
-        finally:
-            counts.scans = before + search.scans
-            run.seconds["search"] += time.perf_counter() - clock
-            run.phases += search.phases
+        before = counts.scans
+
+        def count(scans: int) -> None:
+            counts.scans = before + scans
+
+        outcome = searched(run, sparse, time.perf_counter(), count)
         run.short_way().first_prices = "none"
         run.why = "few pairs are within the limit"
-        if search.violator.size:
-            return Outcome(None, search.prices(), search.violator)
-        run.standing = search.column_of_row(), search.prices()
-        return Outcome(*run.standing)
+        return outcome
 
 
 def _kept(run: Run) -> bool:

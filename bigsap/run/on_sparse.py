@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from bigsap.problem import Problem
 from bigsap.progress import Stopped
 from bigsap.proof.exact import exact_sum
 from bigsap.proof.tightness import UNIT
@@ -17,6 +18,7 @@ from bigsap.strategies import Outcome
 from bigsap.strategies.sparse import SparseSearch
 from bigsap.strategies.sparse_pairs import check_infinities, sparse_part
 from bigsap.strategies.work import Work, on_pairs
+from bigsap.types import Tick
 
 
 class SparseRows:
@@ -28,32 +30,43 @@ class SparseRows:
         return None if listed is None else on_pairs(run.problem.shape, listed.entries().columns.size)
 
     def attempt(self, run: Run) -> Outcome:
-        """Solve. If it is stopped, the current matching is available."""
         clock = time.perf_counter()
         check_infinities(run.problem)
-        search = SparseSearch(
-            run.problem,
-            run.arithmetic,
-            run.monitor,
-            plain=not run.options.epsilon,
-            warm=run.warm(),
-            enough=partial(enough, run),
-            room=order_room(run),
-        )
-        try:
-            search.run(run.snapshot)
-        except Stopped:
-            run.standing = search.column_of_row(), search.prices()
-            raise
-        finally:
-            run.sparse_scans = search.scans
-            run.seconds["search"] += time.perf_counter() - clock
-            run.phases += search.phases
-        v = search.prices()
-        if search.violator.size:
-            return Outcome(None, v, search.violator)
-        run.standing = search.column_of_row(), v
-        return Outcome(*run.standing)
+
+        def count(scans: int) -> None:
+            run.sparse_scans = scans
+
+        return searched(run, run.problem, clock, count, plain=not run.options.epsilon)
+
+
+def searched(run: Run, problem: Problem, clock: float, count: Tick, *, plain: bool = False) -> Outcome:
+    """Return the outcome of a search of sparse costs. If it is stopped, the current matching is available.
+
+    clock: when it began. count: takes the number of scans.
+    """
+    search = SparseSearch(
+        problem,
+        run.arithmetic,
+        run.monitor,
+        plain=plain,
+        warm=run.warm(),
+        enough=partial(enough, run),
+        room=order_room(run),
+    )
+    try:
+        search.run(run.snapshot)
+    except Stopped:
+        run.standing = search.column_of_row(), search.prices()
+        raise
+    finally:
+        count(search.scans)
+        run.seconds["search"] += time.perf_counter() - clock
+        run.phases += search.phases
+    v = search.prices()
+    if search.violator.size:
+        return Outcome(None, v, search.violator)
+    run.standing = search.column_of_row(), v
+    return Outcome(*run.standing)
 
 
 def order_room(run: Run) -> int | None:

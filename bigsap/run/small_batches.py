@@ -298,7 +298,6 @@ def _run(arrays: tuple[Array, ...], first: int, last: int, sign: float, threads:
 
 
 def _fields(answer: tuple[SmallAnswers, int]) -> dict[str, Any]:
-    """Return the fields of one result."""
     batch, k = answer
     words = batch.problems[k]
     n, m, row, start = (int(words[w]) for w in (ROWS, COLUMNS, FIRST_ROW, FIRST_KEPT))

@@ -20,10 +20,13 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from bigsap.types import Array, Ids
+from bigsap.types import Array, Ids, Tick
 
 #: What a worker of a cluster makes of some rows: a function of a module, which goes there by name.
 Task: TypeAlias = Callable[..., list[Array]]
+
+#: The first four fields of ``bigsap.proof.row_minima.RowMinima``.
+RowDuals: TypeAlias = tuple[Array, Array | None, Array | None, Array]
 
 # Packages whose sources write plain numbers.
 _OURS = ("bigsap", "bigsap_server")
@@ -457,13 +460,8 @@ class Minimised(Protocol, metaclass=Ability):
     """A source that makes the certificate's pass with its own code."""
 
     def row_minima(
-        self,
-        matching: Array | None,
-        prices: Array,
-        low: Array | None,
-        maximize: bool,
-        tick: Callable[[int], None],
-    ) -> tuple[Array, Array | None, Array | None, Array] | None:
+        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool, tick: Tick
+    ) -> RowDuals | None:
         """Return the first four fields of ``bigsap.proof.row_minima.RowMinima``.
 
         Prices have low parts. None if the host must make the pass.
@@ -476,13 +474,8 @@ class BoundedMinimised(Protocol, metaclass=Ability):
     """A source that makes the certificate's pass with bounds that exclude most pairs."""
 
     def bounded_minima(
-        self,
-        matching: Array | None,
-        prices: Array,
-        low: Array | None,
-        maximize: bool,
-        tick: Callable[[int], None],
-    ) -> tuple[tuple[Array, Array | None, Array | None, Array], int] | None:
+        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool, tick: Tick
+    ) -> tuple[RowDuals, int] | None:
         """Return what ``Minimised.row_minima`` returns, the same bits, and how many costs were computed.
 
         None where bounds do not pay.

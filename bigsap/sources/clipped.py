@@ -26,16 +26,14 @@ from bigsap.sources.base import (
     Fill,
     Fillable,
     Fingerprinted,
-    Grouped,
     Interruptible,
-    Prefetching,
     Sparse,
     range_of,
     read_rows,
 )
 from bigsap.sources.convert import check_rows, fingerprint_of
 from bigsap.sources.missing import parted
-from bigsap.sources.wrappers import converted
+from bigsap.sources.wrappers import Groups, converted, is_grouped
 from bigsap.types import Array, Ids
 
 #: Integers below this size are exact in float64.
@@ -126,8 +124,7 @@ class ClippedCosts:
 
     def __new__(cls, source: CostSource, *_: Any, **__: Any) -> ClippedCosts:
         """Make an object with the abilities of a source that reads rows in groups, if it is one."""
-        grouped = isinstance(source, Grouped) and isinstance(source, Prefetching)
-        return super().__new__(_GatedGroups if grouped and cls is ClippedCosts else cls)
+        return super().__new__(_GatedGroups if is_grouped(source) and cls is ClippedCosts else cls)
 
     def __getnewargs__(self) -> tuple[CostSource]:
         return (self.given,)
@@ -173,7 +170,7 @@ class ClippedCosts:
         if self._fill is None and not self._check_size and isinstance(self.given, Fillable):
             inner = self.given.fill()
             if inner is not None:
-                from bigsap.sources.clipped_kernels import gate_fill
+                from bigsap.sources.wrapped_kernels import gate_fill
 
                 self._fill = gate_fill(inner, self.given.dtype, self._cap, self.n_columns, self.maximize)
         return self._fill
@@ -203,7 +200,6 @@ class ClippedCosts:
 
     @property
     def evaluated_by(self) -> str | None:
-        """The source's ``evaluated_by``, see ``FunctionSource``."""
         way: str | None = getattr(self.given, "evaluated_by", None)
         return way
 
@@ -212,7 +208,6 @@ class ClippedCosts:
             self.source.while_waiting(check)
 
     def fingerprint(self) -> str:
-        """Return the source's own fingerprint, followed by one of the prices."""
         given = self.given
         own = given.fingerprint() if isinstance(given, Fingerprinted) else fingerprint_of(given)
         return own + self.prices_fingerprint()
@@ -225,18 +220,8 @@ class ClippedCosts:
         return digest.hexdigest()
 
 
-class _GatedGroups(ClippedCosts):
+class _GatedGroups(Groups, ClippedCosts):
     """Clipped costs of a source that reads rows in groups, ahead of time."""
-
-    def rows_together(self, row: int) -> tuple[int, int]:
-        """Return the half-open range of rows that one read of ``row`` decodes."""
-        grouped: Any = self.given
-        start, stop = grouped.rows_together(row)
-        return int(start), int(stop)
-
-    def prefetch(self, row: int) -> None:
-        ahead: Any = self.given
-        ahead.prefetch(row)
 
 
 def _own_dtype(source: CostSource) -> np.dtype[Any]:

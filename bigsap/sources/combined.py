@@ -176,7 +176,6 @@ class _Combined(Shown):
         return f"<{self._rule!r} of {inner}>"
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         width = columns.stop - columns.start
         step = max(1, CONVERSION_BYTES // max(1, 8 * width * len(self._sources)))
         for k in range(0, len(rows), step):
@@ -216,7 +215,6 @@ class _Combined(Shown):
         return self._rule.ends([first, *others])
 
     def transposed(self) -> CostSource | None:
-        """Return the same rule on the transposes; None if a source has none."""
         others = [s.transposed() if isinstance(s, Transposable) else None for s in self._sources]
         found = tuple(other for other in others if other is not None)
         if len(found) != len(others):
@@ -234,17 +232,14 @@ class _Combined(Shown):
                 source.while_waiting(check)
 
     def in_sense(self, maximize: bool) -> CostSource:
-        """Return the same rule on the sources as a problem of this sense sees them."""
         found = tuple(in_sense(source, maximize) for source in self._sources)
         same = all(a is b for a, b in zip(found, self._sources, strict=True))
         return self if same else _combined(found, self._rule, swapped=self.swapped)
 
     def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
-        """Return the rule's type in a cost spec, its numbers (``infinity`` forbids), and the sources."""
         return *self._rule.facts(), self._sources
 
     def fingerprint(self) -> str:
-        """Return a digest of the rule and the fingerprints of the sources."""
         digest = hashlib.blake2b(repr(self._rule).encode(), digest_size=16)
         for source in self._sources:
             own = source.fingerprint() if isinstance(source, Fingerprinted) else None

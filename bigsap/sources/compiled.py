@@ -115,6 +115,26 @@ def pointer_to(item: Any) -> Any:
     return pointer
 
 
+@intrinsic
+def address_in(typing: Any, pointer: Any) -> Any:
+    """Return a typed pointer as an int64 address."""
+
+    def emit(ctx: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ptrtoint(args[0], ir.IntType(64))
+
+    return types.int64(pointer), emit
+
+
+@intrinsic
+def pointer_like(typing: Any, pointer: Any, address: Any) -> Any:
+    """Return an int64 address as a pointer of another one's type."""
+
+    def emit(ctx: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[1], ctx.get_value_type(pointer))
+
+    return pointer(pointer, types.int64), emit
+
+
 #: Convert an address to a pointer, for ``numba.carray(pointer_f8(address), shape)``.
 pointer_f8 = pointer_to(types.float64)
 pointer_i8 = pointer_to(types.int64)
@@ -260,10 +280,13 @@ def make_fill(
     return Fill(address, block.ctypes.data, (block, tuple(words), *keep), in_parts, many, several)
 
 
-def compile_fill(function: Any) -> Any:
+@cache
+def compile_fill(function: Any, *, given: Any = None, out: Any = None) -> Any:
     """Return the cfunc of a module's own fill function, compiled now or loaded from disk.
 
     A ``Fill`` takes its ``.address``; keep the object alive. No fast-math and no fused
-    multiply-add: every path must give the same bits.
+    multiply-add: every path must give the same bits. given, out: dtypes; the context, and the costs, are
+    then pointers to such numbers, by which one function serves several dtypes.
     """
-    return callback(FILL_SIGNATURE, function)
+    first, last = (types.int64 if d is None else types.CPointer(numba.from_dtype(d)) for d in (given, out))
+    return callback(types.void(first, *[types.int64] * 3, last), function)

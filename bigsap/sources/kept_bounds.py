@@ -78,8 +78,14 @@ class Kept(Filled):
     def _arguments(self) -> tuple[Any, ...]: ...
 
     @abstractmethod
-    def _made(self, inner: Fill) -> Fill:
-        """Return the filler around another."""
+    def _context(self) -> tuple[str, tuple[Any, ...]]:
+        """Return the rule and the numbers of ``wrapped_kernels.kept_fill``."""
+
+    def _made(self, inner: Fill | Chosen) -> Fill:
+        from bigsap.sources.wrapped_kernels import kept_fill
+
+        rule, words = self._context()
+        return kept_fill(rule, inner, words)
 
     @abstractmethod
     def _on(self, given: CostSource) -> CostSource:
@@ -111,12 +117,8 @@ class Kept(Filled):
         product = self.given.product() if isinstance(self.given, Multiplied) else None
         if product is None:
             return None
-        chosen = product.chosen
-        made = self._made_chosen((chosen.address, chosen.context), chosen.keep)
+        made = self._made(product.chosen)
         return replace(product, chosen=Chosen(made.address, made.context, made.keep))
-
-    @abstractmethod
-    def _made_chosen(self, inner: tuple[int, int], keep: tuple[Any, ...]) -> Fill: ...
 
     def limit(self) -> float:
         """Return a number that no allowed pair costs more than."""
@@ -156,7 +158,6 @@ class Forbidding(Kept):
         self.infinity = infinity
 
     def with_infinity(self, infinity: float) -> CostSource:
-        """Return the same costs, with the pairs that rules forbid at this infinity."""
         other = copy(self)
         other.given, other.infinity, other._fill = _with_infinity(self.given, infinity), infinity, None
         return other
@@ -185,11 +186,9 @@ class Bounded(Forbidding):
         self.threshold = threshold
 
     def rule(self) -> str:
-        """Return the rule in words."""
         return f"forbid above {self.threshold!r} with {self.infinity}"
 
     def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
-        """Return ``forbid_above``, its numbers, and the source."""
         return "forbid_above", {"threshold": self.threshold, "infinity": self.infinity}, (self.given,)
 
     def limit(self) -> float:
@@ -199,15 +198,8 @@ class Bounded(Forbidding):
     def _arguments(self) -> tuple[Any, ...]:
         return self.given, self.threshold, self.infinity
 
-    def _made(self, inner: Fill) -> Fill:
-        from bigsap.sources.kept_kernels import limit_fill
-
-        return limit_fill(inner, self.threshold, self.infinity)
-
-    def _made_chosen(self, inner: tuple[int, int], keep: tuple[Any, ...]) -> Fill:
-        from bigsap.sources.kept_kernels import limit_chosen
-
-        return limit_chosen(inner, keep, self.threshold, self.infinity)
+    def _context(self) -> tuple[str, tuple[Any, ...]]:
+        return "limited", (float(self.threshold), float(self.infinity))
 
     def _on(self, given: CostSource) -> CostSource:
         return Bounded(given, self.threshold, self.infinity)
@@ -272,15 +264,12 @@ class Masked(Forbidding):
         return self.given, self.mask, self.infinity, self._matrix, self._places
 
     def rule(self) -> str:
-        """Return the rule in words."""
         return f"mask with {self.infinity}"
 
     def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
-        """Return ``mask``, its number, and both sources."""
         return "mask", {"infinity": self.infinity}, (self.given, self.mask)
 
     def fingerprint(self) -> str:
-        """Return a digest of the rule and the fingerprints of both sources."""
         return super().fingerprint() + ("t" if self._turned else "")
 
     def select(self, rows: Ids, columns: Ids) -> CostSource | None:
@@ -292,22 +281,16 @@ class Masked(Forbidding):
         return Masked(given, self.mask, self.infinity, self._matrix, places, turned=self._turned)
 
     def transposed(self) -> CostSource | None:
-        """Return the transpose; None if the source has none."""
         other = self.given.transposed() if isinstance(self.given, Transposable) else None
         if other is None:
             return None
         turned = not self._turned
         return Masked(other, self.mask, self.infinity, self._matrix.T, self._places[::-1], turned=turned)
 
-    def _made(self, inner: Fill) -> Fill:
-        from bigsap.sources.kept_kernels import mask_fill
-
-        return mask_fill(inner, self._matrix, self.infinity, *self._places)
-
-    def _made_chosen(self, inner: tuple[int, int], keep: tuple[Any, ...]) -> Fill:
-        from bigsap.sources.kept_kernels import mask_chosen
-
-        return mask_chosen(inner, keep, self._matrix, self.infinity, *self._places)
+    def _context(self) -> tuple[str, tuple[Any, ...]]:
+        # Address and strides of the mask, bytes of an item, the infinity, addresses of rows and columns.
+        mask = self._matrix
+        return "masked", (mask, *mask.strides, mask.itemsize, float(self.infinity), *self._places)
 
     def _on(self, given: CostSource) -> CostSource:
         return Masked(given, self.mask, self.infinity, self._matrix, self._places, turned=self._turned)
@@ -321,11 +304,9 @@ class Scaled(Kept):
         self.factor = factor
 
     def rule(self) -> str:
-        """Return the rule in words."""
         return f"scale by {self.factor!r}"
 
     def made_of(self) -> tuple[str, dict[str, float], tuple[CostSource, ...]]:
-        """Return ``scale``, the factor, and the source."""
         return "scale", {"factor": self.factor}, (self.given,)
 
     def separable(self) -> Separation | None:
@@ -361,15 +342,8 @@ class Scaled(Kept):
     def _arguments(self) -> tuple[Any, ...]:
         return self.given, self.factor
 
-    def _made(self, inner: Fill) -> Fill:
-        from bigsap.sources.kept_kernels import scale_fill
-
-        return scale_fill(inner, self.factor)
-
-    def _made_chosen(self, inner: tuple[int, int], keep: tuple[Any, ...]) -> Fill:
-        from bigsap.sources.kept_kernels import scale_chosen
-
-        return scale_chosen(inner, keep, self.factor)
+    def _context(self) -> tuple[str, tuple[Any, ...]]:
+        return "scaled", (float(self.factor),)
 
     def _on(self, given: CostSource) -> CostSource:
         return Scaled(given, self.factor)
@@ -412,10 +386,8 @@ class Rows:
         return repr(self.source)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         self.source.read(rows, columns, out)
 
     def fingerprint(self) -> str:
-        """Return the source's own fingerprint."""
         own = self.source.fingerprint() if isinstance(self.source, Fingerprinted) else None
         return own or fingerprint_of(self.source)

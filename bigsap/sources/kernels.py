@@ -9,7 +9,6 @@ cache and vectorise. No fast-math anywhere.
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,14 @@ from numba.np import numpy_support
 
 from bigsap.compile.decorator import kernel
 from bigsap.sources.compiled import (
+    address_in,
     call_fill,
     compile_fill,
     pointer_f4,
     pointer_f8,
     pointer_i4,
     pointer_i8,
+    pointer_like,
     pointer_u1,
     pointer_u2,
     pointer_u4,
@@ -35,6 +36,8 @@ carray: Any = numpy_support.carray
 
 #: Columns in a tile: with a few dimensions, its inputs and costs fit 32 KiB.
 _TILE = 512
+# What is made of a sum of squares: nothing, its root, half of it.
+_PLAIN, _ROOT, _HALF = range(3)
 
 
 @kernel(nrt=True)
@@ -88,24 +91,40 @@ def _squares(x: Array, y: Array, weights: Array, first: int, part: Array) -> Non
                 part[t] += wk * (a * a)
 
 
-def sqeuclidean(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Compute the sum of weighted squared differences."""
+@kernel
+def _finish(sums: Array, kind: int) -> None:
+    """Make costs of sums of squares, by ``kind``."""
+    if kind == _ROOT:
+        for t in range(sums.size):
+            sums[t] = math.sqrt(sums[t])
+    elif kind == _HALF:
+        for t in range(sums.size):
+            sums[t] *= 0.5
+
+
+@kernel(nrt=True)
+def _square_costs(context: int, row: int, start: int, stop: int, out: int, kind: int) -> None:
     x, y, weights, _ = _points(context, row)
     costs = carray(pointer_f8(out), stop - start)
     for left in range(0, stop - start, _TILE):
         part = costs[left : min(left + _TILE, stop - start)]
         _squares(x, y, weights, start + left, part)
+        _finish(part, kind)
+
+
+def sqeuclidean(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """Compute the sum of weighted squared differences."""
+    _square_costs(context, row, start, stop, out, _PLAIN)
 
 
 def euclidean(context: int, row: int, start: int, stop: int, out: int) -> None:
     """Compute the root of the sum of weighted squared differences."""
-    x, y, weights, _ = _points(context, row)
-    costs = carray(pointer_f8(out), stop - start)
-    for left in range(0, stop - start, _TILE):
-        part = costs[left : min(left + _TILE, stop - start)]
-        _squares(x, y, weights, start + left, part)
-        for t in range(part.size):
-            part[t] = math.sqrt(part[t])
+    _square_costs(context, row, start, stop, out, _ROOT)
+
+
+def cosine(context: int, row: int, start: int, stop: int, out: int) -> None:
+    """Compute half the squared distance of vectors that were scaled to length 1."""
+    _square_costs(context, row, start, stop, out, _HALF)
 
 
 @kernel(nrt=True)
@@ -141,9 +160,7 @@ def sqeuclidean_single(context: int, row: int, start: int, stop: int, out: int) 
 
 def euclidean_single(context: int, row: int, start: int, stop: int, out: int) -> None:
     """Compute ``euclidean`` of float32 points."""
-    costs = _single_squares(context, row, start, stop, out)
-    for t in range(stop - start):
-        costs[t] = math.sqrt(costs[t])
+    _finish(_single_squares(context, row, start, stop, out), _ROOT)
 
 
 @kernel(nrt=True)
@@ -182,46 +199,35 @@ def cosine_single(context: int, row: int, start: int, stop: int, out: int) -> No
         costs[t], costs[a], costs[b], costs[c] = _four_units(x, here, points, divisors, ids)
 
 
-def cosine(context: int, row: int, start: int, stop: int, out: int) -> None:
-    """Compute half the squared distance of vectors that were scaled to length 1."""
+@kernel(nrt=True)
+def _absolutes(context: int, row: int, start: int, stop: int, out: int, largest: bool) -> None:
+    """Compute the sum, or the largest, of the weighted absolute differences."""
     x, y, weights, _ = _points(context, row)
     costs = carray(pointer_f8(out), stop - start)
     for left in range(0, stop - start, _TILE):
         part = costs[left : min(left + _TILE, stop - start)]
-        _squares(x, y, weights, start + left, part)
-        for t in range(part.size):
-            part[t] *= 0.5
+        n = part.size
+        part[:] = 0.0
+        for k in range(x.size):
+            xk, wk = x[k], weights[k]
+            yk = y[k, start + left : start + left + n]
+            if largest:
+                for t in range(n):
+                    a = wk * abs(xk - yk[t])
+                    part[t] = a if a > part[t] else part[t]
+            else:
+                for t in range(n):
+                    part[t] += wk * abs(xk - yk[t])
 
 
 def cityblock(context: int, row: int, start: int, stop: int, out: int) -> None:
     """Compute the sum of weighted absolute differences."""
-    x, y, weights, _ = _points(context, row)
-    costs = carray(pointer_f8(out), stop - start)
-    for left in range(0, stop - start, _TILE):
-        part = costs[left : min(left + _TILE, stop - start)]
-        n = part.size
-        part[:] = 0.0
-        for k in range(x.size):
-            xk, wk = x[k], weights[k]
-            yk = y[k, start + left : start + left + n]
-            for t in range(n):
-                part[t] += wk * abs(xk - yk[t])
+    _absolutes(context, row, start, stop, out, False)
 
 
 def chebyshev(context: int, row: int, start: int, stop: int, out: int) -> None:
     """Compute the largest weighted absolute difference."""
-    x, y, weights, _ = _points(context, row)
-    costs = carray(pointer_f8(out), stop - start)
-    for left in range(0, stop - start, _TILE):
-        part = costs[left : min(left + _TILE, stop - start)]
-        n = part.size
-        part[:] = 0.0
-        for k in range(x.size):
-            xk, wk = x[k], weights[k]
-            yk = y[k, start + left : start + left + n]
-            for t in range(n):
-                a = wk * abs(xk - yk[t])
-                part[t] = a if a > part[t] else part[t]
+    _absolutes(context, row, start, stop, out, True)
 
 
 def minkowski(context: int, row: int, start: int, stop: int, out: int) -> None:
@@ -362,76 +368,44 @@ def _four_squares(x: Array, y0: Array, y1: Array, y2: Array, y3: Array, weights:
 
 
 @kernel(nrt=True)
-def _chosen_squares(x: Array, points: Array, weights: Array, ids: Array, sums: Array) -> None:
-    """Compute the sums of ``_squares`` for chosen points (m, d)."""
-    n = ids.size
-    for t in range(0, n, 4):
-        # Beyond the end, the last point again.
-        a, b, c = min(t + 1, n - 1), min(t + 2, n - 1), min(t + 3, n - 1)
-        y0, y1, y2, y3 = points[ids[t]], points[ids[a]], points[ids[b]], points[ids[c]]
-        sums[t], sums[a], sums[b], sums[c] = _four_squares(x, y0, y1, y2, y3, weights)
-
-
-@kernel(nrt=True)
-def _chosen_wide(context: int, row: int, ids: int, n: int, out: int) -> Any:
-    """Compute sums for chosen float64 points; return them.
+def _chosen_squares(context: Any, row: int, ids: int, n: int, out: int) -> Any:
+    """Compute the sums of ``_squares`` for chosen points of the context's number type; return them.
 
     Context words: addresses of x (n, d), y (m, d), weights; d, m.
     """
-    words = carray(pointer_i8(context), 5)
-    d, m = words[3], words[4]
-    x, points = carray(pointer_f8(words[0] + 8 * d * row), d), carray(pointer_f8(words[1]), (m, d))
+    words = carray(pointer_i8(address_in(context)), 5)
+    d, m, size = words[3], words[4], carray(context, 1).itemsize
+    x = carray(pointer_like(context, words[0] + size * d * row), d)
+    points = carray(pointer_like(context, words[1]), (m, d))
+    weights, some = carray(pointer_f8(words[2]), d), carray(pointer_i4(ids), n)
     sums = carray(pointer_f8(out), n)
-    _chosen_squares(x, points, carray(pointer_f8(words[2]), d), carray(pointer_i4(ids), n), sums)
+    for t in range(0, n, 4):
+        # Beyond the end, the last point again.
+        a, b, c = min(t + 1, n - 1), min(t + 2, n - 1), min(t + 3, n - 1)
+        y0, y1, y2, y3 = points[some[t]], points[some[a]], points[some[b]], points[some[c]]
+        sums[t], sums[a], sums[b], sums[c] = _four_squares(x, y0, y1, y2, y3, weights)
     return sums
 
 
-@kernel(nrt=True)
-def _chosen_single(context: int, row: int, ids: int, n: int, out: int) -> Any:
-    """Compute sums for chosen float32 points; return them. See ``_chosen_wide``."""
-    words = carray(pointer_i8(context), 5)
-    d, m = words[3], words[4]
-    x, points = carray(pointer_f4(words[0] + 4 * d * row), d), carray(pointer_f4(words[1]), (m, d))
-    sums = carray(pointer_f8(out), n)
-    _chosen_squares(x, points, carray(pointer_f8(words[2]), d), carray(pointer_i4(ids), n), sums)
-    return sums
-
-
-def chosen_sqeuclidean(context: int, row: int, ids: int, n: int, out: int) -> None:
+def chosen_sqeuclidean(context: Any, row: int, ids: int, n: int, out: int) -> None:
     """Compute ``sqeuclidean`` for chosen columns."""
-    _chosen_wide(context, row, ids, n, out)
+    _chosen_squares(context, row, ids, n, out)
 
 
-def chosen_euclidean(context: int, row: int, ids: int, n: int, out: int) -> None:
+def chosen_euclidean(context: Any, row: int, ids: int, n: int, out: int) -> None:
     """Compute ``euclidean`` for chosen columns."""
-    sums = _chosen_wide(context, row, ids, n, out)
-    for t in range(n):
-        sums[t] = math.sqrt(sums[t])
+    _finish(_chosen_squares(context, row, ids, n, out), _ROOT)
 
 
-def chosen_cosine(context: int, row: int, ids: int, n: int, out: int) -> None:
+def chosen_cosine(context: Any, row: int, ids: int, n: int, out: int) -> None:
     """Compute ``cosine`` for chosen columns."""
-    sums = _chosen_wide(context, row, ids, n, out)
-    for t in range(n):
-        sums[t] *= 0.5
-
-
-def chosen_sqeuclidean_single(context: int, row: int, ids: int, n: int, out: int) -> None:
-    """Compute ``sqeuclidean_single`` for chosen columns."""
-    _chosen_single(context, row, ids, n, out)
-
-
-def chosen_euclidean_single(context: int, row: int, ids: int, n: int, out: int) -> None:
-    """Compute ``euclidean_single`` for chosen columns."""
-    sums = _chosen_single(context, row, ids, n, out)
-    for t in range(n):
-        sums[t] = math.sqrt(sums[t])
+    _finish(_chosen_squares(context, row, ids, n, out), _HALF)
 
 
 def chosen_cosine_single(context: int, row: int, ids_at: int, n: int, out: int) -> None:
     """Compute ``cosine_single`` for chosen columns.
 
-    Context words: as of ``_chosen_wide``, then the addresses of the vectors' divisors, (n, 2) and (m, 2).
+    Context words: as of ``_chosen_squares``, then the addresses of the vectors' divisors, (n, 2) and (m, 2).
     """
     words = carray(pointer_i8(context), 7)
     d, m = words[3], words[4]
@@ -490,7 +464,6 @@ def chosen_filled(context: int, row: int, ids_at: int, n: int, out: int) -> None
         call_fill(words[0], words[1], row, ids[t], ids[t] + 1, out + 8 * t)
 
 
-@cache
-def filler(name: str) -> Any:
-    """Return the compiled filler of that name; ``.address`` goes into a ``Fill``."""
-    return compile_fill(globals()[name])
+def filler(name: str, *, given: Any = None) -> Any:
+    """Return the compiled filler of that name, see ``compile_fill``."""
+    return compile_fill(globals()[name], given=given)

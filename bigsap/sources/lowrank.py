@@ -85,7 +85,6 @@ class LowRankSource(Filled, Shown):
             raise InvalidCostError("row_terms and column_terms hold both +inf and -inf")
 
     def fill(self) -> Fill:
-        """Return the compiled filler (compiled at first use, then kept on disk)."""
         if self._fill is None:
             from bigsap.sources.compiled import make_fill
             from bigsap.sources.kernels import filler
@@ -120,7 +119,6 @@ class LowRankSource(Filled, Shown):
         return LowRankSource(self.b, self.a, self.column_terms, self.row_terms)
 
     def select(self, rows: Ids, columns: Ids) -> LowRankSource:
-        """Return the source of these rows' and columns' factors and terms."""
         return LowRankSource(self.a[rows], self.b[columns], self.row_terms[rows], self.column_terms[columns])
 
     def separable(self) -> Separation | None:
@@ -152,7 +150,6 @@ class LowRankSource(Filled, Shown):
         return self._product
 
     def fingerprint(self) -> str:
-        """Return a digest of all factors and terms."""
         factors = self.b if self.single else self._b_by_rank
         return digest("lowrank", (self.a, factors, self.row_terms, self.column_terms))
 
@@ -193,7 +190,6 @@ class TableSource(Filled, Shown):
         return TableSource, (self.values, self.row_class, self.column_class)
 
     def fill(self) -> Fill:
-        """Return the compiled filler (compiled at first use, then kept on disk)."""
         if self._fill is None:
             from bigsap.sources.compiled import make_fill
             from bigsap.sources.kernels import filler
@@ -205,11 +201,9 @@ class TableSource(Filled, Shown):
         return self._fill
 
     def transposed(self) -> TableSource:
-        """Return the table with rows and columns exchanged."""
         return TableSource(self.values.T, self.column_class, self.row_class)
 
     def fingerprint(self) -> str:
-        """Return a digest of the table and all classes."""
         return digest("table", (self.values, self.row_class, self.column_class))
 
 

@@ -203,7 +203,6 @@ class PointSource(Filled, Shown):
         return Widened(self.x, self._divisors[0]), Widened(self.y, self._divisors[1])
 
     def fill(self) -> Fill:
-        """Return the compiled filler (compiled at first use, then kept on disk)."""
         if self._fill is None:
             from bigsap.sources.compiled import make_fill
             from bigsap.sources.kernels import filler
@@ -252,7 +251,6 @@ class PointSource(Filled, Shown):
         return PointSource(self.y, self.x, self.metric, p=self.p, w=self.w, radius=self.radius)
 
     def select(self, rows: Ids, columns: Ids) -> PointSource:
-        """Return the source of these rows' and columns' points."""
         return PointSource(self.x[rows], self.y[columns], self.metric, p=self.p, w=self.w, radius=self.radius)
 
     def separable(self) -> Separation | None:
@@ -299,10 +297,13 @@ class PointSource(Filled, Shown):
         x, y = self.vectors()
         if isinstance(y, np.ndarray):
             y = np.ascontiguousarray(y)
-        kernel = filler(f"chosen_{self._kernel}" + ("_single" if self.single else ""))
         points = self.y if self.single else y
         assert isinstance(points, np.ndarray)
         words = (self._x, points, self._weights, y.shape[1], y.shape[0], *(self._divisors or ()))
+        if self._divisors is None:
+            kernel = filler(f"chosen_{self._kernel}", given=points.dtype)
+        else:
+            kernel = filler("chosen_cosine_single")
         made = make_fill(kernel.address, words, (kernel,))
         chosen = Chosen(made.address, made.context, made.keep)
         none = np.zeros(self.shape[0]), np.zeros(self.shape[1])

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import InvalidCostError
-from bigsap.sources.base import CostSource, Grouped, Prefetching, range_of, read_rows
+from bigsap.sources.base import CostSource, range_of, read_rows
 from bigsap.sources.convert import CONVERSION_BYTES, convert, pair_at
 from bigsap.sources.missing import refuse
 from bigsap.sources.packing import Packing
-from bigsap.sources.wrappers import Converted
+from bigsap.sources.wrappers import Converted, Groups, is_grouped
 from bigsap.types import Array, Ids
 
 
@@ -29,7 +29,7 @@ def unpacked(source: CostSource, packing: Packing | None, *, forbid: bool) -> Co
     dtype = source.dtype
     if packing.scaled or (forbid and dtype.kind != "f"):
         dtype = np.dtype(np.float64)
-    kind = _UnpackedGroups if _grouped(source) else Unpacked
+    kind = _UnpackedGroups if is_grouped(source) else Unpacked
     return kind(source, dtype, packing, forbid=forbid)
 
 
@@ -37,11 +37,7 @@ def without_missing(source: CostSource, *, maximize: bool) -> CostSource:
     """Return the costs of ``source`` with NaN (missing) replaced by forbidden pairs."""
     if source.dtype.kind != "f":
         return source
-    return (_WithoutGroups if _grouped(source) else WithoutMissing)(source, maximize=maximize)
-
-
-def _grouped(source: CostSource) -> bool:
-    return isinstance(source, Grouped) and isinstance(source, Prefetching)
+    return (_WithoutGroups if is_grouped(source) else WithoutMissing)(source, maximize=maximize)
 
 
 class Unpacked(Converted):
@@ -53,16 +49,15 @@ class Unpacked(Converted):
         self._forbid = forbid
 
     def __repr__(self) -> str:
-        return f"Unpacked({self._source!r}, {self._packing})"
+        return f"Unpacked({self.source!r}, {self._packing})"
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         width, packing = columns.stop - columns.start, self._packing
         step = max(1, CONVERSION_BYTES // max(1, 8 * width))
         for k in range(0, len(rows), step):
             some, part = rows[k : k + step], out[k : k + step]
-            stored = np.empty((len(some), width), self._source.dtype)
-            self._source.read(some, columns, stored)
+            stored = np.empty((len(some), width), self.source.dtype)
+            self.source.read(some, columns, stored)
             missing = packing.missing(stored)
             if not self._forbid and missing.any():
                 first = int(missing.any(axis=1).argmax())
@@ -90,21 +85,19 @@ class Unpacked(Converted):
 
     def cost_range(self) -> tuple[float, float] | None:
         """Return the range of the stored numbers, unpacked in the same way."""
-        ends = range_of(self._source)
+        ends = range_of(self.source)
         if ends is None:
             return None
         low, high = (end * self._packing.scale + self._packing.offset for end in ends)
         return min(low, high), max(low, high)
 
     def transposed(self) -> CostSource | None:
-        """Return the transpose, unpacked; None if the source has none."""
         found = super().transposed()
         if not isinstance(found, Converted):
             return None
-        return self._across(Unpacked(found._source, self.dtype, self._packing, forbid=self._forbid))
+        return self._across(Unpacked(found.source, self.dtype, self._packing, forbid=self._forbid))
 
     def fingerprint(self) -> str:
-        """Return the source's own fingerprint and the packing."""
         facts = f"{self._packing.scale!r},{self._packing.offset!r},{self._packing.markers!r}"
         return super().fingerprint() + facts.encode().hex()
 
@@ -117,48 +110,30 @@ class WithoutMissing(Converted):
         self._maximize = maximize
 
     def __repr__(self) -> str:
-        return f"WithoutMissing({self._source!r})"
+        return f"WithoutMissing({self.source!r})"
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
-        read_rows(self._source, rows, columns, out)
+        read_rows(self.source, rows, columns, out)
         out[np.isnan(out)] = -np.inf if self._maximize else np.inf
 
     def cost_range(self) -> tuple[float, float] | None:
         """Return the source's range: forbidden costs are not finite."""
-        return range_of(self._source)
+        return range_of(self.source)
 
     def transposed(self) -> CostSource | None:
         """Return the transpose, with missing costs forbidden; None if the source has none."""
         found = super().transposed()
         if not isinstance(found, Converted):
             return None
-        return WithoutMissing(found._source, maximize=self._maximize)
+        return WithoutMissing(found.source, maximize=self._maximize)
 
     def fingerprint(self) -> str:
-        """Return the source's own fingerprint and the sense."""
         return super().fingerprint() + ("fd" if self._maximize else "fc")
 
 
-class _Groups:
-    """Forwarding of a source's groups of rows and reads in advance."""
-
-    _source: CostSource
-
-    def rows_together(self, row: int) -> tuple[int, int]:
-        """Return the half-open range of rows that one read of ``row`` decodes."""
-        grouped: Any = self._source
-        start, stop = grouped.rows_together(row)
-        return int(start), int(stop)
-
-    def prefetch(self, row: int) -> None:
-        ahead: Any = self._source
-        ahead.prefetch(row)
-
-
-class _UnpackedGroups(_Groups, Unpacked):
+class _UnpackedGroups(Groups, Unpacked):
     """Unpacked costs of a source that reads rows in groups, ahead of time."""
 
 
-class _WithoutGroups(_Groups, WithoutMissing):
+class _WithoutGroups(Groups, WithoutMissing):
     """Costs with missing ones forbidden, of a source that reads rows in groups, ahead of time."""

@@ -133,7 +133,6 @@ class Repeated:
         return f"Repeated({self.source!r}, shape={self.shape})"
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         check_rows(rows, self.shape[0])
         given = rows if self._rows is None else self._rows[rows]
         if columns.start >= columns.stop:
@@ -148,7 +147,6 @@ class Repeated:
         np.take(costs, ids - first, axis=1, out=out)
 
     def cost_range(self) -> tuple[float, float] | None:
-        """Return the source's range."""
         return range_of(self.source)
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
@@ -156,5 +154,4 @@ class Repeated:
             self.source.while_waiting(check)
 
     def fingerprint(self) -> str:
-        """Return a digest of sampled costs."""
         return fingerprint_of(self)

@@ -70,7 +70,7 @@ class Residual:
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with the residual costs of ``rows[k]``."""
-        from bigsap.sources.residual_kernels import subtract_rows
+        from bigsap.sources.wrapped_kernels import subtract_rows
 
         check_rows(rows, self.shape[0])
         n, m = self.source.shape
@@ -134,7 +134,7 @@ class Residual:
         if self._fill is None and self.square and self.source.shape == self.shape:
             inner = self.source.fill() if isinstance(self.source, Fillable) else None
             if inner is not None and self.source.dtype.kind == "f":
-                from bigsap.sources.residual_kernels import residual_fill
+                from bigsap.sources.wrapped_kernels import residual_fill
 
                 u, u_low, v, v_low = self._duals
                 self._fill = residual_fill(

@@ -61,7 +61,6 @@ class Counted:
             self.per_row: Array = np.zeros(self.shape[0], np.int64)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         legal = rows[(rows >= 0) & (rows < self.shape[0])]
         with self._lock:
             self.calls += 1
@@ -89,9 +88,12 @@ def converted(source: CostSource, dtype: Any) -> CostSource:
         return source.as_dtype(target)
     if target == source.dtype:
         return source
-    if isinstance(source, Grouped) and isinstance(source, Prefetching):
-        return _ConvertedGroups(source, target)
-    return Converted(source, target)
+    return (_ConvertedGroups if is_grouped(source) else Converted)(source, target)
+
+
+def is_grouped(source: CostSource) -> bool:
+    """Return whether a source reads rows in groups, ahead of time."""
+    return isinstance(source, Grouped) and isinstance(source, Prefetching)
 
 
 class Converted:
@@ -103,26 +105,25 @@ class Converted:
     swapped = False
 
     def __init__(self, source: CostSource, dtype: np.dtype[Any]) -> None:
-        self._source = source
+        self.source = source
         self.shape = source.shape
         self.dtype = dtype
 
     def __repr__(self) -> str:
-        return f"Converted({self._source!r}, dtype={self.dtype})"
+        return f"Converted({self.source!r}, dtype={self.dtype})"
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         width = columns.stop - columns.start
-        step = max(1, CONVERSION_BYTES // max(1, width * self._source.dtype.itemsize))
+        step = max(1, CONVERSION_BYTES // max(1, width * self.source.dtype.itemsize))
         for k in range(0, len(rows), step):
             some = rows[k : k + step]
-            values = np.empty((len(some), width), self._source.dtype)
-            read_rows(self._source, some, columns, values)
+            values = np.empty((len(some), width), self.source.dtype)
+            read_rows(self.source, some, columns, values)
             convert(values, out[k : k + step], some, columns.start, swapped=self.swapped)
 
     def cost_range(self) -> tuple[float, float] | None:
         """Return the source's range, rounded as its costs are."""
-        ends = range_of(self._source)
+        ends = range_of(self.source)
         if ends is None or self.dtype.kind != "f":
             return None
         with np.errstate(over="ignore"):
@@ -130,12 +131,11 @@ class Converted:
 
     def in_sense(self, maximize: bool) -> CostSource:
         """Return the costs that the source has in a problem of this sense, converted."""
-        given = in_sense(self._source, maximize)
-        return self if given is self._source else converted(given, self.dtype)
+        given = in_sense(self.source, maximize)
+        return self if given is self.source else converted(given, self.dtype)
 
     def transposed(self) -> CostSource | None:
-        """Return the transpose, converted; None if the source has none."""
-        other = self._source.transposed() if isinstance(self._source, Transposable) else None
+        other = self.source.transposed() if isinstance(self.source, Transposable) else None
         return None if other is None else self._across(Converted(other, self.dtype))
 
     def _across(self, other: Converted) -> Converted:
@@ -143,25 +143,28 @@ class Converted:
         return other
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
-        if isinstance(self._source, Interruptible):
-            self._source.while_waiting(check)
+        if isinstance(self.source, Interruptible):
+            self.source.while_waiting(check)
 
     def fingerprint(self) -> str:
         """Return the source's own fingerprint and the dtype; takes no longer than the source's."""
-        if isinstance(self._source, Fingerprinted):
-            return self._source.fingerprint() + self.dtype.str[1:].encode().hex()
+        if isinstance(self.source, Fingerprinted):
+            return self.source.fingerprint() + self.dtype.str[1:].encode().hex()
         return fingerprint_of(self)
 
 
-class _ConvertedGroups(Converted):
-    """Converted costs of a source that reads rows in groups, ahead of time."""
+class Groups:
+    """Part of costs made of a source that reads rows in groups, ahead of time: passes both on to it."""
+
+    source: Any
 
     def rows_together(self, row: int) -> tuple[int, int]:
-        """Return the half-open range of rows that one read of ``row`` decodes."""
-        grouped: Any = self._source
-        start, stop = grouped.rows_together(row)
+        start, stop = self.source.rows_together(row)
         return int(start), int(stop)
 
     def prefetch(self, row: int) -> None:
-        ahead: Any = self._source
-        ahead.prefetch(row)
+        self.source.prefetch(row)
+
+
+class _ConvertedGroups(Groups, Converted):
+    """Converted costs of a source that reads rows in groups, ahead of time."""

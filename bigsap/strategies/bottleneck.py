@@ -9,7 +9,6 @@ to the least cost of a pair that leads out.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +26,7 @@ from bigsap.engine.lists.reading import costs_in
 from bigsap.engine.sparse.ordering import local_ordering, ordered
 from bigsap.errors import OverflowRiskError
 from bigsap.problem import Problem
-from bigsap.proof.row_pass import Work, stream
+from bigsap.proof.row_pass import kept_pairs
 from bigsap.sources.base import Selectable, Separable, Sparse
 from bigsap.sources.filling import fill_of
 from bigsap.types import Array
@@ -124,26 +123,13 @@ def _pairs(problem: Problem, limit: Any, threads: int, tick: Tick) -> tuple[Arra
         found = _pairs_by_bounds(problem, float(limit), threads, tick)
         if found is not None:
             return found
-    parts: list[tuple[int, Array, Array, Array]] = []
-    lock = threading.Lock()
 
-    def prepare() -> Work:
-        def work(start: int, first: int, block: Array) -> None:
-            signed = _signed(block, problem)
-            keep = (signed <= limit) & (signed < np.inf) if signed.dtype.kind == "f" else signed <= limit
-            i, j = np.nonzero(keep)
-            with lock:
-                parts.append((start * problem.shape[1] + first, i + start, j + first, signed[i, j]))
+    def kept(start: int, first: int, block: Array) -> tuple[Array, Array]:
+        signed = _signed(block, problem)
+        real = signed.dtype.kind == "f"
+        return signed, (signed <= limit) & (signed < np.inf) if real else signed <= limit
 
-        return work
-
-    stream(source, prepare, threads=threads, tick=lambda _: tick())
-    parts.sort(key=lambda part: part[0])
-    rows, columns, costs = (np.concatenate(part) for part in list(zip(*parts, strict=True))[1:])
-    if (np.diff(rows) < 0).any():
-        order = np.argsort(rows, kind="stable")
-        rows, columns, costs = rows[order], columns[order], costs[order]
-    return rows, columns, costs
+    return kept_pairs(source, kept, threads=threads, tick=lambda _: tick())
 
 
 def _pairs_by_bounds(

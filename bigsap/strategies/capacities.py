@@ -27,10 +27,12 @@ from bigsap.progress import Snapshot
 from bigsap.proof.exact import two_sum
 from bigsap.sources.base import Resident
 from bigsap.sources.filling import fill_of
-from bigsap.strategies.capacity_start import share, shifted
-from bigsap.strategies.capacity_state import restored, snapshot_of
 from bigsap.types import Array
 
+# What of the columns a checkpoint holds under this prefix: vectors, and matrices of pairs of columns.
+_PREFIX = "columns_"
+_NODES = ("v", "capacity", "kept", "excess", "begin", "load")
+_PAIRS = ("top", "top_row", "limit", "size")
 #: The first sample has at least so many rows a column; each next one this many times as many.
 _FIRST_ROWS, _GROW = 8, 4
 #: Rows a column by which the prices of a warm start are judged.
@@ -386,3 +388,54 @@ def _cycle(before: Array) -> Array:
                 found.append(following)
             return np.array(found, np.intp)
     return np.empty(0, np.intp)
+
+
+def share(capacity: Array, n: int, size: int) -> Array:
+    """Return capacities for a sample of ``size`` of n rows: in proportion, at least so many in all."""
+    exact = np.minimum(capacity, n) * (size / n)
+    found = np.floor(exact).astype(np.int64)
+    missing = max(0, int(np.ceil(exact.sum())) - int(found.sum()), size - int(found.sum()))
+    order = np.argsort(found - exact, kind="stable")[: min(missing, capacity.size)]
+    found[order] += 1
+    short = size - int(found.sum())
+    if short > 0:
+        found[np.argmax(found)] += short
+    return found
+
+
+def shifted(v: Array, capacity: Array, n: int) -> Array:
+    """Return prices at most 0, and 0 for columns that may have room left."""
+    order = np.argsort(v, kind="stable")
+    total = np.cumsum(capacity[order])
+    at = order[min(int(np.searchsorted(total, n)), v.size - 1)]
+    found: Array = np.minimum(v - v[at], 0.0)
+    return found
+
+
+def snapshot_of(c: C.Columns, rows: Array) -> Snapshot:
+    """Return the state of a search among these rows; only the listed ones of each list are in it."""
+    column, place = c.column[rows], c.place[rows]
+    listed = np.arange(c.rise.shape[2]) < c.size[:, :, None]
+    found = {name: getattr(c, name) for name in (*_NODES, *_PAIRS)}
+    found |= {
+        "column": column,
+        "place": place,
+        "own": c.own[c.begin[column] + place],
+        "rise": c.rise[listed],
+        "row": c.row[listed],
+    }
+    return {_PREFIX + name: part for name, part in found.items()}
+
+
+def restored(c: C.Columns, rows: Array, snapshot: Snapshot) -> C.Columns:
+    """Return the columns in the state of a snapshot of a search among these rows."""
+    for name in (*_NODES, *_PAIRS):
+        getattr(c, name)[...] = snapshot[_PREFIX + name]
+    room = int(c.begin[-1])
+    c = c._replace(member=np.empty(room, np.int32), own=np.empty(room))
+    c.column[rows], c.place[rows] = snapshot[_PREFIX + "column"], snapshot[_PREFIX + "place"]
+    at = c.begin[c.column[rows]] + c.place[rows]
+    c.member[at], c.own[at] = rows, snapshot[_PREFIX + "own"]
+    listed = np.arange(c.rise.shape[2]) < c.size[:, :, None]
+    c.rise[listed], c.row[listed] = snapshot[_PREFIX + "rise"], snapshot[_PREFIX + "row"]
+    return c

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.engine.capacity.closing import place_rows, read_own
+from bigsap.engine.capacity.columns import place_rows, read_own
 from bigsap.engine.core.incumbent import row_floors
 from bigsap.proof.exact import down, expansion
 from bigsap.proof.weights import weighted

@@ -11,7 +11,6 @@ coarser, and the numbers are rounded; ``Listed.rounded`` says so.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +19,7 @@ from bigsap.engine.k_best.numbers import BITS, MASK
 from bigsap.engine.k_best.state import Graph
 from bigsap.errors import OverflowRiskError
 from bigsap.proof.exact import three_sum
-from bigsap.proof.row_pass import Work, stream
+from bigsap.proof.row_pass import kept_pairs
 from bigsap.sources.base import CostSource, Sparse
 from bigsap.types import Array
 
@@ -173,31 +172,21 @@ def _pairs(task: Task, u: Array, v: Array, limit: float) -> tuple[Array, Array, 
     if limit < np.inf:
         limit += _ROUNDING * (abs(limit) + 4 * largest)
     kind = np.int64 if task.integer else np.float64
-    found: list[tuple[Array, Array, Array]] = []
-    lock = threading.Lock()
 
-    def prepare() -> Work:
-        def work(start: int, first: int, block: Array) -> None:
-            width = block.shape[1]
-            signed = block if task.sign > 0 else -block.astype(kind)
-            rows = slice(start, start + len(block))
-            slack = (signed - u[rows].astype(np.float64)[:, None]) - v[first : first + width]
-            keep = slack <= limit
-            if limit == np.inf:
-                keep &= slack < np.inf
-            mine = task.col4row[rows]
-            (here,) = np.nonzero((mine >= first) & (mine < first + width))
-            keep[here, mine[here] - first] = True
-            i, j = np.nonzero(keep)
-            with lock:
-                found.append((i + start, j + first, signed[i, j].astype(kind)))
+    def keep(start: int, first: int, block: Array) -> tuple[Array, Array]:
+        signed = block if task.sign > 0 else -block.astype(kind)
+        rows = slice(start, start + len(block))
+        slack = (signed - u[rows].astype(np.float64)[:, None]) - v[first : first + block.shape[1]]
+        kept = slack <= limit
+        if limit == np.inf:
+            kept &= slack < np.inf
+        mine = task.col4row[rows]
+        (here,) = np.nonzero((mine >= first) & (mine < first + block.shape[1]))
+        kept[here, mine[here] - first] = True
+        return signed, kept
 
-        return work
-
-    stream(task.source, prepare, threads=task.threads)
-    rows, columns, costs = (np.concatenate(part) for part in zip(*found, strict=True))
-    order = np.lexsort((columns, rows))
-    return rows[order], columns[order], costs[order]
+    rows, columns, costs = kept_pairs(task.source, keep, threads=task.threads)
+    return rows, columns, costs.astype(kind)
 
 
 def _listed_pairs(task: Task) -> tuple[Array, Array, Array]:

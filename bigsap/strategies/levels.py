@@ -17,11 +17,12 @@ unassigned rows have the largest u of any assigned row.
 Invariants: any prices are a legal start, so levels do not affect the answer's optimality; all
 results follow from the seed; a solved level is represented by its rows' u, which is all that a
 checkpoint stores. Listeners receive a bound of the whole problem at the end of a level, see
-``level_bounds``.
+``LevelBounds``.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from bigsap import policy
+from bigsap.engine.core.incumbent import Incumbent
 from bigsap.engine.core.precision import Arithmetic, choose
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists import layout as L
@@ -37,6 +39,8 @@ from bigsap.engine.rows.row_engine import Engine
 from bigsap.errors import InvalidCostError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, PartMonitor
+from bigsap.proof.minima import Looked, by_bounds, seconds_by_bounds
+from bigsap.proof.row_minima import Prices
 from bigsap.row_cache import Rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource, Resident, Selectable, Separable
@@ -45,7 +49,6 @@ from bigsap.strategies import whole_rows
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.outlying import outlying, without, worth
 from bigsap.strategies.placement import prices_on_device
-from bigsap.strategies.start.level_bounds import LevelBounds
 from bigsap.strategies.start.samples import Counts, all_costs, part_of, read_gently
 from bigsap.strategies.start.strata import Strata, one_of_each
 from bigsap.types import Array
@@ -123,7 +126,7 @@ class Ladder:
             level = self.level - 1
             part, below = (parts[level], PartMonitor(self.monitor, self.members[level][0].size, level))
             try:
-                fine = self._solve(part, level, parts, below, solve_level)
+                fine = self._solve(part, level, below, solve_level)
             except InvalidCostError as error:
                 raise self._named(error, level) from None
             finally:
@@ -162,14 +165,7 @@ class Ladder:
                 self.counts.add(counts)
         return parts
 
-    def _solve(
-        self,
-        part: Problem,
-        level: int,
-        parts: dict[int, Problem],
-        below: PartMonitor,
-        solve_level: SolveLevel,
-    ) -> bool:
+    def _solve(self, part: Problem, level: int, below: PartMonitor, solve_level: SolveLevel) -> bool:
         """Solve one level; return False where it has no solution, or none in finite numbers."""
         inner = choose(part, large=self.price.kind == "i")
         u: Array | None
@@ -308,3 +304,44 @@ def _coordinates(source: CostSource) -> int:
     """Return the number of coordinates of a column; 0 where it has none."""
     terms = source.separable() if isinstance(source, Separable) else None
     return 0 if terms is None else int(terms.y.shape[0])
+
+
+class LevelBounds:
+    """Reporter of bounds of the whole problem, before lists exist, limited to a small share of the time.
+
+    A level's optimum is none, since it has other rows and columns. But its duals give prices to all
+    columns, any prices prove a bound, and where bounds of boxes exclude most pairs the rows' minima at
+    these prices take O((n + m) log m), as in the final proof.
+
+    Inactive without listeners. Its work is not counted, because counts must not depend on listeners or
+    on the clock.
+    """
+
+    def __init__(self, problem: Problem, team: Team, monitor: Monitor) -> None:
+        self.problem, self.team, self.monitor = problem, team, monitor
+        self._spent, self._takes = 0.0, seconds_by_bounds(problem.source) / policy.PROOF_BOUNDS_GENEROUS
+
+    @property
+    def due(self) -> bool:
+        """Whether there are listeners, and time for a bound."""
+        if not self.monitor.has_listeners or not math.isfinite(self._takes):
+            return False
+        return self._spent + self._takes <= policy.LEVEL_BOUNDS_SHARE * self.monitor.seconds
+
+    def tell(self, v: Array, since: float) -> None:
+        """Prove a bound by the prices v (m,) of the whole, float64, and report it.
+
+        since: when the computation of the prices began.
+        """
+        problem, monitor = self.problem, self.monitor
+        found = by_bounds(
+            problem.source, None, Prices(v), problem.maximize, self.team.n_threads, lambda _: monitor.tick()
+        )
+        if found is not None and not isinstance(found, Looked):
+            known = Incumbent(problem, np.inf, active=False)
+            known.add_duals(found[0].high, v)
+            known.tell(monitor)
+            self._takes = time.perf_counter() - since
+        else:
+            self._takes = math.inf  # bounds exclude too little
+        self._spent += time.perf_counter() - since

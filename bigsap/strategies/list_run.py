@@ -11,8 +11,7 @@ from bigsap.engine.core import state as S
 from bigsap.engine.core.incumbent import Incumbent
 from bigsap.engine.core.precision import Arithmetic
 from bigsap.engine.core.team import Team
-from bigsap.engine.lists.list_engine import ListEngine
-from bigsap.engine.lists.proved_bounds import pair_costs, row_bounds
+from bigsap.engine.lists.list_engine import ListEngine, pair_costs, row_bounds
 from bigsap.progress import Monitor
 from bigsap.proof.tightness import UNIT
 from bigsap.sources.offloadable import Offloading

@@ -22,9 +22,8 @@ import numpy as np
 from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.core.precision import largest_cost
-from bigsap.engine.sparse.pairs import PRIVATE, Matching, Pairs, labels, matching
+from bigsap.engine.sparse.pairs import PRIVATE, Matching, Pairs, free_loose, labels, matching, take_best
 from bigsap.engine.sparse.search import DONE, NEVER, search
-from bigsap.engine.sparse.warm_pairs import free_loose, take_best
 from bigsap.problem import Problem
 from bigsap.proof.tightness import UNIT, allowance
 from bigsap.sources.base import CostSource, Resident, Separable, limit_of

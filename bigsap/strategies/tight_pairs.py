@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +31,7 @@ from bigsap.progress import Monitor
 from bigsap.sources.base import Resident
 from bigsap.strategies.start.outliers import lower_outliers
 from bigsap.strategies.start.samples import Counts
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 #: A slice of a pass: pairs of the first, seconds of the later ones.
 _FIRST_PAIRS = 1 << 22
@@ -90,7 +89,7 @@ class _Passes:
         self.problem, self.matrix, self.team, self.price = problem, matrix, team, price
         self._batch = max(1, _FIRST_PAIRS // problem.shape[1])
 
-    def sweep(self, rows: Array, v: Array, tight: T.Tight, reached: Callable[[int], None]) -> None:
+    def sweep(self, rows: Array, v: Array, tight: T.Tight, reached: Tick) -> None:
         """Find the tight pairs of these rows (ID), in slices of about a tenth of a second.
 
         ``reached`` is called with the number of rows after each slice.

@@ -16,8 +16,7 @@ import numpy as np
 
 from bigsap import policy
 from bigsap.engine.core import state as S
-from bigsap.engine.rows.phase_snapshot import continued, kept
-from bigsap.engine.rows.row_engine import Engine
+from bigsap.engine.rows.row_engine import Engine, continued, kept
 from bigsap.sources.base import Grouped
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.phase_run import PhaseRun

@@ -72,15 +72,7 @@ FILES = {"dense": DENSE, "rows": ROWS, "proof": PROOF, "product proof": PRODUCT_
 
 def full(file: str, code: DeviceCode, **settings: int) -> str:
     usual = {
-        "dense": {
-            "GROUP": 8,
-            "THREADS": 512,
-            "COLS": 4,
-            "USE_CLUSTER": 1,
-            "VIRTUAL": 0,
-            "FLAT": 0,
-            "AHEAD": 0,
-        },
+        "dense": {"GROUP": 8, "THREADS": 512, "COLS": 4, "USE_CLUSTER": 1, "VIRTUAL": 0},
         "rows": {"SPAN": 32, "ROWS": 8, "WITH_FREE": 0},
         "proof": {},
         "product proof": {},
@@ -138,7 +130,7 @@ U1 = matrix_code(np.dtype("u1"), 0, 1, 77, 50)
     **{
         "file, code, settings": [
             ("dense", F8, {}),
-            ("dense", F8, {"GROUP": 16, "COLS": 2, "VIRTUAL": 1, "FLAT": 1, "AHEAD": 1}),
+            ("dense", F8, {"GROUP": 16, "COLS": 2, "VIRTUAL": 1}),
             ("dense", U1, {"PRICE_IS_INT": 1, "SIGN": -1, "VIRTUAL": 1, "COLS": 64, "WIDTH": 1}),
             ("dense", code_of(bigsap.points(X, Y)), {"COLS": 8, "WIDTH": 1}),
             ("dense", F8, {"GROUP": 16, "COLS": 2, "VIRTUAL": 1, "DEVICES": 2}),

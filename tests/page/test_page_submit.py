@@ -158,8 +158,7 @@ def test_every_option_of_the_table_is_there_and_is_sent(opened: Callable[..., An
     page.get_by_text("Options", exact=True).click()
     page.get_by_text("More options", exact=True).click()
     for option in OPTIONS:
-        if option.remote is not None:
-            assert page.get_by_label(option.label, exact=True).is_visible(), option.name
+        assert page.get_by_label(option.label, exact=True).is_visible(), option.name
     page.get_by_label("Method", exact=True).select_option("compressed")
     page.get_by_label("Seed", exact=True).fill("7")
     page.get_by_role("checkbox", name="Epsilon phases").uncheck()

@@ -38,7 +38,6 @@ NEEDS = {"variant": {"method": "hungarian"}}
 
 @pytest.mark.parametrize("option", OPTIONS, ids=[option.name for option in OPTIONS])
 def test_an_option_reaches_the_solve(api: Any, monkeypatch: pytest.MonkeyPatch, option: SolveOption) -> None:
-    assert option.remote is not None, "say in this test why a service cannot have it"
     text, value = VALUES[option.name]
     assert value != option.remote_default or option.name == "device"
     parser = argparse.ArgumentParser()

@@ -43,10 +43,8 @@ def test_choices_are_those_of_the_library() -> None:
 def test_the_service_has_the_options_of_the_table() -> None:
     request = pytest.importorskip("bigsap_server.costs.request")
     members = request.Options.model_json_schema()["properties"]
-    assert set(members) == {option.remote for option in OPTIONS if option.remote} | {"certify"}
+    assert set(members) == {option.remote for option in OPTIONS} | {"certify"}
     for option in OPTIONS:
-        if option.remote is None:
-            continue
         member = members[option.remote]
         if option.choices or option.remote_choices:
             assert tuple(member["enum"]) == (option.remote_choices or option.choices)
@@ -68,11 +66,11 @@ def test_only_what_was_given_is_passed_on() -> None:
     }
 
 
-def test_submit_has_the_options_of_a_request_only() -> None:
+def test_submit_has_the_options_of_a_request() -> None:
     parser = argparse.ArgumentParser()
     add_request_options(parser)
     found = vars(parser.parse_args([]))
-    assert set(found) == {option.name for option in OPTIONS if option.remote}
+    assert set(found) == {option.name for option in OPTIONS}
 
 
 # -- values that no option takes -----------------------------------------------------------

@@ -288,7 +288,7 @@ def test_the_best_free_column_is_listed_once():
         lists = Stored(
             np.zeros(1, np.int64), np.zeros(1, np.int32), np.zeros(1), np.zeros(8, np.int32), np.zeros(8)
         )
-        product_selection._store(0, n, 9.0, 8, made, None, best, lists)
+        product_selection._store(0, n, 9.0, made, best, lists)
         found = lists.ids[:n].tolist()
         assert len(set(found)) == n
         assert free < 0 or free in found

@@ -13,9 +13,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from bigsap.compile.vector_code import broadcast, smallest
 from bigsap.engine.core.state import LANES
-
-_WORD = ir.IntType(32)
 
 
 def _row(kind: Any) -> ir.VectorType:
@@ -48,32 +47,6 @@ def _converted(builder: Any, items: Any, kind: Any, to: Any) -> Any:
     return builder.sext(items, row) if kind.signed else builder.zext(items, row)
 
 
-def _spread(builder: Any, item: Any) -> Any:
-    """Broadcast an item to all lanes."""
-    nothing = ir.Constant(ir.VectorType(item.type, LANES), ir.Undefined)
-    one = builder.insert_element(nothing, item, _WORD(0))
-    lanes = ir.Constant(ir.VectorType(_WORD, LANES), [0] * LANES)
-    return builder.shuffle_vector(one, nothing, lanes)
-
-
-def _below(builder: Any, real: bool, a: Any, b: Any) -> Any:
-    return builder.fcmp_ordered("<", a, b) if real else builder.icmp_signed("<", a, b)
-
-
-def _least(builder: Any, real: bool, items: Any) -> Any:
-    """Return the smallest item."""
-    width = LANES
-    while width > 1:
-        width //= 2
-        nothing = ir.Constant(items.type, ir.Undefined)
-        halves = [
-            builder.shuffle_vector(items, nothing, ir.Constant(ir.VectorType(_WORD, width), list(lanes)))
-            for lanes in (range(width), range(width, 2 * width))
-        ]
-        items = builder.select(_below(builder, real, *halves), *halves)
-    return builder.extract_element(items, _WORD(0))
-
-
 @intrinsic
 def root_minima(
     typing: Any, cost: Any, v: Any, row_of_column: Any, first: Any, sign: Any, reference: Any, infinity: Any
@@ -88,14 +61,14 @@ def root_minima(
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         c, w, r = (_loaded(context, builder, signature.args[k], args[k], args[3]) for k in range(3))
         c = _converted(builder, c, cost.dtype, price)
-        sign, reference, infinity = (_spread(builder, args[k]) for k in (4, 5, 6))
+        sign, reference, infinity = (broadcast(builder, args[k], LANES) for k in (4, 5, 6))
         if real:
             label = builder.fsub(builder.fsub(builder.fmul(sign, c), reference), w)
         else:
             label = builder.sub(builder.sub(builder.mul(sign, c), reference), w)
         free = builder.icmp_signed("<", r, ir.Constant(r.type, [0] * LANES))
         spare = builder.select(free, label, infinity)
-        found = [_least(builder, real, label), _least(builder, real, spare)]
+        found = [smallest(builder, items, real=real) for items in (label, spare)]
         return context.make_tuple(builder, signature.return_type, found)
 
     result = types.UniTuple(price, 2)
@@ -115,8 +88,8 @@ def sifted(typing: Any, cost: Any, sieve: Any, first: Any, sign: Any, limit: Any
         c = _converted(builder, c, cost.dtype, types.float64)
         s = _converted(builder, s, sieve.dtype, types.float64)
         signed = args[3] if args[3].type == double else builder.sitofp(args[3], double)
-        left = builder.fsub(builder.fmul(_spread(builder, signed), c), s)
-        hits = builder.fcmp_ordered("<", left, _spread(builder, args[4]))
+        left = builder.fsub(builder.fmul(broadcast(builder, signed, LANES), c), s)
+        hits = builder.fcmp_ordered("<", left, broadcast(builder, args[4], LANES))
         return builder.bitcast(hits, ir.IntType(LANES))
 
     return types.uint64(cost, sieve, types.int64, sign, types.float64), emit

@@ -48,21 +48,12 @@ S_DONE, S_YIELD, S_INFEASIBLE, S_STOPPED, S_LOST = range(5)
 class DeviceEngine(Engine):
     """``Engine`` on the devices that hold, or compute, the problem's costs.
 
-    Has at least as many columns as rows: sources on a device provide their transpose.
-    shape: of each group, None for the default. way: of the exchange among devices,
-    ``"host"`` for host memory; None for the best available. Device memory besides the costs:
-    some vectors.
+    Has at least as many columns as rows: sources on a device provide their transpose. Device memory
+    besides the costs: some vectors.
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        rows: Rows,
-        team: Team,
-        monitor: Monitor,
-        price: np.dtype[Any],
-        shape: dict[str, int] | None = None,
-        way: str | None = None,
+        self, problem: Problem, rows: Rows, team: Team, monitor: Monitor, price: np.dtype[Any]
     ) -> None:
         super().__init__(problem, rows, team, monitor, price)
         source: Any = problem.source
@@ -75,8 +66,8 @@ class DeviceEngine(Engine):
             "VIRTUAL": int(problem.n_virtual_rows > 0),
             "DEVICES": len(slabs),
         }
-        self.parts = [DevicePart(slab, m, basic, shape) for slab in slabs]
-        self.exchange = Exchange(self.parts, way)
+        self.parts = [DevicePart(slab, m, basic) for slab in slabs]
+        self.exchange = Exchange(self.parts)
         self._wait = Wait(self.parts[0].device)
         self._code = slabs[0].source.code()
 

@@ -29,7 +29,7 @@ from bigsap.sources.cuda.device_kernels import compiled, load_cupy, on
 from bigsap.sources.cuda.device_memory import empty
 from bigsap.sources.cuda.placed import OnDevice
 from bigsap.sources.cuda.row_blocks import RowsOnDevices
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 #: Threads of a block that processes rows, and of one that processes the forest.
 _SIDE, _TEAM = 256, 1024
@@ -64,7 +64,7 @@ class DeviceForest:
             Reading(block, start, problem.shape[1], problem.sign, _SIDE) for block, start in blocks
         ]
 
-    def grow(self, enough: int, tick: Callable[[], None], assigned: Callable[[int], None]) -> Grown | None:
+    def grow(self, enough: int, tick: Callable[[], None], assigned: Tick) -> Grown | None:
         """Match all rows, or as many as possible; return None for unsuitable costs.
 
         Costs are unsuitable if their range is too large, or if they are not multiples of a power of
@@ -110,12 +110,7 @@ class DeviceForest:
                 reading.v = load_cupy().asarray(least)
 
     def _trees(
-        self,
-        lists: tuple[Any, ...],
-        v: Any,
-        enough: int,
-        tick: Callable[[], None],
-        assigned: Callable[[int], None],
+        self, lists: tuple[Any, ...], v: Any, enough: int, tick: Callable[[], None], assigned: Tick
     ) -> tuple[int, Any, dict[str, int]]:
         """Grow the trees; return the reason for the end, the rows' columns (on the device), counts."""
         cupy = load_cupy()

@@ -12,7 +12,7 @@ def _files(*names: str) -> KernelFiles:
     return KernelFiles(__package__, tuple(f"kernels_{name}" for name in names))
 
 
-DENSE = _files("group", "post", "agree", "dense", "start")
+DENSE = _files("price", "group", "post", "agree", "dense", "start")
 ROWS = _files("price", "rows", "lists", "product")
 FOREST = _files("grid", "forest")
 FOREST_ROWS = _files("forest_rows")

@@ -1,11 +1,8 @@
 // One exchange of the group, or of all groups; joining it; the way out.
 
-// The group agrees on the smallest (key, low). runner_up: owner of the next in order, or
-// NOBODY. flag: what thread 0 of the group said with its record; of several groups the
-// gravest. entry: with several devices, the cost of the pair that my column is in.
-__device__ __forceinline__ Record agree(
-    Group& g, Record mine, u64 entry, int& runner_up, int& flag
-) {
+// The group agrees on the smallest (key, low). flag: what thread 0 of the group said with its record;
+// of several groups the gravest. entry: with several devices, the cost of the pair that my column is in.
+__device__ __forceinline__ Record agree(Group& g, Record mine, u64 entry, int& flag) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     u64 key;
     u32 low;
@@ -19,9 +16,6 @@ __device__ __forceinline__ Record agree(
     r.price = __shfl_sync(~0u, mine.price, from);
     r.pred = __shfl_sync(~0u, mine.pred, from);
     r.flag = said;
-#if FLAT
-    if (lane < GROUP) put(g, lane, g.rank * WARPS + warp, r);
-#else
     if (lane == 0) g.warp[warp] = r;
     __syncthreads();
     if (warp == 0) {
@@ -37,32 +31,19 @@ __device__ __forceinline__ Record agree(
         r.flag = said;
         if (lane < GROUP) put(g, lane, g.rank, r);
     }
-#endif
     all_arrived(g);
-    u64 k = ~0ULL, second_key = ~0ULL;
-    u32 l = NO_COLUMN, second_low = NO_COLUMN;
-    int at = 0, second_at = 0;
+    u64 k = ~0ULL;
+    u32 l = NO_COLUMN;
+    int at = 0;
     #pragma unroll
-    for (int slot = lane; slot < N_RECORDS; slot += 32) {
+    for (int slot = lane; slot < GROUP; slot += 32) {
         Record other = get(g, slot);
-        if (other.key < k || (other.key == k && other.low < l)) {
-            second_key = k, second_low = l, second_at = at;
-            k = other.key, l = other.low, at = slot;
-        } else if (other.key < second_key || (other.key == second_key && other.low < second_low)) {
-            second_key = other.key, second_low = other.low, second_at = slot;
-        }
+        if (other.key < k || (other.key == k && other.low < l)) k = other.key, l = other.low, at = slot;
     }
     min_of_warp(k, l, key, low);
     int winner = __ffs(__ballot_sync(~0u, k == key && l == low)) - 1;
     Record best = get(g, __shfl_sync(~0u, at, winner));
     flag = get(g, 0).flag;
-    runner_up = NOBODY;
-#if AHEAD
-    if (lane == winner) k = second_key, l = second_low, at = second_at;
-    min_of_warp(k, l, key, low);
-    int next = __ffs(__ballot_sync(~0u, k == key && l == low)) - 1;
-    runner_up = get(g, __shfl_sync(~0u, at, next)).owner;
-#endif
     g.uses += 1;
     g.turn ^= 1;
 #if DEVICES > 1
@@ -179,6 +160,18 @@ __device__ __forceinline__ void join(
     g.slots = (Record*)(board + 2 + 2 * GROUP);
 #endif
 }
+
+// The beginning of every kernel of the group: its shared memory, the group, and this thread's place in it.
+#define JOIN_GROUP \
+    __shared__ Record slots[2 * GROUP]; \
+    __shared__ Record warp_records[WARPS]; \
+    __shared__ int sums[2 * GROUP]; \
+    __shared__ u64 gates[2]; \
+    Group g; \
+    join(g, slots, warp_records, sums, gates, board, post, host); \
+    const int first = FIRST_COLUMN(g); \
+    const Costs costs = load_costs(cost_words); \
+    const int t = g.rank * THREADS + (int)threadIdx.x;
 
 // Flags in mapped host memory: the host's wish to stop; how far we are.
 #define STOP_FLAG 0

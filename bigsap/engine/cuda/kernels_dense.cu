@@ -14,17 +14,9 @@ extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1) bigsap_search
     i64* words, Note* spill, i64 spill_size, int* settled_out, i64 slice, i64 poll_every, volatile i64* host,
     u64* board, const u64* post, int n_notes
 ) {
-    __shared__ Record slots[2 * N_RECORDS];
-    __shared__ Record warp_records[WARPS];
-    __shared__ int sums[2 * GROUP];
     extern __shared__ Note notes[];
-    __shared__ u64 gates[2];
-    Group g;
-    join(g, slots, warp_records, sums, gates, board, post, host);
-    const Costs costs = load_costs(cost_words);
-    const int t = g.rank * THREADS + (int)threadIdx.x;
+    JOIN_GROUP
     Note* my_spill = spill + (i64)g.rank * spill_size;
-    const int first = FIRST_COLUMN(g);
     PRICE v[COLS], dist[COLS];
     int pred[COLS], owner[COLS];
     u32 outside[WORDS], settled[WORDS];
@@ -71,11 +63,6 @@ extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1) bigsap_search
         if (position + 1 < n_order) {
             next_root = order[position + 1];
             next_reference = reference[next_root];
-#if AHEAD
-            #pragma unroll UNROLL
-            for (int e = 0; e < COLS; e += WIDTH)
-                fetch_ahead(costs, next_root, column_of(t, e), n_columns);
-#endif
         }
         #pragma unroll
         for (int w = 0; w < WORDS; w++) settled[w] = outside[w];
@@ -134,8 +121,7 @@ extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1) bigsap_search
                 look(clock, poll_every, host, position, scans);
                 mine.flag = clock.flag;
             }
-            int runner_up;
-            Record r = agree(g, mine, bits_of(best_entry), runner_up, flag);
+            Record r = agree(g, mine, bits_of(best_entry), flag);
             if (flag >= STOP_NOW) break;
             if (r.low == NO_COLUMN) {
                 status = S_INFEASIBLE;
@@ -209,13 +195,6 @@ extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1) bigsap_search
                 g.post.here ? signed_cost(cost_at(costs, row, column - first)) : of_bits(g.post.entry);
 #else
             const PRICE entry_cost = signed_cost(cost_at(costs, row, column));
-#endif
-#if AHEAD
-            if (runner_up >= 0) {
-                #pragma unroll UNROLL
-                for (int e = 0; e < COLS; e += WIDTH)
-                    fetch_ahead(costs, runner_up, column_of(t, e), n_columns);
-            }
 #endif
             #pragma unroll UNROLL
             for (int e = 0; e < COLS; e++) {

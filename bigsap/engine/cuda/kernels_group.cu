@@ -1,6 +1,6 @@
 // The group of blocks that runs the dense kernels, and how what they know is exchanged.
 //
-// The texts kernels_group, kernels_post, kernels_agree, kernels_dense and kernels_start make
+// The texts kernels_price, kernels_group, kernels_post, kernels_agree, kernels_dense and kernels_start make
 // one module. One group of GROUP blocks runs a kernel: a thread block cluster where the device has
 // them (compute capability 9.0), else a cooperative grid. Thread t of the group owns COLS
 // columns for the whole launch, and what a search knows of a column lives in the owner's
@@ -13,31 +13,13 @@
 // groups' records are exchanged as well (kernels_post.cu).
 //
 // Macros set by the host (bigsap/engine/cuda/device_engine.py): THREADS, GROUP, COLS, WIDTH (costs in
-// one load), PRICE_IS_INT, VIRTUAL, USE_CLUSTER, FLAT, AHEAD, DEVICES; types and functions of the
-// costs come from the text before this one: Costs, Row, COST_T, open_row, cost_at, fetch_ahead.
-
-#if DEVICES > 1 && (FLAT || AHEAD)
-#error "FLAT and AHEAD are for one device"
-#endif
+// one load), PRICE_IS_INT, VIRTUAL, USE_CLUSTER, DEVICES; types and functions of the
+// costs come from the text before this one: Costs, Row, COST_T, open_row, cost_at.
 
 #if PRICE_IS_INT
-typedef long long PRICE;
-#define INFINITE (1LL << 60)
-__device__ __forceinline__ u64 key_of(PRICE x) { return (u64)x ^ (1ULL << 63); }
-__device__ __forceinline__ PRICE value_of(u64 key) { return (PRICE)(key ^ (1ULL << 63)); }
 __device__ __forceinline__ u64 bits_of(PRICE x) { return (u64)x; }
 __device__ __forceinline__ PRICE of_bits(u64 bits) { return (PRICE)bits; }
 #else
-typedef double PRICE;
-#define INFINITE __longlong_as_double(0x7ff0000000000000LL)
-// Order-preserving; adding 0.0 makes the two zeros one, which compare equal.
-__device__ __forceinline__ u64 key_of(PRICE x) {
-    u64 bits = (u64)__double_as_longlong(x + 0.0);
-    return bits ^ ((bits >> 63) ? ~0ULL : (1ULL << 63));
-}
-__device__ __forceinline__ PRICE value_of(u64 key) {
-    return __longlong_as_double((i64)(key ^ ((key >> 63) ? (1ULL << 63) : ~0ULL)));
-}
 __device__ __forceinline__ u64 bits_of(PRICE x) { return (u64)__double_as_longlong(x); }
 __device__ __forceinline__ PRICE of_bits(u64 bits) { return __longlong_as_double((i64)bits); }
 #endif
@@ -48,11 +30,6 @@ __device__ __forceinline__ PRICE signed_cost(COST_T c) { return SIGN * (PRICE)c;
 #define NOBODY (-2)
 #define NO_COLUMN 0xffffffffu
 #define WARPS (THREADS / 32)
-#if FLAT
-#define N_RECORDS (GROUP * WARPS)
-#else
-#define N_RECORDS GROUP
-#endif
 // Register arrays need compile-time subscripts; beyond 16 columns a thread they lie in
 // local memory and the loops stay loops.
 constexpr int UNROLL = COLS <= 16 ? COLS : 1;
@@ -95,7 +72,7 @@ struct Post {
 #endif
 
 struct Group {
-    Record* slots;  // 2 * N_RECORDS, shared memory, or device memory without clusters
+    Record* slots;  // 2 * GROUP, shared memory, or device memory without clusters
     Record* warp;   // WARPS, shared
     int* sums;      // 2 * GROUP
     u32* barrier;   // without clusters: arrivals counted
@@ -159,7 +136,7 @@ __device__ __forceinline__ void meet(Group& g) {
 // Records arrive by asynchronous stores that count their bytes on the receiver's barrier:
 // one way through the cluster, where stores and a cluster barrier would take two.
 __device__ __forceinline__ void put(Group& g, int block, int slot, const Record& r) {
-    Record* place = g.slots + g.turn * N_RECORDS + slot;
+    Record* place = g.slots + g.turn * GROUP + slot;
 #if USE_CLUSTER
     u32 here = (u32)__cvta_generic_to_shared(place), there, gate;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
@@ -184,7 +161,7 @@ __device__ __forceinline__ void all_arrived(Group& g) {
     const u32 gate = g.arrived + 8 * g.turn, parity = (g.uses >> 1) & 1;
     if (threadIdx.x == 0)
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-                     :: "r"(gate), "r"((u32)(N_RECORDS * sizeof(Record))) : "memory");
+                     :: "r"(gate), "r"((u32)(GROUP * sizeof(Record))) : "memory");
 #if DEVICES > 1
     // A block that gave up waiting for another device sends nothing any more.
     i64 since = 0;
@@ -212,7 +189,7 @@ __device__ __forceinline__ void all_arrived(Group& g) {
 }
 
 __device__ __forceinline__ Record get(const Group& g, int slot) {
-    const Record* place = g.slots + g.turn * N_RECORDS + slot;
+    const Record* place = g.slots + g.turn * GROUP + slot;
 #if USE_CLUSTER
     return *place;
 #else

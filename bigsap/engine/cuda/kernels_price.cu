@@ -12,6 +12,7 @@ __device__ __forceinline__ PRICE value_of(u64 key) { return (PRICE)(key ^ (1ULL 
 typedef double PRICE;
 #define INFINITE __longlong_as_double(0x7ff0000000000000LL)
 __device__ __forceinline__ float rounded_down(PRICE x) { return __double2float_rd(x); }
+// Adding 0.0 makes the two zeros one, which compare equal.
 __device__ __forceinline__ u64 key_of(PRICE x) {
     u64 bits = (u64)__double_as_longlong(x + 0.0);
     return bits ^ ((bits >> 63) ? ~0ULL : (1ULL << 63));

@@ -14,8 +14,6 @@ __device__ __forceinline__ u32 bits_of(float x) {
     return bits ^ ((bits >> 31) ? ~0u : 0x80000000u);
 }
 
-__device__ __forceinline__ u64 smaller_key(u64 a, u64 b) { return a < b ? a : b; }
-
 // low: smallest c - v of each row. second: its second smallest, or, with probe, the signed
 // cost at the column named there. bad: the first row that holds an invalid cost.
 extern "C" __global__ void __launch_bounds__(SIDE) bigsap_survey(

@@ -7,15 +7,7 @@ extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1) bigsap_picks(
     int* pick, PRICE* pick_cost, int* taken_out, i64* words, i64 slice, i64 poll_every,
     volatile i64* host, u64* board, const u64* post
 ) {
-    __shared__ Record slots[2 * N_RECORDS];
-    __shared__ Record warp_records[WARPS];
-    __shared__ int sums[2 * GROUP];
-    __shared__ u64 gates[2];
-    Group g;
-    join(g, slots, warp_records, sums, gates, board, post, host);
-    const int first = FIRST_COLUMN(g);
-    const Costs costs = load_costs(cost_words);
-    const int t = g.rank * THREADS + (int)threadIdx.x;
+    JOIN_GROUP
     PRICE v[COLS];
     u32 taken[WORDS], outside[WORDS];
     #pragma unroll
@@ -44,14 +36,6 @@ extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1) bigsap_picks(
         }
         int next = position + 1 < n_order ? order[position + 1] : row;
         fetch(costs, open_row(costs, next), t, n_columns, ahead);
-#if AHEAD
-        if (position + 2 < n_order) {
-            int later = order[position + 2];
-            #pragma unroll UNROLL
-            for (int e = 0; e < COLS; e += WIDTH)
-                fetch_ahead(costs, later, column_of(t, e), n_columns);
-        }
-#endif
         PRICE best = INFINITE, best_cost = 0;
         u32 best_low = NO_COLUMN;
         int best_e = 0;
@@ -72,8 +56,7 @@ extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1) bigsap_picks(
             look(clock, poll_every, host, position, 0);
             mine.flag = clock.flag;
         }
-        int unused;
-        Record r = agree(g, mine, 0, unused, flag);
+        Record r = agree(g, mine, 0, flag);
         if (flag == GONE) continue;
         if (r.low == NO_COLUMN) {
             if (t == 0) pick[row] = -1, pick_cost[row] = INFINITE;
@@ -106,15 +89,7 @@ extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1) bigsap_underc
     const int* rank_of_column, PRICE* prices, i64* words, i64 slice, i64 poll_every,
     volatile i64* host, u64* board, const u64* post
 ) {
-    __shared__ Record slots[2 * N_RECORDS];
-    __shared__ Record warp_records[WARPS];
-    __shared__ int sums[2 * GROUP];
-    __shared__ u64 gates[2];
-    Group g;
-    join(g, slots, warp_records, sums, gates, board, post, host);
-    const int first = FIRST_COLUMN(g);
-    const Costs costs = load_costs(cost_words);
-    const int t = g.rank * THREADS + (int)threadIdx.x;
+    JOIN_GROUP
     PRICE v[COLS];
     int rank_of[COLS];
     #pragma unroll UNROLL
@@ -158,8 +133,7 @@ extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1) bigsap_underc
             look(clock, poll_every, host, position, 0);
             mine.flag = clock.flag;
         }
-        int unused;
-        Record r = agree(g, mine, entry, unused, flag);
+        Record r = agree(g, mine, entry, flag);
         if (flag == GONE) continue;
         if (own >= 0) {
             const PRICE price = of_bits(r.price);

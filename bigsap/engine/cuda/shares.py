@@ -51,13 +51,11 @@ def geometry(n_columns: int, major: int) -> dict[str, int]:
 class DevicePart:
     """One device's slab of columns, with its kernels and memory.
 
-    n_columns: of all slabs. basic: macros that all parts share. shape: of the group, None
-    for the default. Device memory besides the costs: some vectors.
+    n_columns: of all slabs. basic: macros that all parts share. Device memory besides the costs: some
+    vectors.
     """
 
-    def __init__(
-        self, slab: DeviceSlab, n_columns: int, basic: dict[str, int], shape: dict[str, int] | None
-    ) -> None:
+    def __init__(self, slab: DeviceSlab, n_columns: int, basic: dict[str, int]) -> None:
         cupy = load_cupy()
         self.source, self.start, self.stop = slab.source, slab.start, slab.stop
         self.device, self.width = slab.source.device, slab.stop - slab.start
@@ -69,10 +67,10 @@ class DevicePart:
             if several:
                 chip.synchronize()
             self.cycles = 1000.0 * attributes_of(self.device).get("ClockRate", _USUAL_CLOCK)
-            shape = shape or geometry(self.width, int(chip.compute_capability[:-1]))
+            shape = geometry(self.width, int(chip.compute_capability[:-1]))
         self.group, self.threads = shape["GROUP"], shape["THREADS"]
         code = slab.source.code()
-        dense = {"FLAT": 0, "AHEAD": 0, "WIDTH": min(code.width, shape["COLS"])} | basic | shape
+        dense = {"WIDTH": min(code.width, shape["COLS"])} | basic | shape
         self.cluster = bool(dense["USE_CLUSTER"])
         settings: Settings = tuple(sorted(dense.items()))
         with self.here():
@@ -103,7 +101,6 @@ class DevicePart:
         return array[self.start : self.stop]
 
     def kernel(self, name: str, shared_bytes: int = 0) -> Any:
-        """Return a kernel of the group."""
         wide = self.cluster and self.group > 8
         with self.here():  # a kernel's attributes are set on the current device
             return self._dense.get(name, shared_bytes, wide_cluster=wide)

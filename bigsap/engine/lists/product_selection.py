@@ -133,8 +133,8 @@ def _keep(c: Candidates, n: int, k: int) -> tuple[int, float]:
 
 
 @kernel
-def _store(row: int, n: int, theta: float, k: int, c: Candidates, p: Prices, best: Any, lists: Lists) -> None:
-    """Write a list of n <= k entries; the best free column replaces the worst if it is not among them.
+def _store(row: int, n: int, theta: float, c: Candidates, best: Any, lists: Lists) -> None:
+    """Write a list of n entries; the best free column replaces the worst if it is not among them.
 
     best: ``c - v``, cost and column of the best free column; -1 if there is none or it is listed.
     """
@@ -188,7 +188,7 @@ def select_from_costs(row: int, offset: int, p: Prices, terms: Terms, c: Candida
                 for j in range(n):
                     cap = max(cap, tau[j])
     n, left = _keep(c, n, k)
-    _store(row, n, min(rest, left), k, c, p, (free_tau, free_cost, free_id), lists)
+    _store(row, n, min(rest, left), c, (free_tau, free_cost, free_id), lists)
     return True
 
 
@@ -479,7 +479,7 @@ def select_from_bounds(
             return r
         b.failed[r] = 1 if status == TOO_MANY else 0
         if status == FOUND:
-            _store(row, n, theta, lists.width[row], c, p, free, lists)
+            _store(row, n, theta, c, free, lists)
     return -1
 
 

@@ -11,30 +11,17 @@ from typing import Any
 from llvmlite import ir
 from numba import extending, types
 
-from bigsap.compile.vector_code import broadcast, item_bytes, store_at, vector_at
+from bigsap.compile.vector_code import broadcast, item_bytes, smallest, store_at, vector_at
 
 intrinsic: Any = extending.intrinsic
 
 #: Columns of a group.
 GROUP = 16
-_WORD, _LONG = ir.IntType(32), ir.IntType(64)
+_LONG = ir.IntType(64)
 
 
 def _item(kind: Any) -> Any:
     return ir.DoubleType() if kind == types.float64 else ir.FloatType()
-
-
-def _least(builder: Any, items: Any) -> Any:
-    """Return the smallest item of a vector."""
-    while items.type.count > 1:
-        half = items.type.count // 2
-        nothing = ir.Constant(items.type, ir.Undefined)
-        a, b = (
-            builder.shuffle_vector(items, nothing, ir.Constant(ir.VectorType(_WORD, half), list(lanes)))
-            for lanes in (range(half), range(half, 2 * half))
-        )
-        items = builder.select(builder.fcmp_ordered("<", a, b), a, b)
-    return builder.extract_element(items, _WORD(0))
 
 
 @intrinsic
@@ -49,7 +36,7 @@ def plain_bounds(typing: Any, at: Any, column: Any, error: Any, size: Any) -> An
         t, a, e = (vector_at(builder, address, row) for address in args[:3])
         found = builder.fsub(builder.fadd(t, a), builder.fmul(broadcast(builder, args[3], GROUP), e))
         store_at(builder, found, args[0])
-        return _least(builder, found)
+        return smallest(builder, found)
 
     return size(types.int64, types.int64, types.int64, size), emit
 
@@ -70,7 +57,7 @@ def root_bounds(typing: Any, at: Any, column: Any, error: Any, price: Any, size:
         root = builder.module.declare_intrinsic(name, fnty=ir.FunctionType(x.type, [x.type]))
         found = builder.fsub(builder.call(root, [x]), v)
         store_at(builder, found, args[0])
-        return _least(builder, found)
+        return smallest(builder, found)
 
     return size(*[types.int64] * 4, size, size), emit
 

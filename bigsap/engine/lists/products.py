@@ -348,7 +348,6 @@ class _Room(NamedTuple):
 
     @classmethod
     def of(cls, height: int, m: int, k: int, dtype: np.dtype[Any]) -> _Room:
-        """Allocate it."""
         groups = -(-m // GROUP)
         n = _ROOM * (k + 1) + 3 * CHUNK
         return cls(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from bigsap.engine.core.changed import changed, refuse_wild
 from bigsap.engine.core.incumbent import Incumbent
 from bigsap.engine.core.pair_costs import cheap_total
 from bigsap.engine.core.precision import largest_cost
+from bigsap.engine.core.record import numbers, set_numbers
 from bigsap.engine.core.row_access import Terms
 from bigsap.engine.core.team import Team
 from bigsap.engine.rows.queue import clear_front
@@ -25,6 +27,7 @@ from bigsap.engine.rows.rectangular import NEXT_ROW, run_phase
 from bigsap.engine.rows.row_reader import RowReader
 from bigsap.engine.rows.square import run_square
 from bigsap.engine.rows.sweep import Survey, run_sweep, run_undercut
+from bigsap.errors import CheckpointError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.row_cache import Rows
@@ -350,3 +353,49 @@ class Engine:
         self._count(self.rows_scanned, self.rows_evaluated)
         hits, misses = self.rows.hits, self.rows.misses
         progress.cache_hit = hits / max(1, hits + misses)
+
+
+def kept(engine: Engine) -> dict[str, Any]:
+    """Return copies of the data needed to continue a phase, between two of its slices.
+
+    An unfinished search is undone. Matching and counts change only at the end of a search, so the
+    restored engine repeats it, bit for bit. The rows themselves are not saved.
+    """
+    st = engine.state
+    at = copy(st.at)
+    at.stage = NEXT_ROW
+    return {
+        **numbers(at, S.Standing),
+        "v": engine.prices(),
+        "reference": st.reference.copy(),
+        "column_of_row": st.column_of_row.copy(),
+        "group": st.group.copy(),
+        "group_reach": np.array(engine.group_reach, engine.price),
+        "rows_read": engine.reader.rows_read,
+        "pairs_skipped": engine.pairs_skipped + int(st.fronts["skipped"].sum()) * S.LANES,
+        "n_kept": engine.n_kept,
+    }
+
+
+def continued(engine: Engine, snapshot: dict[str, Any]) -> None:
+    """Restore a snapshot of a solve of the same problem, with any threads and cache."""
+    st = engine.state
+    arrays = ("v", "reference", "column_of_row", "group")
+    fixed = {name: getattr(st, name) for name in arrays} | numbers(st.at, S.Standing)
+    for name, here in fixed.items():
+        saved = snapshot[name]
+        if saved.shape != here.shape or saved.dtype != here.dtype:
+            raise CheckpointError(
+                f"the checkpoint holds {name} as {saved.dtype} of shape {saved.shape},"
+                f" this solve has {here.dtype} of shape {here.shape}"
+            )
+        here[:] = saved
+    set_numbers(st.at, S.Standing, snapshot)
+    st.row_of_column[:] = S.FREE
+    rows = np.flatnonzero(st.column_of_row >= 0)
+    st.row_of_column[st.column_of_row[rows]] = rows
+    engine.group_reach = engine.price.type(snapshot["group_reach"][()])
+    engine.reader.rows_read = int(snapshot["rows_read"])
+    # Missing in checkpoints of older versions, which read all of every row.
+    engine.pairs_skipped = int(snapshot.get("pairs_skipped", 0))
+    engine.n_kept = int(snapshot["n_kept"])

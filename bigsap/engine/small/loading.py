@@ -16,7 +16,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from bigsap.compile.decorator import kernel
-from bigsap.engine.small.vectors import Minimum, load, spread, store, sweep
+from bigsap.compile.vector_code import broadcast, load, sweep
+from bigsap.engine.small.vectors import WIDTHS, Minimum, store
 
 #: The number types that are read where they lie.
 DTYPES = tuple(np.dtype(name) for name in ("f8", "f4", "i8", "i4"))
@@ -73,10 +74,10 @@ def _copying(item: Any) -> Callable[..., Any]:
                 place = builder.add(source, builder.mul(first, _LONG(_bytes(item))))
                 items = builder.load(_at(builder, place, vector))
                 items.align = _bytes(item)
-                x = builder.fmul(_as_doubles(builder, items), spread(builder, sign, width))
+                x = builder.fmul(_as_doubles(builder, items), broadcast(builder, sign, width))
                 store(builder, x, target, first)
 
-            sweep(builder, count, body)
+            sweep(builder, count, WIDTHS, body)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64, types.int64, types.float64), emit
@@ -96,7 +97,7 @@ def _turning(item: Any) -> Callable[..., Any]:
             for k in range(_TOGETHER):
                 one = builder.load(_at(builder, builder.add(source, builder.mul(step, _LONG(k))), item))
                 items = builder.insert_element(items, one, ir.IntType(32)(k))
-            x = builder.fmul(_as_doubles(builder, items), spread(builder, sign, _TOGETHER))
+            x = builder.fmul(_as_doubles(builder, items), broadcast(builder, sign, _TOGETHER))
             store(builder, x, target, _LONG(0))
             return context.get_dummy_value()
 
@@ -122,7 +123,7 @@ def _largest(typing: Any, address: Any, count: Any) -> Any:
             low.add(builder, x)
             high.add(builder, builder.fneg(x))
 
-        sweep(builder, args[1], body)
+        sweep(builder, args[1], WIDTHS, body)
         smallest, largest = builder.fneg(low.found(builder)), builder.fneg(high.found(builder))
         return builder.select(builder.fcmp_ordered("<", smallest, largest), largest, smallest)
 

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bigsap.compile.decorator import kernel
+from bigsap.compile.vector_code import item
 from bigsap.engine.small.sums import add, rounded, rounded_to
-from bigsap.engine.small.vectors import find, item, two_least
+from bigsap.engine.small.vectors import find, two_least
 from bigsap.proof.limits import CLEAR, DOUBTFUL, HUGE, MARGIN
 from bigsap.proof.scan import two_sum
 from bigsap.types import Array

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigsap.compile.decorator import kernel
+from bigsap.compile.vector_code import item
 from bigsap.engine.small.proof import LOOSE as LOOSE_PROOF
 from bigsap.engine.small.proof import PROVED, Claim, Found, prove_dense, prove_infeasible, typical
 from bigsap.engine.small.sums import add
 from bigsap.engine.small.vectors import (
     find,
-    item,
     judge,
     least,
     open_labels,

@@ -19,74 +19,31 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from bigsap.compile.decorator import kernel
+from bigsap.compile.vector_code import broadcast, first_item, halves, item, load, place_at, smaller, sweep
 from bigsap.engine.core.atomics import lowest_bit
 
 # Items processed at a time, widest first.
-_WIDTHS = (32, 8, 4, 2, 1)
-_DOUBLE, _LONG, _WORD = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
+WIDTHS = (32, 8, 4, 2, 1)
+_DOUBLE, _LONG = ir.DoubleType(), ir.IntType(64)
 _INFINITY = ir.Constant(_DOUBLE, math.inf)
-
-
-def _vector(item: Any, width: int) -> Any:
-    return ir.VectorType(item, width)
-
-
-def spread(builder: Any, item: Any, width: int) -> Any:
-    """Broadcast an item to all lanes."""
-    nothing = ir.Constant(_vector(item.type, width), ir.Undefined)
-    one = builder.insert_element(nothing, item, _WORD(0))
-    lanes = ir.Constant(_vector(_WORD, width), [0] * width)
-    return builder.shuffle_vector(one, nothing, lanes)
-
-
-def _place(builder: Any, address: Any, index: Any, kind: Any) -> Any:
-    """Return a pointer to ``kind`` at item ``index``, of 8 bytes each."""
-    at = builder.add(address, builder.shl(index, _LONG(3)))
-    return builder.inttoptr(at, kind.as_pointer())
-
-
-def load(builder: Any, address: Any, index: Any, width: int, item: Any = _DOUBLE) -> Any:
-    """Return items of 8 bytes from position ``index`` on."""
-    items = builder.load(_place(builder, address, index, _vector(item, width)))
-    items.align = 8
-    return items
 
 
 def store(builder: Any, items: Any, address: Any, index: Any) -> None:
     """Write items of 8 bytes from position ``index`` on."""
-    builder.store(items, _place(builder, address, index, items.type)).align = 8
-
-
-def _smaller(builder: Any, a: Any, b: Any) -> Any:
-    """Return the smaller item of each lane; b where a is NaN."""
-    return builder.select(builder.fcmp_ordered("<", a, b), a, b)
+    builder.store(items, place_at(builder, address, index, items.type)).align = 8
 
 
 def _larger(builder: Any, a: Any, b: Any) -> Any:
     return builder.select(builder.fcmp_ordered("<", a, b), b, a)
 
 
-def _halves(builder: Any, items: Any) -> tuple[Any, Any]:
-    width = items.type.count // 2
-    nothing = ir.Constant(items.type, ir.Undefined)
-
-    def half(lanes: range) -> Any:
-        return builder.shuffle_vector(items, nothing, ir.Constant(_vector(_WORD, width), list(lanes)))
-
-    return half(range(width)), half(range(width, 2 * width))
-
-
-def _item(builder: Any, items: Any) -> Any:
-    return builder.extract_element(items, _WORD(0))
-
-
 class Minimum:
     """A running minimum for each width; LLVM keeps it in registers."""
 
     def __init__(self, builder: Any) -> None:
-        self.rooms = {w: cgutils.alloca_once(builder, _vector(_DOUBLE, w)) for w in _WIDTHS}
+        self.rooms = {w: cgutils.alloca_once(builder, ir.VectorType(_DOUBLE, w)) for w in WIDTHS}
         for width, room in self.rooms.items():
-            builder.store(spread(builder, _INFINITY, width), room)
+            builder.store(broadcast(builder, _INFINITY, width), room)
 
     def get(self, builder: Any, width: int) -> Any:
         return builder.load(self.rooms[width])
@@ -95,15 +52,15 @@ class Minimum:
         builder.store(items, self.rooms[items.type.count])
 
     def add(self, builder: Any, items: Any) -> None:
-        self.put(builder, _smaller(builder, items, self.get(builder, items.type.count)))
+        self.put(builder, smaller(builder, items, self.get(builder, items.type.count)))
 
     def found(self, builder: Any) -> Any:
-        least = self.get(builder, _WIDTHS[0])
-        for width in _WIDTHS[1:]:
+        least = self.get(builder, WIDTHS[0])
+        for width in WIDTHS[1:]:
             while least.type.count > width:
-                least = _smaller(builder, *_halves(builder, least))
-            least = _smaller(builder, least, self.get(builder, width))
-        return _item(builder, least)
+                least = smaller(builder, *halves(builder, least))
+            least = smaller(builder, least, self.get(builder, width))
+        return first_item(builder, least)
 
 
 class _TwoLeast:
@@ -115,44 +72,24 @@ class _TwoLeast:
     def add(self, builder: Any, items: Any) -> None:
         low = self.low.get(builder, items.type.count)
         self.next_low.add(builder, _larger(builder, items, low))
-        self.low.put(builder, _smaller(builder, items, low))
+        self.low.put(builder, smaller(builder, items, low))
 
     def found(self, builder: Any) -> tuple[Any, Any]:
-        first, second = (part.get(builder, _WIDTHS[0]) for part in (self.low, self.next_low))
-        for width in _WIDTHS[1:]:
+        first, second = (part.get(builder, WIDTHS[0]) for part in (self.low, self.next_low))
+        for width in WIDTHS[1:]:
             while first.type.count > width:
-                (a, b), (c, d) = _halves(builder, first), _halves(builder, second)
+                (a, b), (c, d) = halves(builder, first), halves(builder, second)
                 first, second = _joined(builder, (a, c), (b, d))
             other = self.low.get(builder, width), self.next_low.get(builder, width)
             first, second = _joined(builder, (first, second), other)
-        return _item(builder, first), _item(builder, second)
+        return first_item(builder, first), first_item(builder, second)
 
 
 def _joined(builder: Any, one: tuple[Any, Any], other: tuple[Any, Any]) -> tuple[Any, Any]:
     """Return the two smallest items of two pairs, each sorted."""
-    first = _smaller(builder, one[0], other[0])
-    second = _smaller(builder, _larger(builder, one[0], other[0]), _smaller(builder, one[1], other[1]))
+    first = smaller(builder, one[0], other[0])
+    second = smaller(builder, _larger(builder, one[0], other[0]), smaller(builder, one[1], other[1]))
     return first, second
-
-
-def sweep(builder: Any, count: Any, body: Callable[[Any, int], None]) -> None:
-    """Emit ``body(first, width)`` over all ``count`` items."""
-    start: Any = _LONG(0)
-    for width in _WIDTHS:
-        stop = builder.and_(count, _LONG(-width))
-        with cgutils.for_range_slice(builder, start, stop, _LONG(width), _LONG) as (first, _):
-            body(first, width)
-        start = stop
-
-
-@intrinsic
-def item(typing: Any, address: Any, index: Any) -> Any:
-    """Return the float64 at ``index``."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load(_place(builder, args[0], args[1], _DOUBLE))
-
-    return types.float64(types.int64, types.int64), emit
 
 
 @intrinsic
@@ -165,13 +102,13 @@ def judge(typing: Any, cost: Any, lows: Any, count: Any) -> Any:
         def body(first: Any, width: int) -> None:
             c = load(builder, args[0], first, width)
             w = load(builder, args[1], first, width)
-            store(builder, _smaller(builder, c, w), args[1], first)
+            store(builder, smaller(builder, c, w), args[1], first)
             least.add(builder, c)
             bits = builder.bitcast(builder.fcmp_unordered("uno", c, c), ir.IntType(width))
             bits = builder.zext(bits, _LONG)
             builder.store(builder.or_(builder.load(wrong), bits), wrong)
 
-        sweep(builder, args[2], body)
+        sweep(builder, args[2], WIDTHS, body)
         bad = builder.icmp_unsigned("!=", builder.load(wrong), _LONG(0))
         found = [least.found(builder), builder.uitofp(bad, _DOUBLE)]
         return context.make_tuple(builder, signature.return_type, found)
@@ -180,39 +117,27 @@ def judge(typing: Any, cost: Any, lows: Any, count: Any) -> Any:
     return result(types.int64, types.int64, types.int64), emit
 
 
-@intrinsic
-def least(typing: Any, cost: Any, price: Any, count: Any) -> Any:
-    """Return the smallest ``cost - price``."""
+def _least_of(running: Callable[[Any], Any], result: Any) -> Callable[..., Any]:
+    def found(typing: Any, cost: Any, price: Any, count: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            least = running(builder)
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        found = Minimum(builder)
+            def body(first: Any, width: int) -> None:
+                c = load(builder, args[0], first, width)
+                least.add(builder, builder.fsub(c, load(builder, args[1], first, width)))
 
-        def body(first: Any, width: int) -> None:
-            c = load(builder, args[0], first, width)
-            found.add(builder, builder.fsub(c, load(builder, args[1], first, width)))
+            sweep(builder, args[2], WIDTHS, body)
+            found = least.found(builder)
+            return context.make_tuple(builder, result, found) if isinstance(found, tuple) else found
 
-        sweep(builder, args[2], body)
-        return found.found(builder)
+        return result(types.int64, types.int64, types.int64), emit
 
-    return types.float64(types.int64, types.int64, types.int64), emit
+    return intrinsic(found)
 
 
-@intrinsic
-def two_least(typing: Any, cost: Any, price: Any, count: Any) -> Any:
-    """Return the smallest ``cost - price`` and the next, which may be equal."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        least = _TwoLeast(builder)
-
-        def body(first: Any, width: int) -> None:
-            c = load(builder, args[0], first, width)
-            least.add(builder, builder.fsub(c, load(builder, args[1], first, width)))
-
-        sweep(builder, args[2], body)
-        return context.make_tuple(builder, signature.return_type, least.found(builder))
-
-    result = types.UniTuple(types.float64, 2)
-    return result(types.int64, types.int64, types.int64), emit
+#: Of (cost, price, count): the smallest ``cost - price``; and it with the next, which may be equal.
+least = _least_of(Minimum, types.float64)
+two_least = _least_of(_TwoLeast, types.UniTuple(types.float64, 2))
 
 
 @intrinsic
@@ -227,11 +152,11 @@ def two_least_judged(typing: Any, cost: Any, price: Any, count: Any) -> Any:
             c = load(builder, args[0], first, width)
             least.add(builder, builder.fsub(c, load(builder, args[1], first, width)))
             # Unordered: true for a NaN, too.
-            bits = builder.fcmp_unordered("<=", c, spread(builder, lowest, width))
+            bits = builder.fcmp_unordered("<=", c, broadcast(builder, lowest, width))
             bits = builder.zext(builder.bitcast(bits, ir.IntType(width)), _LONG)
             builder.store(builder.or_(builder.load(wrong), bits), wrong)
 
-        sweep(builder, args[2], body)
+        sweep(builder, args[2], WIDTHS, body)
         bad = builder.icmp_unsigned("!=", builder.load(wrong), _LONG(0))
         found = [*least.found(builder), builder.uitofp(bad, _DOUBLE)]
         return context.make_tuple(builder, signature.return_type, found)
@@ -258,8 +183,8 @@ def _relaxing(fresh: bool) -> Callable[..., Any]:
 
             def body(first: Any, width: int) -> None:
                 x = builder.fsub(load(builder, cost, first, width), load(builder, price, first, width))
-                x = builder.fsub(x, spread(builder, height, width))
-                tag = spread(builder, row, width)
+                x = builder.fsub(x, broadcast(builder, height, width))
+                tag = broadcast(builder, row, width)
                 if not fresh:
                     d = load(builder, label, first, width)
                     better = builder.fcmp_ordered("<", x, d)
@@ -270,7 +195,7 @@ def _relaxing(fresh: bool) -> Callable[..., Any]:
                 low.add(builder, x)
                 free.add(builder, builder.fsub(x, load(builder, spare, first, width)))
 
-            sweep(builder, count, body)
+            sweep(builder, count, WIDTHS, body)
             found = [low.found(builder), free.found(builder)]
             return context.make_tuple(builder, signature.return_type, found)
 
@@ -295,7 +220,7 @@ def _placing(width: int) -> Callable[..., Any]:
         def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             x = load(builder, args[0], args[2], width)
             x = builder.fsub(x, load(builder, args[1], args[2], width))
-            hits = builder.fcmp_ordered("==", x, spread(builder, args[3], width))
+            hits = builder.fcmp_ordered("==", x, broadcast(builder, args[3], width))
             return builder.zext(builder.bitcast(hits, ir.IntType(width)), _LONG)
 
         return types.int64(types.int64, types.int64, types.int64, types.float64), emit

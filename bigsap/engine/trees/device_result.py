@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 #: Entries of a list on a device: one for each lane of a warp.
 KEEP = 32
@@ -57,9 +57,7 @@ class Grown:
 class Grower(Protocol):
     """Device that grows trees; see ``engine.cuda.device_forest.DeviceForest``."""
 
-    def grow(
-        self, enough: int, tick: Callable[[], None], assigned: Callable[[int], None]
-    ) -> Grown | None: ...
+    def grow(self, enough: int, tick: Callable[[], None], assigned: Tick) -> Grown | None: ...
 
 
 class Classical(Protocol):

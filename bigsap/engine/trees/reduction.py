@@ -7,7 +7,6 @@ the costs: they are read once; each row is used twice while it is in the near ca
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from bigsap.engine.core.team import Team
 from bigsap.problem import Problem
 from bigsap.sources.base import Resident
 from bigsap.sources.cuda.placed import OnDevice
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 #: Rows that a thread claims at a time, and pairs of the first slice; seconds of later ones.
 _CLAIM = 4
@@ -77,9 +76,7 @@ def run_reduction(
                 v[j] = g if g < w else w
 
 
-def column_minima(
-    problem: Problem, team: Team, price: np.dtype[Any], reached: Callable[[int], None]
-) -> Array | None:
+def column_minima(problem: Problem, team: Team, price: np.dtype[Any], reached: Tick) -> Array | None:
     """Return P (n_columns,): ``v[j] = min over rows of c[i, j] - min_k c[i, k]``.
 
     The value is 0 for a column that is forbidden to all rows. Returns None if the costs are not a

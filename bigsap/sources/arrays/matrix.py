@@ -77,7 +77,6 @@ class ArraySource(Shown):
         return mapped_again, (*place, self._what, self._swapped)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         check_rows(rows, self.shape[0])
         if self.array.dtype == self.dtype:
             # One row at a time: ``array[rows]`` would build a temporary as big as out.
@@ -150,7 +149,6 @@ class ArraySource(Shown):
         return other
 
     def fingerprint(self) -> str:
-        """Return a hex digest of shape, dtype and sampled rows."""
         return fingerprint_of(self)
 
 
@@ -186,7 +184,6 @@ class SliceableSource(Shown):
         vars(self).update(state, _lock=threading.Lock())
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         check_rows(rows, self.shape[0])
         width = columns.stop - columns.start
         if not width or not len(rows):
@@ -233,7 +230,6 @@ class SliceableSource(Shown):
             out[missing] = np.nan
 
     def fingerprint(self) -> str:
-        """Return a hex digest of shape, dtype and sampled rows."""
         return fingerprint_of(self)
 
 

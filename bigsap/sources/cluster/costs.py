@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import BigsapError, ClusterError, level_of_caller
-from bigsap.sources.base import CostSource, Grouped, Prefetching, Task, Waiting, range_of
+from bigsap.sources.base import CostSource, RowDuals, Task, Waiting, range_of
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cluster.on_worker import rows_of
 from bigsap.sources.cluster.recipes import LiesHereError, recipe_of
@@ -24,7 +24,8 @@ from bigsap.sources.cluster.workers import Workers, cores_here
 from bigsap.sources.convert import check_rows
 from bigsap.sources.functions.speed import PerformanceWarning
 from bigsap.sources.offloadable import read_by_kernels
-from bigsap.types import Array, Ids
+from bigsap.sources.wrappers import Groups, is_grouped
+from bigsap.types import Array, Ids, Tick
 
 #: Rows that are foreseen and come ahead of their reader take at most so many bytes.
 _AHEAD_BYTES = 32 << 20
@@ -36,8 +37,7 @@ _TRIP_SECONDS, _MOST_EACH = 0.01, 8
 def spread(source: CostSource, crew: Workers) -> ClusterCosts:
     """Return the source as evaluated by the workers of ``crew``. Raises as ``recipe_of`` does."""
     costs = crew.costs(recipe_of(source), source.shape[0])
-    grouped = isinstance(source, Grouped) and isinstance(source, Prefetching)
-    return (_SpreadGroups if grouped else ClusterCosts)(source, crew, costs)
+    return (_SpreadGroups if is_grouped(source) else ClusterCosts)(source, crew, costs)
 
 
 @contextmanager
@@ -107,7 +107,6 @@ class ClusterCosts:
 
     @property
     def evaluated_by(self) -> str | None:
-        """The source's ``evaluated_by``, see ``FunctionSource``."""
         way: str | None = getattr(self.source, "evaluated_by", None)
         return way
 
@@ -117,7 +116,6 @@ class ClusterCosts:
         return max(1, self.shape[1] * self.dtype.itemsize)
 
     def cost_range(self) -> tuple[float, float] | None:
-        """Return the source's range of costs."""
         return range_of(self.source)
 
     def while_waiting(self, check: Callable[[], None] | None) -> None:
@@ -171,7 +169,6 @@ class ClusterCosts:
         return min(self.crew.n_threads * each, self._most_ahead) - 1
 
     def predict_slot(self, rows: Array) -> None:
-        """Take rows that may be requested after the next one, the likeliest first."""
         self._next = np.asarray(rows, np.int64)
 
     @property
@@ -198,7 +195,6 @@ class ClusterCosts:
         return np.arange(low, high + 1)
 
     def share(self, values: Array) -> Any:
-        """See ``Crewed``."""
         return self.crew.share(values)
 
     def wave(
@@ -229,13 +225,8 @@ class ClusterCosts:
                 take(row, line)
 
     def row_minima(
-        self,
-        matching: Array | None,
-        prices: Array,
-        low: Array | None,
-        maximize: bool,
-        tick: Callable[[int], None],
-    ) -> tuple[Array, Array | None, Array | None, Array]:
+        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool, tick: Tick
+    ) -> RowDuals:
         """Make the certificate's pass, block by block on the workers. See ``Minimised``."""
         n = self.shape[0]
         given = prices if low is None else np.concatenate((prices, low))
@@ -268,14 +259,8 @@ class ClusterCosts:
         return parts[0], parts[1], parts[2] if parts[2].any() else None, matched
 
 
-class _SpreadGroups(ClusterCosts):
+class _SpreadGroups(Groups, ClusterCosts):
     """Rows on workers of a source that reads rows in groups, ahead of time."""
-
-    def rows_together(self, row: int) -> tuple[int, int]:
-        """Return the half-open range of rows that one read of ``row`` decodes."""
-        grouped: Any = self.source
-        start, stop = grouped.rows_together(row)
-        return int(start), int(stop)
 
     def prefetch(self, row: int) -> None:
         """Do nothing: workers read ahead by themselves."""

@@ -80,7 +80,6 @@ class KeptOnWorker:
             return all(row in self._rows for row in np.asarray(rows).tolist())
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         ids = np.asarray(rows)
         absent = np.ones(ids.size, bool)
         with self._lock:

@@ -1,8 +1,8 @@
 """CUDA C++ of the costs of one pair, with which device kernels are compiled.
 
 Every text defines ``COST_T``, ``struct Costs`` with ``load_costs(words)``, ``struct Row`` with
-``open_row(costs, i)``, ``cost_at(costs, row, j)``, ``cost_vector<W>(costs, row, j, out)`` for W
-neighbours, and ``fetch_ahead``. The words are pointers and numbers, eight bytes each.
+``open_row(costs, i)``, ``cost_at(costs, row, j)`` and ``cost_vector<W>(costs, row, j, out)`` for W
+neighbours. The words are pointers and numbers, eight bytes each.
 
 Formulas round like the CPU's fillers (``sources.kernels``): the same operations in the same order,
 compiled without contraction. All IEEE 754 arithmetic then has the same bits; pow, sin and asin may
@@ -45,7 +45,7 @@ typedef unsigned long long u64;
 typedef long long i64;
 """
 
-# Computed costs: W neighbours one by one, and nothing to prefetch.
+# Computed costs: W neighbours one by one.
 _COMPUTED = """
 template <int W>
 __device__ __forceinline__ void cost_vector(
@@ -54,7 +54,6 @@ __device__ __forceinline__ void cost_vector(
     #pragma unroll
     for (int k = 0; k < W; k++) out[k] = cost_at(costs, row, j + k);
 }
-__device__ __forceinline__ void fetch_ahead(const Costs&, int, int, int) {}
 """
 
 _MATRIX = (
@@ -86,12 +85,6 @@ __device__ __forceinline__ void cost_vector(
     u.packed = __ldg((const Packed*)(row.at + j));
     #pragma unroll
     for (int k = 0; k < W; k++) out[k] = u.one[k];
-}
-__device__ __forceinline__ void fetch_ahead(const Costs& costs, int i, int j, int n) {
-    // One request a line of 128 bytes is enough.
-    const COST_T* p = open_row(costs, i).at + j;
-    if (j < n && ((u64)p & 127) < (u64)(WIDTH * sizeof(COST_T)))
-        asm volatile("prefetch.global.L2 [%0];" :: "l"(p));
 }
 #else
 __device__ __forceinline__ COST_T cost_at(const Costs& costs, const Row& row, int j) {
@@ -357,7 +350,6 @@ class PairCode:
     options: tuple[str, ...] = ()
 
     def code(self) -> DeviceCode:
-        """Return the code for kernels."""
         words = self.words
         if self.rows is not None and self.columns is not None:
             words = (*words, self.rows, self.columns)
@@ -367,7 +359,6 @@ class PairCode:
         return DeviceCode(text, words, self.dtype, False, 1, self.options)
 
     def turned(self) -> PairCode:
-        """Return the transpose."""
         return replace(self, swapped=not self.swapped, rows=self.columns, columns=self.rows)
 
     def part(self, rows: Array, columns: Array) -> PairCode:

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from bigsap.errors import CertificateError, DeviceMemoryError
+from bigsap.sources.base import RowDuals
 from bigsap.sources.cuda.device_kernels import PROOF, compiled, load_cupy, on
 from bigsap.sources.cuda.device_memory import naming_bytes
 from bigsap.sources.cuda.product_proof import minima_by_products, pays
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 #: Pairs in one launch: a fraction of a second of work.
 _PAIRS = 1 << 34
@@ -40,9 +41,9 @@ def row_minima(
     prices: Array,
     low: Array | None,
     maximize: bool,
-    tick: Callable[[int], None],
+    tick: Tick,
     of_piece: OfPiece | None = None,
-) -> tuple[Array, Array | None, Array | None, Array] | None:
+) -> RowDuals | None:
     """Return the first fields of ``bigsap.proof.row_minima.RowMinima``, in two parts, and matched (n,).
 
     source: reads rows. pieces: sources on devices, each with the columns of its slab. of_piece: passes over
@@ -84,13 +85,8 @@ def row_minima(
 
 
 def bounded_minima(
-    source: Any,
-    matching: Array | None,
-    prices: Array,
-    low: Array | None,
-    maximize: bool,
-    tick: Callable[[int], None],
-) -> tuple[tuple[Array, Array | None, Array | None, Array], int] | None:
+    source: Any, matching: Array | None, prices: Array, low: Array | None, maximize: bool, tick: Tick
+) -> tuple[RowDuals, int] | None:
     """Return as ``row_minima`` from bounds by matrix products, and how many costs were computed.
 
     None where that does not pay, or the pass over all pairs must find the reason of an error.
@@ -121,7 +117,7 @@ def _minima(
     columns: Array | None,
     prices: Array,
     maximize: bool,
-    tick: Callable[[int], None],
+    tick: Tick,
     meanwhile: Callable[[], None],
 ) -> tuple[Array, Array, Array] | None:
     """Return the least ``c - v`` of each row, in two parts, and the cost at its column.

@@ -35,7 +35,6 @@ class CudaKernelSource:
         return CudaKernelSource, (self.shape, self.pair)
 
     def on_device(self, device: int) -> ComputedOnDevice:
-        """Return the costs for kernels of this device."""
         if self._placed is None or self._placed.device != device:
             self._placed = ComputedOnDevice(self.shape, device, self.pair)
         return self._placed
@@ -50,7 +49,6 @@ class CudaKernelSource:
         return CudaKernelSource((self.shape[1], self.shape[0]), self.pair.turned())
 
     def fingerprint(self) -> str:
-        """Return a digest of the code, the arguments and the selected part of the costs."""
         from bigsap.sources.metrics import digest
 
         code = self.pair.code()

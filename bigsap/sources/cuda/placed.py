@@ -28,6 +28,7 @@ from bigsap.sources.base import (
     Fingerprinted,
     Interruptible,
     Resident,
+    RowDuals,
     Selectable,
     Separable,
     Separation,
@@ -47,7 +48,7 @@ from bigsap.sources.cuda.device_memory import (
     panels,
     pinned,
 )
-from bigsap.types import Array, Ids
+from bigsap.types import Array, Ids, Tick
 
 
 def device_numbers(device: str | Sequence[str]) -> tuple[int, ...]:
@@ -176,7 +177,6 @@ class _Device:
         return of_rows, of_columns
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         # A row of many dimensions takes the host some hundred times as long; the bits are the same.
         many = self.code().product is not None and self.code().exact
         if self.host is not None and not (many and out.size >= _MANY_PAIRS):
@@ -214,13 +214,8 @@ class _Device:
         return costs
 
     def row_minima(
-        self,
-        matching: Array | None,
-        prices: Array,
-        low: Array | None,
-        maximize: bool,
-        tick: Callable[[int], None],
-    ) -> tuple[Array, Array | None, Array | None, Array] | None:
+        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool, tick: Tick
+    ) -> RowDuals | None:
         """Make the certificate's pass, see ``bigsap.proof.row_minima``; None if the host must make it."""
         from bigsap.sources.cuda.device_proof import row_minima
 
@@ -228,32 +223,23 @@ class _Device:
         return row_minima(self, pieces, matching, prices, low, maximize, tick)
 
     def bounded_minima(
-        self,
-        matching: Array | None,
-        prices: Array,
-        low: Array | None,
-        maximize: bool,
-        tick: Callable[[int], None],
-    ) -> tuple[tuple[Array, Array | None, Array | None, Array], int] | None:
+        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool, tick: Tick
+    ) -> tuple[RowDuals, int] | None:
         """Make the certificate's pass by bounds, see ``BoundedMinimised``."""
         from bigsap.sources.cuda.device_proof import bounded_minima
 
         return bounded_minima(self, matching, prices, low, maximize, tick)
 
     def fill(self) -> Fill | None:
-        """Return the host source's filler."""
         return self.host.fill() if isinstance(self.host, Fillable) else None
 
     def separable(self) -> Separation | None:
-        """Return the host source's points."""
         return self.host.separable() if isinstance(self.host, Separable) else None
 
     def cost_range(self) -> tuple[float, float] | None:
-        """Return the host source's range of costs."""
         return None if self.host is None else range_of(self.host)
 
     def fingerprint(self) -> str:
-        """Return the fingerprint of the host source, or one over sampled rows."""
         if isinstance(self.host, Fingerprinted):
             return self.host.fingerprint()
         return fingerprint_of(self)
@@ -353,11 +339,9 @@ class ComputedOnDevice(_Device):
         return f"ComputedOnDevice({self.host or self.shape}, cuda:{self.device})"
 
     def code(self) -> DeviceCode:
-        """Return the code of the formula."""
         return self._code
 
     def transposed(self) -> CostSource | None:
-        """Return the transpose, computed as well."""
         n, m = self.shape
         if isinstance(self.host, Transposable):
             other = self.host.transposed()
@@ -367,7 +351,6 @@ class ComputedOnDevice(_Device):
         return ComputedOnDevice((m, n), self.device, self._pair.turned())
 
     def select(self, rows: Ids, columns: Ids) -> CostSource | None:
-        """Return these rows and columns, computed as well."""
         if isinstance(self.host, Selectable):
             part = self.host.select(rows, columns)
             return None if part is None else place(part, self.device, None)
@@ -390,7 +373,7 @@ def many_coordinates_there(source: CostSource) -> bool:
     return product is not None and product.weights.size >= policy.DEVICE_KEPT_COORDINATES
 
 
-def bring_all(source: CostSource, out: Array, n_threads: int, done: Callable[[int], None]) -> None:
+def bring_all(source: CostSource, out: Array, n_threads: int, done: Tick) -> None:
     """Compute all costs on the device, and copy them to ``out`` (n, m), with the host's bits.
 
     Two panels of pinned memory: while threads copy one to its place, the device makes the other.
@@ -421,7 +404,30 @@ def bring_all(source: CostSource, out: Array, n_threads: int, done: Callable[[in
     done(n)
 
 
-class StreamedToDevice:
+class ReadByHost:
+    """Costs for devices whose rows the host reads from ``whole``. source: as given, whose reads may wait."""
+
+    source: CostSource
+    whole: CostSource
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        self.whole.read(rows, columns, out)
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        if isinstance(self.source, Interruptible):
+            self.source.while_waiting(check)
+
+    def resident(self) -> Array | None:
+        """Return the host's matrix, if it has one."""
+        return self.whole.resident() if isinstance(self.whole, Resident) else None
+
+    def fingerprint(self) -> str:
+        return self.whole.fingerprint() if isinstance(self.whole, Fingerprinted) else fingerprint_of(self)
+
+
+class StreamedToDevice(ReadByHost):
     """Costs larger than device memory: their rows are copied to the device when read.
 
     source: on the host. limit: bytes that rows may take of the device, None: the free memory.
@@ -431,37 +437,18 @@ class StreamedToDevice:
     """
 
     def __init__(self, source: CostSource, device: int, limit: int | None = None, cache: Any = None) -> None:
-        self.source, self.device = source, device
-        self.limit, self.cache = limit, cache
+        self.source = self.whole = source
+        self.device, self.limit, self.cache = device, limit, cache
         self.shape, self.dtype = source.shape, source.dtype
 
     def __repr__(self) -> str:
         return f"StreamedToDevice({self.source!r}, cuda:{self.device})"
 
-    def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
-        self.source.read(rows, columns, out)
-
-    def while_waiting(self, check: Callable[[], None] | None) -> None:
-        if isinstance(self.source, Interruptible):
-            self.source.while_waiting(check)
-
-    def resident(self) -> Array | None:
-        """Return the matrix on the host, if it lies in memory."""
-        return self.source.resident() if isinstance(self.source, Resident) else None
-
     def transposed(self) -> StreamedToDevice | None:
-        """Return the transpose, if the source has one."""
         other = self.source.transposed() if isinstance(self.source, Transposable) else None
         if other is None:
             return None
         return StreamedToDevice(other, self.device, self.limit, self.cache)
-
-    def fingerprint(self) -> str:
-        """Return the source's fingerprint."""
-        if isinstance(self.source, Fingerprinted):
-            return self.source.fingerprint()
-        return fingerprint_of(self)
 
 
 @runtime_checkable

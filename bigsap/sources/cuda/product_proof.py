@@ -28,7 +28,7 @@ from bigsap import policy
 from bigsap.sources.cuda.code import ProductForm
 from bigsap.sources.cuda.device_kernels import PRODUCT_PROOF, compiled, load_cupy
 from bigsap.sources.cuda.device_memory import empty
-from bigsap.types import Array
+from bigsap.types import Array, Tick
 
 #: Bytes of inner products of one batch, and the most rows of one.
 _BYTES, _ROWS = 1 << 30, 1 << 16
@@ -58,7 +58,7 @@ def minima_by_products(
     columns: Array | None,
     prices: Array,
     maximize: bool,
-    tick: Callable[[int], None],
+    tick: Tick,
     meanwhile: Callable[[], None],
 ) -> tuple[Array, Array, Array, int] | None:
     """Return the least ``c - v`` of each row, in two parts, assigned costs, and how many were computed.

@@ -2,100 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from bigsap.sources.base import CostSource, Fingerprinted, Interruptible, Resident
-from bigsap.sources.convert import fingerprint_of
+from bigsap.sources.base import RowDuals
 from bigsap.sources.cuda.code import source_code
 from bigsap.sources.cuda.device_memory import moved
 from bigsap.sources.cuda.placed import MatrixOnDevice, OnDevice, Placeable
-from bigsap.sources.cuda.slabs import SlabsOnDevices, slab_bounds
-from bigsap.types import Array, Ids
+from bigsap.sources.cuda.slabs import Divided, SlabsOnDevices, slab_bounds
+from bigsap.types import Array, Tick
 
 
-class RowsOnDevices:
-    """A matrix of which each device holds a block of rows.
+class RowsOnDevices(Divided):
+    """A matrix of which each device holds a block of rows: those are the transpose's columns."""
 
-    source, devices, limit: as for ``SlabsOnDevices``: the rows are the transpose's columns. Blocks
-    are copied at first use.
-    """
+    _blocks: list[tuple[Any, int]] | None = None
 
-    def __init__(
-        self,
-        source: CostSource,
-        devices: tuple[int, ...],
-        limit: int | None,
-        tick: Callable[[], None] | None = None,
-        *,
-        turned: bool = False,
-    ) -> None:
-        self._given = source, devices, limit, tick
-        self._turned = turned
-        self.devices = devices
-        self._columns = SlabsOnDevices(source, devices, limit, tick, turned=not turned)
-        self._whole = SlabsOnDevices(source, devices, limit, tick, turned=turned).whole
-        self.shape = (self._columns.shape[1], self._columns.shape[0])
-        self.dtype = source.dtype
-        self._blocks: list[tuple[Any, int]] = []
-
-    def __repr__(self) -> str:
-        return f"RowsOnDevices({self._given[0]!r}, cuda:{','.join(map(str, self.devices))})"
+    @cached_property
+    def _columns(self) -> SlabsOnDevices:
+        return SlabsOnDevices(self.source, self.devices, self._limit, self._tick, turned=not self.turned)
 
     def blocks(self) -> list[tuple[Any, int]]:
         """Return the blocks, each a source on its device, and the number of its first row."""
-        source: Any = self._given[0]
-        if not self._blocks and isinstance(source, MatrixOnDevice):
-            array = source.array.T if self._turned else source.array
-            bounds = slab_bounds(self.shape[0], len(self.devices))
-            for device, (start, stop) in zip(self.devices, pairwise(bounds), strict=False):
-                part = moved(array[start:stop], source.device, device, "a block of rows")
-                self._blocks.append((MatrixOnDevice(part), start))
-        elif not self._blocks:
-            for slab in self._columns.slabs():
-                there: Any = slab.source
-                self._blocks.append((there.transposed(), slab.start))
+        if self._blocks is None:
+            self._blocks = self._made()
         return self._blocks
+
+    def _made(self) -> list[tuple[Any, int]]:
+        source = self.source
+        if not isinstance(source, MatrixOnDevice):
+            slabs: list[Any] = self._columns.slabs()
+            return [(slab.source.transposed(), slab.start) for slab in slabs]
+        array, made = source.array.T if self.turned else source.array, []
+        bounds = slab_bounds(self.shape[0], len(self.devices))
+        for device, (start, stop) in zip(self.devices, pairwise(bounds), strict=False):
+            part = moved(array[start:stop], source.device, device, "a block of rows")
+            made.append((MatrixOnDevice(part), start))
+        return made
 
     @property
     def copied_bytes(self) -> int:
         """Bytes of costs that were copied from the host."""
         return self._columns.copied_bytes
 
-    def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
-        self._whole.read(rows, columns, out)
-
-    def while_waiting(self, check: Callable[[], None] | None) -> None:
-        if isinstance(self._given[0], Interruptible):
-            self._given[0].while_waiting(check)
-
-    def resident(self) -> Array | None:
-        """Return the host's matrix, if the costs are copied from one."""
-        matrix = self._whole.resident() if isinstance(self._whole, Resident) else None
-        return matrix if self.shape[0] <= self.shape[1] else None
-
-    def transposed(self) -> RowsOnDevices:
-        """Return the transpose, in blocks of its own rows."""
-        return RowsOnDevices(*self._given, turned=not self._turned)
-
-    def fingerprint(self) -> str:
-        """Return the source's fingerprint."""
-        if isinstance(self._whole, Fingerprinted):
-            return self._whole.fingerprint()
-        return fingerprint_of(self)
-
     def row_minima(
-        self,
-        matching: Array | None,
-        prices: Array,
-        low: Array | None,
-        maximize: bool,
-        tick: Callable[[int], None],
-    ) -> tuple[Array, Array | None, Array | None, Array] | None:
+        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool, tick: Tick
+    ) -> RowDuals | None:
         """Make the certificate's pass: each device processes its rows."""
         found = []
         for block, start in self.blocks():

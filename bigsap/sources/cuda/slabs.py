@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from bigsap.errors import DeviceMemoryError
-from bigsap.sources.base import CostSource, Fingerprinted, Interruptible, Resident, Transposable
-from bigsap.sources.convert import fingerprint_of
+from bigsap.sources.base import CostSource, RowDuals, Transposable
 from bigsap.sources.cuda.code import DeviceCode, source_code
 from bigsap.sources.cuda.device_kernels import on
 from bigsap.sources.cuda.device_memory import bring, empty, free_bytes, moved, panels
-from bigsap.sources.cuda.placed import MatrixOnDevice, OnDevice, Placeable, Turned, needed_bytes, place
-from bigsap.types import Array, Ids
+from bigsap.sources.cuda.placed import (
+    MatrixOnDevice,
+    OnDevice,
+    Placeable,
+    ReadByHost,
+    Turned,
+    needed_bytes,
+    place,
+)
+from bigsap.types import Array, Tick
 
 #: Slabs begin at multiples of so many columns, so that rows of a slab are aligned.
 ALIGNED = 16
@@ -42,12 +49,12 @@ class DeviceSlab:
     stop: int
 
 
-class SlabsOnDevices:
-    """Costs whose columns are divided among devices.
+class Divided(ReadByHost):
+    """Costs that are divided among devices.
 
-    source: the costs as given. devices: their numbers; one that is named twice holds two slabs.
-    limit: bytes that a slab may take of its device, None: the free memory. turned: use the
-    transpose. Slabs are made at first use.
+    source: the costs as given. devices: their numbers; one that is named twice holds two parts.
+    limit: bytes that a part may take of its device, None: the free memory. turned: use the
+    transpose. Parts are made at first use.
     """
 
     def __init__(
@@ -64,19 +71,30 @@ class SlabsOnDevices:
         n, m = source.shape
         self.shape = (m, n) if turned else (n, m)
         self.dtype = source.dtype
-        self._slabs: list[DeviceSlab] = []
-        self._whole: CostSource = source
+        self.whole = source
         if turned:
             other = source.transposed() if isinstance(source, Transposable) else None
-            self._whole = Turned(source) if other is None else other
+            self.whole = Turned(source) if other is None else other
 
     def __repr__(self) -> str:
-        names = ",".join(map(str, self.devices))
-        return f"SlabsOnDevices({self.source!r}, cuda:{names})"
+        return f"{type(self).__name__}({self.source!r}, cuda:{','.join(map(str, self.devices))})"
+
+    def resident(self) -> Array | None:
+        return super().resident() if self.shape[0] <= self.shape[1] else None
+
+    def transposed(self) -> Self:
+        """Return the transpose, in parts of its own columns or rows."""
+        return type(self)(self.source, self.devices, self._limit, self._tick, turned=not self.turned)
+
+
+class SlabsOnDevices(Divided):
+    """Costs whose columns are divided among devices, in slabs."""
+
+    _slabs: list[DeviceSlab] | None = None
 
     def slabs(self) -> list[DeviceSlab]:
         """Return the slabs, from the first column to the last. DeviceMemoryError names the bytes."""
-        if not self._slabs:
+        if self._slabs is None:
             bounds = slab_bounds(self.shape[1], len(self.devices))
             if len(bounds) == 1:
                 bounds = [0, 0]
@@ -160,49 +178,14 @@ class SlabsOnDevices:
                 nbytes,
             )
 
-    # -- access from the host ----------------------------------------------------------
-
     @property
     def copied_bytes(self) -> int:
         """Bytes of costs that were copied from the host."""
         return needed_bytes(self) if self._slabs and self._must_copy() else 0
 
-    @property
-    def whole(self) -> CostSource:
-        """The costs as given, or their transpose, on no device."""
-        return self._whole
-
-    def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
-        self._whole.read(rows, columns, out)
-
-    def while_waiting(self, check: Callable[[], None] | None) -> None:
-        if isinstance(self.source, Interruptible):
-            self.source.while_waiting(check)
-
-    def resident(self) -> Array | None:
-        """Return the host's matrix, if the costs are copied from one."""
-        matrix = self._whole.resident() if isinstance(self._whole, Resident) else None
-        return matrix if self.shape[0] <= self.shape[1] else None
-
-    def transposed(self) -> SlabsOnDevices:
-        """Return the transpose, in slabs of its own columns."""
-        return SlabsOnDevices(self.source, self.devices, self._limit, self._tick, turned=not self.turned)
-
-    def fingerprint(self) -> str:
-        """Return the source's fingerprint."""
-        if isinstance(self._whole, Fingerprinted):
-            return self._whole.fingerprint()
-        return fingerprint_of(self)
-
     def row_minima(
-        self,
-        matching: Array | None,
-        prices: Array,
-        low: Array | None,
-        maximize: bool,
-        tick: Callable[[int], None],
-    ) -> tuple[Array, Array | None, Array | None, Array] | None:
+        self, matching: Array | None, prices: Array, low: Array | None, maximize: bool, tick: Tick
+    ) -> RowDuals | None:
         """Make the certificate's pass, see ``bigsap.proof.row_minima``; None if the host must make it."""
         from bigsap.sources.cuda.device_proof import row_minima
 

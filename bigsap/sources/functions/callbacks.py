@@ -181,7 +181,6 @@ class FunctionSource(PythonCalls, Shown):
     # -- reading ------------------------------------------------------------------------
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         check_rows(rows, self.shape[0])
         start, stop = columns.start, columns.stop
         if len(rows) == 0 or start >= stop:

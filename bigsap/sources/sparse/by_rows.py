@@ -27,9 +27,7 @@ class ByRows:
         return f"ByRows({self.source!r})"
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         self.source.read(rows, columns, out)
 
     def fingerprint(self) -> str:
-        """Return the digest of the entries."""
         return self.source.fingerprint()

@@ -104,7 +104,6 @@ class SparseCosts(Shown):
         return float(below), float(above)
 
     def as_dtype(self, dtype: np.dtype[Any]) -> SparseCosts:
-        """Return the same costs as another dtype; a cost that it cannot hold is an error."""
         start, ids, costs = self._entries
         if costs.dtype == dtype:
             return self

@@ -111,7 +111,6 @@ class DecodedZarrSource(Shown):
         return DecodedZarrSource, (self._layout,)
 
     def rows_together(self, row: int) -> tuple[int, int]:
-        """Return the half-open range of rows that one read of ``row`` decodes."""
         height = self._layout.chunk[0]
         top = row - row % height
         start = row - (row - top) % self._group
@@ -127,7 +126,6 @@ class DecodedZarrSource(Shown):
             self._ahead.prefetch(*self.rows_together(row))
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         check_rows(rows, self.shape[0])
         if not len(rows) or columns.start == columns.stop:
             return

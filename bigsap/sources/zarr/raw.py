@@ -48,7 +48,6 @@ class RawZarrSource(Shown):
         return RawZarrSource, (self._layout,)
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         check_rows(rows, self.shape[0])
         width = columns.stop - columns.start
         stored = self._layout.stored
@@ -144,5 +143,4 @@ class RawZarrSource(Shown):
             raise self._layout.damaged(chunk, "its file is truncated")
 
     def fingerprint(self) -> str:
-        """Return a hex digest of shape, dtype and sampled rows."""
         return fingerprint_of(self)

@@ -67,7 +67,6 @@ def open_zarr(path_or_array: Any, *, forbid: bool) -> CostSource:
 
 
 def _source(layout: Layout, *, forbid: bool = False) -> CostSource:
-    """Return the costs of a layout."""
     packing = layout.packing
     if forbid and packing is not None:
         layout = replace(layout, absent_allowed=bool(packing.missing(layout.filled).any()))

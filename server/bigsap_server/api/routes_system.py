@@ -80,8 +80,6 @@ def _options(devices: Sequence[str]) -> list[schemas.OptionWords]:
     """Return the options that a request may have, from the table that all of BigSAP shares."""
     found = []
     for option in OPTIONS:
-        if option.remote is None:
-            continue
         choices = list(option.remote_choices or option.choices)
         if option.name == "device":
             choices = ["auto", *devices]

@@ -94,7 +94,7 @@ def test_large_integers_are_exact() -> None:
     [
         {"GROUP": 16, "THREADS": 64, "COLS": 1, "USE_CLUSTER": 1},
         {"GROUP": 2, "THREADS": 32, "COLS": 16, "USE_CLUSTER": 1},
-        {"GROUP": 1, "THREADS": 32, "COLS": 32, "USE_CLUSTER": 1, "FLAT": 1, "AHEAD": 1},
+        {"GROUP": 1, "THREADS": 32, "COLS": 32, "USE_CLUSTER": 1},
         {"GROUP": 8, "THREADS": 64, "COLS": 2, "USE_CLUSTER": 0},
         {"GROUP": 1, "THREADS": 32, "COLS": 32, "USE_CLUSTER": 0},
     ],

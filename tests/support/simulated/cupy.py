@@ -348,7 +348,6 @@ class RawModule:
                 r'asm volatile\("ld\.relaxed[^;]*;[^;]*;',
                 "give_way(); word = __atomic_load_n((u64*)place, __ATOMIC_ACQUIRE);",
             ),
-            (r'asm volatile\("prefetch[^;]*;[^;]*;', ";"),
             (r"extern __shared__ (\w+) (\w+)\[\];", r"static thread_local \1 \2[65536];"),
         ):
             code = re.sub(asm, other, code)
