@@ -1,7 +1,7 @@
 """Proof of a bottleneck: no complete assignment has a smaller largest cost, and its pairs are all.
 
-The listed pairs are proved to be all pairs within the threshold: by a pass over all costs, or by boxes
-of points. Among them, by Hall's theorem, a set of rows whose columns *below* the threshold are too few
+The listed pairs are proved to be all pairs within the threshold: by a pass over all costs (of sparse
+ones, over their entries), or by boxes of points. Among them, by Hall's theorem, a set of rows whose columns *below* the threshold are too few
 proves the lower end; that the sum is the least within the threshold is proved on them, too. The code
 shares nothing with the search.
 """
@@ -26,7 +26,7 @@ from bigsap.proof.row_minima import Prices
 from bigsap.proof.row_pass import Work, stream
 from bigsap.proof.threads import share_out
 from bigsap.proof.verify import verify
-from bigsap.sources.base import CostSource, Entries
+from bigsap.sources.base import CostSource, Entries, Sparse
 from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
 from bigsap.types import Array
 
@@ -74,7 +74,8 @@ def prove_entries(
 
     bounds: False to read every pair. Returns the way, ``"pairs"`` or, for points whose boxes exclude
     most, ``"bounds"``, and the number of pairs read. Raises CertificateError that names the first row
-    where it is not so. Distinct columns of a row are the caller's: ``sparse`` checks them.
+    where it is not so. Distinct columns of a row are the caller's: ``sparse`` checks them. Of sparse costs
+    only their entries are read.
     """
     beyond = (entries.costs < threshold) if maximize else (entries.costs > threshold)
     beyond |= entries.costs == (-np.inf if maximize else np.inf)
@@ -84,7 +85,8 @@ def prove_entries(
     lists = _Lists(source, threshold, entries, maximize, threads, tick)
     by, counted = "bounds", _counted_in_boxes(lists) if bounds else None
     if counted is None:
-        by, counted = "pairs", _counted(lists)
+        by = "pairs"
+        counted = _counted_in_entries(source, lists) if isinstance(source, Sparse) else _counted(lists)
     counts, pairs = counted
     differ = np.flatnonzero(counts != np.diff(entries.start))
     if differ.size:
@@ -157,6 +159,32 @@ def _counted_in_boxes(c: _Lists) -> tuple[Array, int] | None:
     return by_row, int(total[0]) + entries.columns.size
 
 
+def _counted_in_entries(source: Sparse, c: _Lists) -> tuple[Array, int]:
+    """Check the costs of the entries and count each row's listed pairs within the threshold."""
+    listed = _listed_within(source, c.threshold, c.maximize)
+    counts = np.bincount(listed[0], minlength=c.source.shape[0])
+    if (counts == np.diff(c.entries.start)).all():  # else the caller names a row
+        mine, given = (_by_pair(*part) for part in (listed, (c.entries.rows(), *c.entries[1:])))
+        wrong = (mine[1] != given[1]) | (mine[2] != given[2])
+        if wrong.any():
+            raise CertificateError(f"row {mine[0][int(np.argmax(wrong))]} lists another cost")
+    return counts, source.entries().columns.size
+
+
+def _by_pair(rows: Array, columns: Array, costs: Array) -> tuple[Array, Array, Array]:
+    """Return entries by row, then column."""
+    order = np.lexsort((columns, rows))
+    return rows[order], columns[order], costs[order]
+
+
+def _listed_within(source: Sparse, threshold: Any, maximize: bool) -> tuple[Array, Array, Array]:
+    """Return rows, columns and costs of the allowed pairs within the threshold of sparse costs."""
+    entries = source.entries()
+    within = (entries.costs >= threshold) if maximize else (entries.costs <= threshold)
+    within &= entries.costs != (-np.inf if maximize else np.inf)
+    return entries.rows()[within], entries.columns[within].astype(np.int64), entries.costs[within]
+
+
 def _counted(c: _Lists) -> tuple[Array, int]:
     """Check the costs of the entries and count each row's pairs within the threshold, in a pass."""
     source, threshold, entries, maximize, threads, tick = c
@@ -209,6 +237,8 @@ def verify_bottleneck(result: Claim, source: CostSource, threshold: Any, threads
 
 def _within(source: CostSource, threshold: Any, maximize: bool, threads: int) -> SparseCosts:
     """Return the allowed pairs within the threshold as sparse costs."""
+    if isinstance(source, Sparse):
+        return sparse(_listed_within(source, threshold, maximize), source.shape)
     found: list[tuple[Array, Array, Array]] = []
     lock = threading.Lock()
 
