@@ -1,9 +1,9 @@
 """Proof of a bottleneck: no complete assignment has a smaller largest cost, and its pairs are all.
 
-The listed pairs are proved to be all pairs within the threshold: by a pass over all costs (of sparse
-ones, over their entries), or by boxes of points. Among them, by Hall's theorem, a set of rows whose columns *below* the threshold are too few
-proves the lower end; that the sum is the least within the threshold is proved on them, too. The code
-shares nothing with the search.
+The listed pairs are proved to be all pairs within the threshold: by a pass over all costs, of sparse
+ones over their entries, or by boxes of points. Among them, by Hall's theorem, a set of rows whose
+columns *below* the threshold are too few proves the lower end; that the sum is the least within the
+threshold is proved on them, too. The code shares nothing with the search.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _matrix(source: CostSource) -> Array | None:
 
 
 def no_more_than_listed(source: CostSource, capacity: Array) -> Array:
-    """Return capacities of sparse costs that a column cannot fill less what it cannot use, if copies are many.
+    """Return capacities of sparse costs without what no column can use, if there would be many copies.
 
     One more than its listed pairs stays: a column with room has a free copy, so that its price is 0.
     """
@@ -131,8 +131,8 @@ def _refuse_more_than_memory(copies: int, vectors: int, name: str) -> None:
     """Raise OptionError where copies, of so many vectors of 8 bytes, do not fit into memory."""
     if copies * vectors * 8 > usable_memory():
         raise OptionError(
-            f"{name} is too large for this way: it makes {copies} copies of rows, columns or listed pairs, more"
-            f" than memory holds; give no {name} beyond what can be used"
+            f"{name} is too large for this way: it makes {copies} copies of rows, columns or listed pairs,"
+            f" more than memory holds; give no {name} beyond what can be used"
         )
 
 

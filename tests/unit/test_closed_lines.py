@@ -39,8 +39,9 @@ def test_closed_columns_of_sparse_costs_are_found_in_one_pass(monkeypatch):
 def test_a_dual_of_a_closed_column_that_leaves_int64():
     cost = bigsap.sparse(([0, 0], [0, 1], np.array([2**62, -(2**62)])), shape=(1, 2))
     assert bigsap.solve(cost, capacity=[0, 1]).v[0] <= 2**63
+    beyond = bigsap.sparse(([0, 0], [0, 1], np.array([2**62, -(2**63)])), shape=(1, 2))
     with pytest.raises(OverflowRiskError, match="dual of column 1, which takes nothing, leaves int64"):
-        bigsap.solve(bigsap.sparse(([0, 0], [0, 1], np.array([2**62, -(2**63)])), shape=(1, 2)), capacity=[1, 0])
+        bigsap.solve(beyond, capacity=[1, 0])
 
 
 @pytest.mark.parametrize("maximize", [False, True])
