@@ -431,7 +431,8 @@ class Result:
         It is written beside the target, then renamed, so it appears complete or not at all.
         """
         check_path(path, "path")
-        target = Path(path)
+        # Follow a link: the rename would replace the link itself.
+        target = Path(os.path.realpath(path) if os.path.islink(path) else path)
         meta = {
             "format": FORMAT,
             "version": VERSION,

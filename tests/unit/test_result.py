@@ -248,3 +248,19 @@ def test_missing_files(tmp_path):
         Result.load(tmp_path / "none.npz")
     with pytest.raises(IsADirectoryError):
         Result.load(tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links and pipes as on POSIX")
+def test_a_link_is_followed_and_a_pipe_is_not_replaced(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.npz").symlink_to(tmp_path / "folder" / "r.npz")
+    result = solved(cost_of("real"))
+    result.save(tmp_path / "link.npz")
+    assert (tmp_path / "link.npz").is_symlink()
+    assert Result.load(tmp_path / "folder" / "r.npz").fun == result.fun
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="it is a device, pipe or socket: name a file") as caught:
+        result.save(tmp_path / "pipe")
+    assert caught.value.filename == str(tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+    assert len(list(tmp_path.iterdir())) == 3
