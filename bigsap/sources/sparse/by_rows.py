@@ -30,6 +30,10 @@ class ByRows:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""
         self.source.read(rows, columns, out)
 
+    def intact(self) -> None:
+        """Raise StoreError if a mapped file was truncated."""
+        self.source.intact()
+
     def fingerprint(self) -> str:
         """Return the digest of the entries."""
         return self.source.fingerprint()
