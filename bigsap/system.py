@@ -103,7 +103,7 @@ def replace(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
     """Rename a file over ``target``, or a folder to a name that is free.
 
     Raises PermissionError naming both if another program keeps one of them open, and OSError if the target
-    is a device, pipe or socket: a file in its place would serve nobody who uses it.
+    is a device, pipe or socket: programs that use it would find a file there.
     """
     if os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target)):
         raise OSError(errno.EINVAL, "it is a device, pipe or socket: name a file", os.fspath(target))

@@ -48,7 +48,8 @@ class MapGuard:
         mapped = isinstance(getattr(found, "_mmap", None), mmap.mmap)
         if not mapped:
             return None
-        return cls(found, f"the file {os.fspath(found.filename or '')!r}" if what is None else what)
+        name = os.fspath(getattr(found, "filename", None) or "")
+        return cls(found, f"the file {name!r}" if what is None else what)
 
     def check(self) -> None:
         """Raise StoreError if the file was truncated; values read before may be zeros."""

@@ -350,7 +350,7 @@ def _costs(
     array, missing = parted(values, "the costs")
     if array.shape != (size,):
         raise ShapeError(f"the costs have shape {array.shape}, not ({size},): one for each listed pair")
-    target = cost_dtype(array.dtype, "the sparse costs")
+    target = cost_dtype(array.dtype, "the vector of costs")
     if missing is not None:
         if missing.any() and not forbid:
             row, column = pair(int(missing.argmax()))
@@ -379,6 +379,8 @@ def _as_dtype(costs: Array, dtype: np.dtype[Any], pair: Callable[[int], tuple[in
         k = error.column or 0
         row, column = pair(k)
         text = f"cost[{row}, {column}] = {costs[k]!s} cannot be held by {dtype}"
+        if costs.dtype == np.uint64 and dtype == np.int64:
+            text += "; give the costs as floats, costs.astype(float)"
         raise type(error)(text, row, column) from None
     return values
 
