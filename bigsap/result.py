@@ -464,7 +464,7 @@ class Result:
                 os.fsync(file.fileno())
             replace(temporary, target)
         except OSError as error:
-            if error.filename == os.fspath(temporary):
+            if error.filename in (None, os.fspath(temporary)):  # a full disk names no file
                 error.filename, error.filename2 = os.fspath(target), None
             raise
         finally:

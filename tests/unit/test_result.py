@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import io
 import json
 import os
@@ -264,3 +265,13 @@ def test_a_link_is_followed_and_a_pipe_is_not_replaced(tmp_path):
     assert caught.value.filename == str(tmp_path / "pipe")
     assert (tmp_path / "pipe").is_fifo()
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
+    def full(*_args, **_parts):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*r\.npz'$"):
+        solved(cost_of("real")).save(tmp_path / "r.npz")
+    assert not list(tmp_path.iterdir())
