@@ -464,9 +464,10 @@ class Result:
                 os.fsync(file.fileno())
             replace(temporary, target)
         except OSError as error:
-            if error.filename in (None, os.fspath(temporary)):  # a full disk names no file
-                error.filename, error.filename2 = os.fspath(target), None
-            raise
+            if error.filename not in (None, os.fspath(temporary)):  # a full disk names no file
+                raise
+            reason = error.strerror or str(error)
+            raise type(error)(error.errno, reason, os.fspath(target)) from error
         finally:
             temporary.unlink(missing_ok=True)
 

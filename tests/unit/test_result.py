@@ -275,3 +275,6 @@ def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=r"No space left on device: '.*r\.npz'$"):
         solved(cost_of("real")).save(tmp_path / "r.npz")
     assert not list(tmp_path.iterdir())
+    monkeypatch.undo()
+    with pytest.raises(IsADirectoryError, match=f"directory: '{tmp_path}'$"):
+        solved(cost_of("real")).save(tmp_path)
