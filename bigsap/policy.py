@@ -464,6 +464,8 @@ FEW_LATE_PAIRS = 1024
 #: other, if the copy takes at most this share of the memory. With fewer rows the vectors of a search fit
 #: a core's own cache in any order: no work is saved, only waiting, so rows decide and not predicted scans.
 SPARSE_ORDERED_ROWS, SPARSE_ORDERED_SHARE = 1 << 15, 8
+#: Copies of columns and listed pairs beyond which capacities of sparse costs count no more than can be used.
+LISTED_COPIES = 1 << 24
 #: Columns, and neighbouring rows, looked at before such an order is computed; and pairs of rows of these
 #: columns. Half of them must have another column in common: neighbours have nearly all, random graphs none.
 ORDER_SAMPLE, ORDER_SAMPLE_PAIRS = 64, 1024

@@ -434,7 +434,8 @@ class Result:
         It is written beside the target, then renamed, so it appears complete or not at all.
         """
         check_path(path, "path")
-        target = Path(path)
+        # Follow a link: the rename would replace the link itself.
+        target = Path(os.path.realpath(path) if os.path.islink(path) else path)
         meta = {
             "format": FORMAT,
             "version": VERSION,
@@ -466,9 +467,10 @@ class Result:
                 os.fsync(file.fileno())
             replace(temporary, target)
         except OSError as error:
-            if error.filename == os.fspath(temporary):
-                error.filename, error.filename2 = os.fspath(target), None
-            raise
+            if error.filename not in (None, os.fspath(temporary)):  # a full disk names no file
+                raise
+            reason = error.strerror or str(error)
+            raise type(error)(error.errno, reason, os.fspath(target)) from error
         finally:
             temporary.unlink(missing_ok=True)
 

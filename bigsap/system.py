@@ -6,6 +6,7 @@ a dependency there, tells it.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -101,8 +102,11 @@ def patiently(action: Callable[[], T]) -> T:
 def replace(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
     """Rename a file over ``target``, or a folder to a name that is free.
 
-    Raises PermissionError naming both if another program keeps one of them open.
+    Raises PermissionError naming both if another program keeps one of them open, and OSError if the target
+    is a device, pipe or socket: programs that use it would find a file there.
     """
+    if os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target)):
+        raise OSError(errno.EINVAL, "it is a device, pipe or socket: name a file", os.fspath(target))
     try:
         patiently(partial(os.replace, source, target))
     except PermissionError as error:

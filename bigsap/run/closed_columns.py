@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigsap.errors import OverflowRiskError
 from bigsap.proof.exact import two_sum
 from bigsap.result import Result
 from bigsap.sources.base import CostSource, Sparse, read_rows
@@ -20,6 +21,7 @@ _BLOCK = 1 << 20
 _SAFE = 1 << 62
 # Whole numbers up to this are floats, too.
 _EXACT = 1 << 53
+_LARGEST = 2**63 - 1
 
 
 def dual_of_closed(result: Result, source: CostSource) -> Result:
@@ -43,6 +45,8 @@ def dual_of_closed(result: Result, source: CostSource) -> Result:
     pieces = _pieces(source, closed, by_rows)
     least = make(pieces, closed.size, sign, sign * other, low is not None)
     least = least if by_rows else np.minimum(least, 0)
+    if whole:
+        least = _within_int64(least, closed, by_rows)
     dual[closed] = sign * (_floats_below(least) if whole and dual.dtype.kind == "f" else least)
     if by_rows and result.unassigned_cost is not None:
         cap = result.unassigned_cost[closed]
@@ -119,6 +123,17 @@ def _least_whole(pieces: Iterator[_Piece], size: int, sign: int, other: Array, _
         found[lines] = np.where(known[lines], np.minimum(found[lines], least), least)
         known[lines] = True
     return found
+
+
+def _within_int64(least: Array, closed: Array, by_rows: bool) -> Array:
+    """Return whole duals (object) that int64 holds, lower where they need not be so large."""
+    beyond = np.flatnonzero(least < -_LARGEST)
+    if beyond.size:
+        raise OverflowRiskError(
+            f"the dual of {'row' if by_rows else 'column'} {closed[beyond[0]]}, which takes nothing, leaves"
+            " int64: the integer costs are too large; scale them down, or convert them to float64"
+        )
+    return np.minimum(least, _LARGEST)
 
 
 def _floats_below(whole: Array) -> Array:

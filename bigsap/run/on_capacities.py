@@ -27,7 +27,7 @@ from bigsap.run.warm_start import parse_warm_start, unmasked_start
 from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.missing import is_vector
-from bigsap.sources.repeated import counts_of, repeat_columns, repeat_rows
+from bigsap.sources.repeated import counts_of, no_more_than_listed, repeat_columns, repeat_rows
 from bigsap.strategies import ON_COLUMNS
 from bigsap.types import Array
 
@@ -120,10 +120,11 @@ class _OneSolve:
         if contracted is not None:
             return contracted
         # A single row leaves a copy free, so that its column has the price 0 where it has room.
-        counts = np.minimum(capacity, max(n, 2))
+        counts = no_more_than_listed(self.source, np.minimum(capacity, max(n, 2)))
+        repeated = repeat_columns(self.source, counts, self.room)
         start = None if start is None else np.repeat(start, counts)
         inner = {**self.asked, "time_limit": self._left(), "warm_start": start}
-        result = self.solve_sum(repeat_columns(self.source, counts, self.room), inner, self.saved)
+        result = self.solve_sum(repeated, inner, self.saved)
         return self._joined(result, capacity, counts)
 
     def _start(self) -> Array | None:
@@ -209,10 +210,11 @@ class _OneSolve:
             start = start.v
         elif isinstance(start, tuple) and len(start) == 2 and is_vector(start[0]):
             start = start[0]
+        repeated = repeat_rows(self.source, demand, self.room)
         inner = {**self.asked, "time_limit": self._left(), "warm_start": start}
         if prices is not None:
             inner["unassigned_cost"] = np.repeat(prices, demand)
-        result = self.solve_sum(repeat_rows(self.source, demand, self.room), inner, self.saved)
+        result = self.solve_sum(repeated, inner, self.saved)
         owner = np.repeat(np.arange(n), demand)
         chosen = np.full(m, -1, np.intp)
         chosen[result.col_ind] = owner[result.row_ind]

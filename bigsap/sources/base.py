@@ -366,14 +366,14 @@ class Guarded(Protocol, metaclass=Ability):
 def intact_throughout(source: object) -> Iterator[None]:
     """Raise StoreError at the end of the context if costs in place became invalid.
 
-    It replaces the result, or the ValueError, of the context.
+    It replaces the result, or the error, of the context: zeros in place of indices lead to any.
     """
     if not isinstance(source, Guarded):
         yield
         return
     try:
         yield
-    except ValueError:
+    except Exception:
         source.intact()
         raise
     source.intact()

@@ -203,6 +203,11 @@ class ClippedCosts:
         way: str | None = getattr(self.given, "evaluated_by", None)
         return way
 
+    @property
+    def intact(self) -> Callable[[], None] | None:
+        """Raise StoreError if the source's file was truncated; None if it has none."""
+        return getattr(self.source, "intact", None)
+
     def while_waiting(self, check: Callable[[], None] | None) -> None:
         if isinstance(self.source, Interruptible):
             self.source.while_waiting(check)

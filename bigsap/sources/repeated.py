@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.errors import DtypeError, InputError, InvalidCostError, OptionError, ShapeError
+from bigsap.memory import usable_memory
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource, Interruptible, Resident, Selectable, range_of, read_rows
 from bigsap.sources.convert import check_rows, fingerprint_of
@@ -18,6 +20,8 @@ from bigsap.types import Array, Ids
 
 # Numbers beyond this are no different from "as many as there are".
 _MOST = 2**31 - 2
+# Vectors of 8 bytes an entry that are held while entries are repeated, at least.
+_ENTRY_VECTORS = 5
 
 
 def counts_of(value: Any, size: int, name: str, what: str) -> Array:
@@ -64,11 +68,12 @@ def repeat_columns(source: CostSource, counts: Array, room: float = math.inf) ->
 
     room: bytes that a copy of a matrix in memory may take; a larger one is read through its source.
     """
-    columns = np.repeat(np.arange(counts.size), counts)
     if isinstance(source, SparseCosts):
         return _repeated_entries(source, counts)
     if (counts == 1).all():
         return source
+    _refuse_more_than_memory(int(counts.sum()), 1, "capacity")
+    columns = np.repeat(np.arange(counts.size), counts)
     if isinstance(source, Selectable):
         chosen = source.select(np.arange(source.shape[0]), columns)
         if chosen is not None:
@@ -81,12 +86,14 @@ def repeat_columns(source: CostSource, counts: Array, room: float = math.inf) ->
 
 def repeat_rows(source: CostSource, counts: Array, room: float = math.inf) -> CostSource:
     """Return the costs with each row as often as ``counts`` (n,) says, see ``repeat_columns``."""
-    rows = np.repeat(np.arange(counts.size), counts)
     if (counts == 1).all():
         return source
+    _refuse_more_than_memory(int(counts.sum()), 1, "demand")
+    rows = np.repeat(np.arange(counts.size), counts)
     if isinstance(source, SparseCosts):
         start, columns, costs = source.entries()
         size = np.diff(start)[rows]
+        _refuse_more_than_memory(int(size.sum()), _ENTRY_VECTORS, "demand")
         new = np.concatenate(([0], np.cumsum(size)))
         at = np.arange(new[-1]) - np.repeat(new[:-1] - start[rows], size)
         given = np.repeat(np.arange(rows.size), size), columns[at], costs[at]
@@ -107,9 +114,32 @@ def _matrix(source: CostSource) -> Array | None:
     return None if matrix is None else matrix[:, : source.shape[1]]
 
 
+def no_more_than_listed(source: CostSource, capacity: Array) -> Array:
+    """Return capacities of sparse costs without what no column can use, if there would be many copies.
+
+    One more than its listed pairs stays: a column with room has a free copy, so that its price is 0.
+    """
+    if not isinstance(source, SparseCosts):
+        return capacity
+    columns = source.entries().columns
+    if int(capacity.sum()) + int(capacity[columns].sum()) <= policy.LISTED_COPIES:
+        return capacity
+    return np.minimum(capacity, np.bincount(columns, minlength=capacity.size) + 1)
+
+
+def _refuse_more_than_memory(copies: int, vectors: int, name: str) -> None:
+    """Raise OptionError where copies, of so many vectors of 8 bytes, do not fit into memory."""
+    if copies * vectors * 8 > usable_memory():
+        raise OptionError(
+            f"{name} is too large for this way: it makes {copies} copies of rows, columns or listed pairs,"
+            f" more than memory holds; give no {name} beyond what can be used"
+        )
+
+
 def _repeated_entries(source: SparseCosts, counts: Array) -> CostSource:
     entries = source.entries()
     times = counts[entries.columns]
+    _refuse_more_than_memory(int(times.sum()), _ENTRY_VECTORS, "capacity")
     first = np.concatenate(([0], np.cumsum(counts)))
     copies = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
     columns = np.repeat(first[entries.columns], times) + copies

@@ -190,6 +190,34 @@ def test_sparse_costs_are_proved_by_their_entries(maximize, monkeypatch):
             found.verify(bigsap.sparse((rows, columns, costs), cost.shape))
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+def test_entries_of_sparse_costs_are_compared(maximize, tmp_path, monkeypatch):
+    """No row is read: many rows take no longer than their entries, and integers are exact."""
+    rng = np.random.default_rng(12)
+    rows, columns = np.nonzero(rng.random((20, 20)) < 0.4)
+    order = rng.permutation(rows.size)
+    costs = rng.integers(0, 30, rows.size)
+    small, large = (bigsap.sparse((rows[order], columns[order], c), (20, 20)) for c in (costs, costs + 2**61))
+    monkeypatch.setattr(type(large), "read", lambda *_: pytest.fail("a row was read"))
+    for certify in (True, "pairs"):
+        expected = bigsap.solve(small, objective="bottleneck", maximize=maximize, certify=certify)
+        found = bigsap.solve(large, objective="bottleneck", maximize=maximize, certify=certify)
+        assert (found.status, found.bottleneck) == ("optimal", expected.bottleneck + 2**61)
+        assert found.fun == expected.fun + 20 * 2**61
+        found.save(tmp_path / "r.npz")
+        assert bigsap.Result.load(tmp_path / "r.npz").verify(large).optimal
+    entries = small.entries()
+    prove_entries(small, 30, entries)
+    for wrong, text in (
+        (entries._replace(costs=entries.costs - 1), "row 0 lists another pair, or another cost"),
+        (entries._replace(columns=np.roll(entries.columns, 1)), "lists another pair, or another cost"),
+    ):
+        with pytest.raises(CertificateError, match=text):
+            prove_entries(small, 30, wrong)
+    with pytest.raises(CertificateError, match="does not list all pairs"):
+        prove_entries(bigsap.sparse((rows[1:], columns[1:], costs[1:]), (20, 20)), 30, entries)
+
+
 def test_the_violator_is_checked():
     cost = np.random.default_rng(7).random((12, 12))
     found = bigsap.solve(cost, objective="bottleneck")

@@ -455,6 +455,17 @@ def test_an_impossible_place_is_known_before_work(tmp_path):
     assert not calls
 
 
+@pytest.mark.skipif(os.name == "nt", reason="pipes as on POSIX")
+def test_a_pipe_is_not_replaced(tmp_path):
+    """Nor a device: for root, the file of a checkpoint would take the place of /dev/null."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="checkpoint cannot be written: it is a device, pipe or socket"):
+        bigsap.solve(np.eye(3), checkpoint=path)
+    assert path.is_fifo()
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_leftovers_of_a_killed_process_are_replaced(tmp_path):
     path = tmp_path / "c"
     (tmp_path / ".c.tmp").write_bytes(b"half a checkpoint")

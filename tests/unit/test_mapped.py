@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import bigsap
 from bigsap.errors import StoreError
@@ -307,3 +308,42 @@ def test_truncated_between_two_looks_at_its_size(method, tmp_path):
     assert len(answers) == 12
     assert set(answers) <= {"True", "optimal"}
     assert "True" in answers
+
+
+_SPARSE = """
+import os, sys
+import bigsap
+from bigsap.errors import StoreError
+path, moment, options = sys.argv[1], sys.argv[2], eval(sys.argv[3])
+source = bigsap.as_source(path)
+def cut(_progress=None):
+    os.truncate(path, 1000)
+if moment == "before":
+    cut()
+for _ in range(2):  # the second finds it cut in any case
+    try:
+        bigsap.solve(source, callback=cut, callback_every=0, **options)
+    except StoreError as error:
+        print(error)
+"""
+
+
+@pytest.mark.some(4)
+@pytest.mark.skipif(sys.platform != "linux", reason="watches maps on Linux only")
+@pytest.mark.parametrize("moment", ["before", "during"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"unassigned_cost": 0.5}, {"objective": "bottleneck"}, {"capacity": 2}, {"method": "ssp"}],
+    ids=lambda options: next(iter(options), "plain"),
+)
+def test_sparse_costs_whose_file_is_cut(moment, options, tmp_path):
+    rng = np.random.default_rng(14)
+    path, n = tmp_path / "g.npz", 3000
+    rows, columns = np.repeat(np.arange(n), 8), np.concatenate([(np.arange(n) + k * k) % n for k in range(8)])
+    columns = columns.reshape(8, n).T.ravel()
+    graph = scipy.sparse.csr_array((rng.random(rows.size), (rows, columns)), shape=(n, n))
+    scipy.sparse.save_npz(path, graph, compressed=False)
+    command = [sys.executable, "-c", _SPARSE, path, moment, repr(options)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("g.npz' was truncated while in use") == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import io
 import json
 import os
@@ -248,3 +249,32 @@ def test_missing_files(tmp_path):
         Result.load(tmp_path / "none.npz")
     with pytest.raises(IsADirectoryError):
         Result.load(tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links and pipes as on POSIX")
+def test_a_link_is_followed_and_a_pipe_is_not_replaced(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.npz").symlink_to(tmp_path / "folder" / "r.npz")
+    result = solved(cost_of("real"))
+    result.save(tmp_path / "link.npz")
+    assert (tmp_path / "link.npz").is_symlink()
+    assert Result.load(tmp_path / "folder" / "r.npz").fun == result.fun
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="it is a device, pipe or socket: name a file") as caught:
+        result.save(tmp_path / "pipe")
+    assert caught.value.filename == str(tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
+    def full(*_args, **_parts):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*r\.npz'$"):
+        solved(cost_of("real")).save(tmp_path / "r.npz")
+    assert not list(tmp_path.iterdir())
+    monkeypatch.undo()
+    with pytest.raises(IsADirectoryError, match=f"directory: '{tmp_path}'$"):
+        solved(cost_of("real")).save(tmp_path)

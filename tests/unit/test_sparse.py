@@ -188,7 +188,7 @@ def test_arrays_of_csr_are_used_in_place() -> None:
             ([0, 1], [1, 0], np.array([1, 2**63], np.uint64)),
             None,
             bigsap.OverflowRiskError,
-            r"cost\[1, 0\] = 9223372036854775808 cannot be held by int64",
+            r"cost\[1, 0\] = 9223372036854775808 cannot be held by int64; give the costs as floats",
         ),
         (([[0, 1]], [[1, 0]], [1, 2]), None, bigsap.ShapeError, r"two vectors of one length"),
         (np.eye(2), None, bigsap.InputError, r"pass a scipy.sparse array"),

@@ -37,13 +37,19 @@ class MapGuard:
         self._watch = watch(self, self._map)
 
     @classmethod
-    def of(cls, array: Array, what: str) -> MapGuard | None:
-        """Return the guard of an array; None unless it lies in a map of a file."""
+    def of(cls, array: Any, what: str | None = None) -> MapGuard | None:
+        """Return the guard of an array; None unless it lies in a map of a file.
+
+        what: what errors call it; by default the file.
+        """
         found: Any = array
         while found is not None and not isinstance(found, np.memmap):
             found = getattr(found, "base", None)
         mapped = isinstance(getattr(found, "_mmap", None), mmap.mmap)
-        return cls(found, what) if mapped else None
+        if not mapped:
+            return None
+        name = os.fspath(getattr(found, "filename", None) or "")
+        return cls(found, f"the file {name!r}" if what is None else what)
 
     def check(self) -> None:
         """Raise StoreError if the file was truncated; values read before may be zeros."""

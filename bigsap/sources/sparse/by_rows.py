@@ -29,5 +29,9 @@ class ByRows:
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         self.source.read(rows, columns, out)
 
+    def intact(self) -> None:
+        """Raise StoreError if a mapped file was truncated."""
+        self.source.intact()
+
     def fingerprint(self) -> str:
         return self.source.fingerprint()

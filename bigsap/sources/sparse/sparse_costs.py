@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bigsap.errors import DtypeError, InputError, InvalidCostError, OverflowRiskError, ShapeError
 from bigsap.notebook import Shown
-from bigsap.sources.base import Entries
+from bigsap.sources.arrays.mapped import MapGuard
+from bigsap.sources.base import Entries, intact_throughout
 from bigsap.sources.convert import (
     FINGERPRINT_BYTES,
     check_rows,
@@ -40,6 +42,19 @@ _EXACT = 2**53
 _BY_ROWS = "csr"
 
 
+class _Files:
+    """Mapped files in which arrays lie."""
+
+    def __init__(self, *arrays: Any) -> None:
+        found = map(MapGuard.of, arrays)
+        self._guards = [guard for guard in found if guard is not None]
+
+    def intact(self) -> None:
+        """Raise StoreError if one was truncated: what was read may be zeros."""
+        for guard in self._guards:
+            guard.check()
+
+
 class SparseCosts(Shown):
     """Costs of which only the listed pairs are allowed.
 
@@ -54,6 +69,10 @@ class SparseCosts(Shown):
         self.shape = shape
         self._entries = entries
         self.forbidden = forbidden
+        self._files = _Files(*entries)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(SparseCosts, forbidden=self.forbidden), (self.shape, self._entries)
 
     def __repr__(self) -> str:
         size, dtype = self._entries.columns.size, self._entries.costs.dtype
@@ -62,6 +81,10 @@ class SparseCosts(Shown):
     def entries(self) -> Entries:
         """Return the allowed pairs."""
         return self._entries
+
+    def intact(self) -> None:
+        """Raise StoreError if a mapped file of the entries was truncated: they may be zeros then."""
+        self._files.intact()
 
     def in_sense(self, maximize: bool) -> SparseCosts:
         """Return the same costs, with the infinity that forbids under this sense in its rows."""
@@ -79,6 +102,7 @@ class SparseCosts(Shown):
             some = slice(int(start[row]), int(start[row + 1]))
             _refuse_inexact(costs[some], row, ids[some])
             spread_row(ids[some], costs[some], columns.start, out[k])
+        self.intact()
 
     def transposed(self) -> SparseCosts:
         """Return the transpose, a copy. O(entries)."""
@@ -88,6 +112,7 @@ class SparseCosts(Shown):
         rows, values = np.empty(ids.size, np.int32), np.empty(ids.size, costs.dtype)
         by_columns(start, ids, costs, turned[:-1].copy(), rows, values)
         found = Entries(read_only(turned), read_only(rows), read_only(values))
+        self.intact()
         return SparseCosts((m, n), found, forbidden=self.forbidden)
 
     def cost_range(self) -> tuple[float, float] | None:
@@ -108,6 +133,7 @@ class SparseCosts(Shown):
         if costs.dtype == dtype:
             return self
         found = Entries(start, ids, read_only(_as_dtype(costs, dtype, self._pair)))
+        self.intact()
         return SparseCosts(self.shape, found, forbidden=self.forbidden)
 
     def fingerprint(self) -> str:
@@ -195,6 +221,13 @@ def from_csr(
     turned: they are CSC arrays of the transpose, so that errors name (column, row) as (row, column).
     forbid: see ``listed_pairs``.
     """
+    with intact_throughout(_Files(start, columns, costs)):
+        return _from_lines(start, columns, costs, shape, turned, forbid)
+
+
+def _from_lines(
+    start: Any, columns: Any, costs: Any, shape: tuple[int, int], turned: bool, forbid: bool
+) -> SparseCosts:
     start = _whole(start, "indptr")
     given = _whole(columns, "indices")
 
@@ -255,6 +288,11 @@ def _of_diagonals(given: Any, size: tuple[int, int]) -> tuple[Array, Array, Arra
 
 
 def _from_vectors(vectors: Any, shape: Sequence[int] | None, forbid: bool) -> SparseCosts:
+    with intact_throughout(_Files(*vectors)):
+        return _by_rows(vectors, shape, forbid)
+
+
+def _by_rows(vectors: Any, shape: Sequence[int] | None, forbid: bool) -> SparseCosts:
     rows, columns = (_whole(x, name) for x, name in zip(vectors, ("rows", "columns"), strict=False))
     if rows.ndim != 1 or rows.shape != columns.shape:
         raise ShapeError(
@@ -311,7 +349,7 @@ def _costs(
     array, missing = parted(values, "the costs")
     if array.shape != (size,):
         raise ShapeError(f"the costs have shape {array.shape}, not ({size},): one for each listed pair")
-    target = cost_dtype(array.dtype, "the sparse costs")
+    target = cost_dtype(array.dtype, "the vector of costs")
     if missing is not None:
         if missing.any() and not forbid:
             row, column = pair(int(missing.argmax()))
@@ -340,6 +378,8 @@ def _as_dtype(costs: Array, dtype: np.dtype[Any], pair: Callable[[int], tuple[in
         k = error.column or 0
         row, column = pair(k)
         text = f"cost[{row}, {column}] = {costs[k]!s} cannot be held by {dtype}"
+        if costs.dtype == np.uint64 and dtype == np.int64:
+            text += "; give the costs as floats, costs.astype(float)"
         raise type(error)(text, row, column) from None
     return values
 
