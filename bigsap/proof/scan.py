@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigsap.compile.decorator import kernel
-from bigsap.compile.vector_code import item
-from bigsap.proof.vectors import any_of_pairs, any_within, least_difference, least_of_pairs
+from bigsap.proof.vectors import any_of_pairs, any_within, item, least_difference, least_of_pairs
 from bigsap.types import Array
 
 #: Results of a scan, as bits: a NaN or a difference of -inf was found; a row has no finite

@@ -66,7 +66,7 @@ def test_bounds_by_float16_hold(cupy: Any, kind: str, factor: float) -> None:
     elif kind == "rounded":  # halfway between neighbours of float16, all errors of one sign
         x, y = (1.0 + 2.0**-11 + g.integers(0, 900, (60, d)) * 2.0**-10 for _ in range(2))
     source = place(bigsap.points(factor * x, factor * y), 0, None)
-    made = products.Products(source.code().product, source.points(), half=True)
+    made = products.ProductsOfPoints(source.code().product, source.points(), half=True)
     assert made.fits()
     inner = np.asarray(made.of(cupy.arange(60)), np.float64)
     sums = np.asarray(made.row_norms)[:, None] + np.asarray(made.column_norms)

@@ -418,7 +418,7 @@ def test_violator_with_invalid_costs():
 
 
 #: Whose costs bounds know.
-KNOWN_SOURCES = ("compiled", "clipped", "kept_bounds", "lowrank", "metrics")
+KNOWN_SOURCES = ("compiled", "clipped", "expression.formula", "kept_bounds", "lowrank", "metrics")
 
 
 def test_the_proof_shares_no_code_with_the_engine():

@@ -102,9 +102,10 @@ def test_without_a_compiler_there_is_a_named_error():
     assert "unset it" in done.stderr
 
 
-def test_without_a_compiler_the_command_line_says_so_in_one_line():
+def test_without_a_compiler_the_command_line_says_so_in_one_line(tmp_path):
+    np.save(tmp_path / "c.npy", np.eye(3))
     done = subprocess.run(
-        [sys.executable, "-m", "bigsap", "info", "--json"],
+        [sys.executable, "-m", "bigsap", "solve", str(tmp_path / "c.npy"), "--json"],
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,
