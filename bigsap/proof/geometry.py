@@ -64,7 +64,8 @@ def boundable(source: CostSource) -> tuple[CostSource, ClippedCosts | None] | No
     """Return the source whose costs boxes or products bound, and its clipping or None; None for none."""
     gate = source if isinstance(source, ClippedCosts) else None
     inner = source if gate is None else gate.given
-    formula = isinstance(inner, ExpressionSource) and inner.inner_products is not None
+    products = inner.inner_products if isinstance(inner, ExpressionSource) else None
+    formula = products is not None and products.count >= policy.PRODUCT_COORDINATES
     if not (formula or isinstance(inner, Selectable)) or not isinstance(inner, Fillable):
         return None
     if gate is not None and (inner.dtype != gate.dtype or gate.fill() is None):

@@ -32,6 +32,7 @@ from bigsap.proof.scan import fold
 from bigsap.proof.tighten import largest
 from bigsap.sources.base import CostSource, Fill, Minimised, Resident, Sparse
 from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.filling import fill_of
 from bigsap.types import Array, Tick
 
@@ -272,7 +273,8 @@ def _large(source: CostSource) -> bool:
 def may_bound(source: CostSource) -> bool:
     """Check whether a source and its size suit bounds of boxes."""
     pair = None if isinstance(source, Minimised) or not _large(source) else boundable(source)
-    return pair is not None and not is_product(pair[0], MOST_COORDINATES + 1)
+    formula = pair is not None and isinstance(pair[0], ExpressionSource)
+    return pair is not None and not formula and not is_product(pair[0], MOST_COORDINATES + 1)
 
 
 def seconds_by_bounds(source: CostSource) -> float:

@@ -38,6 +38,8 @@ _NEAR_A_ROW, _NEAR = 8, 1 << 12
 _SINGLE, _DOUBLE, _TINY = 2.0**-24, 2.0**-53, 2.0**-126
 #: Points of which no square leaves the range of float64, or is lost in it.
 _LEAST, _LARGEST = 1e-70, 1e70
+#: Weights that lift no square that was lost.
+_LARGEST_WEIGHT = 1e100
 #: Most coordinates: with more, roundings of float32 may add up to a hundredth.
 _MOST_COORDINATES = 100_000
 _METRICS = ("sqeuclidean", "euclidean", "cosine")
@@ -88,7 +90,7 @@ def is_product(source: CostSource, least: int | None = None) -> bool:
         name, x, *_ = source.prepared()
         d = x.shape[1] if name in _METRICS else 0
     elif isinstance(source, ExpressionSource):
-        d = 0 if source.inner_products is None else source.inner_products.count
+        d = source.inner_products.count if source.inner_products is not None else 0
     else:
         return False
     return least <= d <= _MOST_COORDINATES
@@ -104,6 +106,8 @@ def vectors_of(source: CostSource) -> Vectors | None:
     with np.errstate(over="ignore", invalid="ignore"):
         size = max(_longest(plain, True, n), _longest(plain, False, m))
     if not (np.isfinite(terms).all() and _LEAST < size < _LARGEST and np.abs(terms).max() < _LARGEST):
+        return None
+    if not float(plain.weights.max()) * plain.scale < _LARGEST_WEIGHT:
         return None
     return replace(plain, exponent=-int(np.frexp(size)[1]))
 
@@ -129,7 +133,7 @@ def _plain_vectors(source: CostSource) -> Vectors | None:
         found, (x, y) = source.inner_products, source.vectors()
         middle, ones = np.zeros(found.count), np.ones(found.count)
         if found.kind == "product":
-            return Vectors(found.factor * x, y, middle, ones, *source.terms(), False, False, 1.0, 0)
+            return Vectors(x, y, middle, ones, *source.terms(), False, False, 1.0, 0)
         middle = (_sum(x) + _sum(y)) / (n + m)
         none = np.zeros(n), np.zeros(m)
         plain = Vectors(x, y, middle, ones, *none, True, found.kind == "root", 1.0, 0)

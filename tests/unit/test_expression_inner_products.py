@@ -35,12 +35,13 @@ def formula(text: str, n: int = 60, m: int = 300, **arrays: np.ndarray) -> bigsa
         (SQUARES, "square", True),
         ("sum((y[j, k] - x[i, k]) * (y[j, k] - x[i, k]) for k in range(D))", "square", True),
         (f"0.5 * {SQUARES}", "square", False),
-        (f"c * {SQUARES} * 3", "square", False),
+        (f"{SQUARES} * c", "square", False),
         (f"sqrt({SQUARES})", "root", True),
         (f"2 * sqrt({SQUARES})", "root", False),
         (PRODUCTS, "product", True),
         ("sum(x[i, k] * y[j, k] for k in range(9))", "product", True),
         (f"-{PRODUCTS}", "product", False),
+        (f"-3 * {PRODUCTS}", "product", False),
         (f"1 - {PRODUCTS}", "product", False),
         (f"a[i] - 2 * {PRODUCTS} + b[j]", "product", False),
         (f"c * {PRODUCTS} + y[j, 3]", "product", False),
@@ -69,6 +70,12 @@ def test_what_matrix_products_bound(text: str, kind: str, plain: bool) -> None:
         f"{PRODUCTS} + {PRODUCTS}",
         f"a[i] + 1 - {PRODUCTS}",
         f"{PRODUCTS} * b[j]",
+        f"0.1 * (10 * {SQUARES})",  # two roundings, and a factor of 1
+        f"1e20 * (1e-20 * {PRODUCTS})",
+        f"5 * sqrt({SQUARES}) * 0.2",
+        f"1e40 * {PRODUCTS}",
+        f"(1 + {PRODUCTS}) * 2",
+        f"a[i] + b[j] + a[i] + {PRODUCTS}",
         f"{PRODUCTS} / 2",
         f"min({PRODUCTS}, 1)",
         f"a[i] + b[j] + a[i] - a[i] + {PRODUCTS}",
@@ -87,11 +94,15 @@ def test_what_they_do_not(text: str) -> None:
     assert formula(text).product() is None
 
 
-def test_infinite_coordinates_and_products_beyond_float64_have_none() -> None:
+def test_infinite_tiny_and_huge_coordinates_have_none() -> None:
     x = np.ones((60, D))
     x[3, 4] = np.inf
     assert formula(PRODUCTS, x=x).product() is None
-    assert formula(f"1e90 * {PRODUCTS}", x=np.full((60, D), 1e250)).product() is None
+    for size in (1e-160, 1e250):  # squares that float64 does not hold
+        for text in (f"9e29 * {PRODUCTS}", f"9e29 * sqrt({SQUARES})"):
+            for one in ({"x": np.full((60, D), size)}, {"y": np.full((300, D), size)}):
+                source = formula(text, **one)
+                assert source.product() is source.transposed().product() is None
     b = np.zeros(300)
     b[7] = np.inf
     assert formula(f"{PRODUCTS} + b[j]", b=b).product() is None
@@ -132,6 +143,20 @@ def test_many_rows_have_the_bits_of_one() -> None:
             source.read(rows[k : k + 1], columns, alone[k : k + 1])
         assert np.array_equal(together, alone)
         assert source.fill().many is not None
+
+
+@pytest.mark.parametrize("kind", ["formula", "lowrank"])
+def test_huge_terms_beside_tiny_products(kind: str) -> None:
+    """The unit of tiny vectors would bring such a term beyond float64."""
+    g = np.random.default_rng(3)
+    x, y, a = 1e-50 * g.normal(size=(290, D)), 1e-50 * g.normal(size=(300, D)), np.zeros(290)
+    a[3] = 1e300
+    if kind == "formula":
+        source = formula(f"a[i] + {PRODUCTS}", 290, 300, x=x, y=y, a=a)
+    else:
+        source = bigsap.lowrank(x, y, row_terms=a)
+    found = bigsap.solve(source, method="compressed", cache=4096)
+    assert found.fun == bigsap.solve(whole(source), method="ssp").fun
 
 
 @pytest.mark.parametrize("outlier", [1e6, 1e13, 1e150])

@@ -16,6 +16,7 @@ from bigsap.engine.lists.bounded_evaluation import offset_of
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
+from bigsap.proof.multiplied import vectors_of
 from contracts import whole
 
 SOURCES = {
@@ -308,3 +309,23 @@ def test_the_boundary_of_the_smallest():
         least = np.sort(tau)[:k].tolist()
         assert sorted([x for x in tau.tolist() if x <= below] + [at] * room) == least
         assert room <= (tau == at).sum()
+
+
+def test_prices_beyond_the_unit_are_no_blocked_ones() -> None:
+    lowered, out, roots = np.zeros(4), np.empty((1, 4), np.float32), np.empty((2, 4), np.float32)
+    v = np.array([-1e290, -np.inf, 1e290, -1.0])
+    most = float(np.finfo(np.float32).max) / 4
+    product_selection.price_terms(v, lowered, 1e100, 1e-6, 1e-30, most, out)
+    assert out[0].tolist()[:3] == [np.float32(most), np.inf, -np.inf]
+    product_selection.price_terms(v, lowered, 1e100, 1e-6, 1e-30, most, roots)
+    assert np.isfinite(roots[1, [0, 3]]).all()
+    assert roots[1, 1] == -np.inf
+
+
+@pytest.mark.parametrize("factor", [1.0, 9e99])
+def test_weights_lift_no_squares_that_were_lost(factor: float) -> None:
+    x, y = 1e-160 * np.random.default_rng(3).normal(size=(2, 400, 16))
+    source = bigsap.scaled(bigsap.points(x, y, "euclidean"), factor)
+    engine = ListEngine(Problem(source, False), Team(1), Monitor(), np.dtype(np.float64), 20, seed=1)
+    assert engine.products is None
+    assert vectors_of(source) is None

@@ -10,7 +10,8 @@ points, weighing them and the costs' own code add a few units. All of it is belo
 
 Costs that are inner products plus a term of the row and one of the column err by less than
 ``(8 d + 64) u (d X Y + R + S)``: X and Y the largest sizes of a row's and a column's factor, R and S of the
-terms. The rows' vectors are multiplied by -1/2, which is exact, so that these costs are ``a + b - 2 p`` too.
+terms. The rows' vectors are multiplied by -1/2, which is exact but for denormal numbers beside the largest,
+so that these costs are ``a + b - 2 p`` too.
 
 Points of many coordinates are multiplied in float16, which takes tensor cores a tenth of the time:
 docs/product_bounds.md, *Half precision*.
@@ -41,8 +42,8 @@ _UNIT = 2.0**-53
 _MOVED = 1 << 25
 #: Largest squared norm: sums of a few stay finite.
 _LARGEST = 1e300
-#: What products that underflow may lose.
-_LOST = 1e-290
+#: What products that underflow may lose; and halves of numbers, unless the largest is smaller.
+_LOST = _SMALLEST = 1e-290
 #: float16: the largest coordinate is brought below 2**_EXPONENT; smaller ones than _SUBNORMAL lose bits.
 _EXPONENT, _SUBNORMAL = 15, 2.0**-14
 #: Coordinates of float16 are a multiple of this, else cuBLAS takes slower kernels.
@@ -199,6 +200,7 @@ class ProductsAndTerms(Products):
             max((float(cupy.abs(side[some]).max()) for some in self._parts(side)), default=0.0)
             for side in factors
         ]
+        self._sizes = sizes
         of_terms = sum(float(cupy.abs(some).max()) for some in terms if some.size)
         most = self._d * sizes[0] * sizes[1] + of_terms
         self.sums = np.full(factors[0].shape[0], most)
@@ -208,6 +210,9 @@ class ProductsAndTerms(Products):
 
     def _moved(self, side: int, points: Any) -> Any:
         return points if side else -0.5 * points
+
+    def fits(self) -> bool:
+        return super().fits() and all(size == 0.0 or size > _SMALLEST for size in self._sizes)
 
 
 def largest_price(v: Array) -> float:

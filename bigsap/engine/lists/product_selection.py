@@ -241,12 +241,13 @@ def price_terms(
     relative and absolute error of T. most: a large number of T. out: T (1, m) or, for roots, (2, m).
     """
     for j in range(v.size):
-        price = v[j] * unit
+        blocked = v[j] == -np.inf
+        price = v[j] * unit if blocked else max(v[j] * unit, -_LARGEST)
         if out.shape[0] > 1:
             out[0, j] = min(lowered[j], most)
-            price = max(price + (rounding * abs(price) + lost), -most) if price > -np.inf else price
+            price = price if blocked else max(price + (rounding * abs(price) + lost), -most)
             out[1, j] = np.inf if price > most else price
-        elif price == -np.inf:
+        elif blocked:
             out[0, j] = np.inf
         else:
             x = min(lowered[j] - price - rounding * abs(price), most)

@@ -47,6 +47,8 @@ _SHARED = 4 << 20
 _CONVERTED = 1024
 #: Sizes of vectors for which no term of a bound leaves the range of float64.
 _LEAST_SIZE, _LARGEST_SIZE = 1e-60, 1e60
+#: Weights below this lift no squares that were lost in float64; terms times the unit stay finite below that.
+_LARGEST_WEIGHT, _LARGEST_TERM = 1e100, 1e150
 #: Roundings, besides those of the sum, of an inner product and of the steps to a bound; and the largest sum
 #: of all, relative to the sizes, with which bounds are of use.
 _ROUNDINGS, _MOST_ROUNDING = 32, 0.05
@@ -102,11 +104,16 @@ class Form:
         self.fits = all(x == 0 or _LEAST_SIZE < x < _LARGEST_SIZE for x in largest)
         self._sizes = [reach_of(v) * d**0.5 for v in (product.x, product.y)]
         self.fits = self.fits and max(self._sizes) < _LARGEST_SIZE and self.error < np.inf
+        weight = float(product.weights.max(initial=0.0)) * abs(product.scale)
+        self.fits = self.fits and weight < _LARGEST_WEIGHT
         self._factors = _power(largest[0]), _power(largest[1])
         if product.kind != "product":
             self._factors = (_power(max(largest)),) * 2
         self.square_unit = self._factors[0] * self._factors[1]
         self.unit = self._factors[0] if self.root else self.square_unit
+        sides = product.row_terms, product.column_terms
+        term = max(float(np.abs(some).max(initial=0.0)) for some in sides)
+        self.fits = self.fits and term * self.square_unit < _LARGEST_TERM
 
     def _centred(self, side: int, rows: Any) -> Array:
         given = (self.product.x, self.product.y)[side]

@@ -80,6 +80,8 @@ def minima_by_products(
         a, b = source.product_terms()
         sizes = [_largest_size(side) for side in (*given, a, b)]
         reach = d * sizes[0] * sizes[1] + sizes[2] + sizes[3]
+        if any(0.0 < size < _LOST for size in sizes[:2]):
+            return None  # bits of halves may be lost
         gamma, lost = np.float64(0.0), gamma * reach + lost
     else:
         move, y = _about_their_mean(form, *given)

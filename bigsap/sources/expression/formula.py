@@ -80,6 +80,10 @@ def expression(code: str, shape: Any, **arrays: Any) -> ExpressionSource:
     return ExpressionSource(parse(code, sizes, declared), tuple(values.values()), code)
 
 
+#: Sizes of vectors of which no product or square is lost, or beyond float64.
+_LEAST, _LARGEST = 1e-100, 1e100
+
+
 class ExpressionSource(Filled, Shown):
     """Costs by a formula. See ``expression``.
 
@@ -141,20 +145,23 @@ class ExpressionSource(Filled, Shown):
 
     @cached_property
     def inner_products(self) -> InnerProducts | None:
-        """The parts of the formula if it is a function of inner products of finite vectors, else None."""
+        """The parts of the formula if it is a function of inner products of usual vectors, else None."""
         found = recognised(self.expression)
         if found is None:
             return None
-        with np.errstate(over="ignore"):
-            sizes = [np.abs(self.arrays[k][:, : found.count]).max(initial=0.0) for k in found.arrays]
-            finite = np.isfinite(found.factor * sizes[0]) and np.isfinite(sizes[1])
-        return found if finite else None
+        sizes = (float(np.abs(self.arrays[k][:, : found.count]).max(initial=0.0)) for k in found.arrays)
+        return found if all(size == 0.0 or _LEAST < size < _LARGEST for size in sizes) else None
 
     def vectors(self) -> tuple[Array, Array]:
-        """Return the vectors of ``inner_products``, (n_rows, d) and (n_columns, d)."""
+        """Return the vectors of ``inner_products``, (n_rows, d) and (n_columns, d).
+
+        Of products those of the formula's rows times the factor.
+        """
         found = self.inner_products
         assert found is not None
         x, y = (self.arrays[place][:, : found.count] for place in found.arrays)
+        if found.kind == "product" and found.factor != 1.0:
+            x = found.factor * x
         return (y, x) if self.swapped else (x, y)
 
     def terms(self) -> tuple[Array, Array]:
@@ -188,15 +195,12 @@ class ExpressionSource(Filled, Shown):
         from bigsap.sources.compiled import make_fill
         from bigsap.sources.kernels import filler
 
-        (x, y), weight = self.vectors(), 1.0
-        if found.kind == "product":
-            x = found.factor * x
-        else:
-            weight = found.factor ** (2 if found.kind == "root" else 1)
+        (x, y), exponent = self.vectors(), {"square": 1, "root": 2, "product": 0}[found.kind]
+        weights = np.full(found.count, found.factor**exponent)
         fill, kernel = self.fill(), filler("chosen_filled")
         made = make_fill(kernel.address, [fill.address, fill.context], (kernel, fill))
         chosen = Chosen(made.address, made.context, made.keep)
-        return Product(found.kind, x, y, np.full(found.count, weight), 1.0, *self.terms(), chosen)
+        return Product(found.kind, x, y, weights, 1.0, *self.terms(), chosen)
 
     def _many(self) -> Callable[[Array, int, int, Array], None] | None:
         """Return the filler of many rows at once, for plain sums over enough coordinates."""

@@ -2,11 +2,12 @@
 
 Recognised are, for arrays ``x`` (n, d) of rows and ``y`` (m, d) of columns:
 
-* ``sum((x[i, k] - y[j, k])**2 for k in range(d))`` and its ``sqrt``, times a positive constant;
-* ``sum(x[i, k] * y[j, k] for k in range(d))`` times a constant; and sums and differences of that with one
+* ``sum((x[i, k] - y[j, k])**2 for k in range(d))`` and its ``sqrt``, times one positive constant;
+* ``sum(x[i, k] * y[j, k] for k in range(d))`` times one constant; and sums and differences of that with one
   number a row or one constant, and one number a column.
 
-No more than that: each operation rounds, and the margins of the bounds hold for few of them.
+No more than that: each operation rounds, perhaps below the smallest float, and the margins of the bounds
+hold for few of them.
 """
 
 from __future__ import annotations
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
     from bigsap.sources.expression.syntax_tree import Side
 
 #: Constants beyond these sizes could make costs underflow or overflow.
-_SMALLEST, _LARGEST = 1e-100, 1e100
-#: Most sums and differences around an inner product.
-_MOST_OPERATIONS = 3
+_SMALLEST, _LARGEST = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,8 @@ class InnerProducts:
 
     arrays: places of x and y among the declared; count: of their coordinates, from the first on. factor:
     of the sum, or of its root. terms: of the row and of the column, the sign of a Load without a loop or of
-    a constant, and this; None for 0.
+    a constant, and this; None for 0. plain: whether costs are the sum or its root, and nothing is done to
+    them.
     """
 
     kind: str
@@ -51,19 +51,12 @@ class InnerProducts:
     count: int
     factor: float = 1.0
     terms: tuple[tuple[float, Node] | None, tuple[float, Node] | None] = (None, None)
-
-    @property
-    def plain(self) -> bool:
-        """Whether costs are the sum or its root, and nothing is done to them."""
-        return self.factor == 1.0 and self.terms == (None, None)
+    plain: bool = True
 
 
 def recognised(tree: SyntaxTree) -> InnerProducts | None:
     """Return the parts of a formula of the kinds above, None for another."""
-    parts = _added(tree.root)
-    if parts is None:
-        return None
-    found, terms = None, []
+    found, terms, parts = None, [], _added(tree.root)
     for sign, node in parts:
         core = _core(node, tree)
         if core is None:
@@ -71,7 +64,7 @@ def recognised(tree: SyntaxTree) -> InnerProducts | None:
         elif found is not None:
             return None
         else:
-            found = replace(core, factor=sign * core.factor)
+            found = replace(core, factor=sign * core.factor, plain=core.plain and len(parts) == 1)
     if found is None or (found.kind != "product" and (terms or found.factor < 0)):
         return None
     for sign, node in terms:
@@ -87,43 +80,45 @@ def recognised(tree: SyntaxTree) -> InnerProducts | None:
 
 
 def constant(node: Node, tree: SyntaxTree) -> float | None:
-    """Return the value of a number or a declared number, None for others."""
+    """Return the value of a number or a declared number, perhaps negated, None for others."""
+    if isinstance(node, Negate):
+        value = constant(node.operand, tree)
+        return None if value is None else -value
     if isinstance(node, Number):
         return node.value
     return tree.declared[node.array].value if isinstance(node, Scalar) else None
 
 
-def _added(root: Node) -> list[tuple[float, Node]] | None:
-    """Return the terms of sums and differences with their signs; None if they are many."""
+def _added(root: Node) -> list[tuple[float, Node]]:
+    """Return the terms of sums and differences with their signs."""
     if not isinstance(root, Binary) or root.operator not in "+-":
         return [(1.0, root)]
     first, operations = chain(root)
-    while operations and operations[0].operator not in "+-":
+    while operations[0].operator not in "+-":
         first, operations = operations[0], operations[1:]
-    if len(operations) > _MOST_OPERATIONS or any(some.operator not in "+-" for some in operations):
-        return None
-    others = [(1.0 if some.operator == "+" else -1.0, some.right) for some in operations]
-    return [(1.0, first), *others]
+    if any(some.operator not in "+-" for some in operations):
+        return [(1.0, root)]  # a product of sums
+    return [(1.0, first), *((1.0 if some.operator == "+" else -1.0, some.right) for some in operations)]
 
 
 def _core(node: Node, tree: SyntaxTree) -> InnerProducts | None:
-    """Return the parts of a sum or its root, perhaps negated or times a constant."""
-    factor = 1.0
-    while not isinstance(node, (SumOver, Call)):
-        if isinstance(node, Negate):
-            factor, node = -factor, node.operand
-        elif isinstance(node, Binary) and node.operator == "*":
-            left, right = constant(node.left, tree), constant(node.right, tree)
-            if left is not None:
-                factor, node = factor * left, node.right
-            elif right is not None:
-                factor, node = factor * right, node.left
-            else:
-                return None
-        else:
-            return None
-    found = _sum(node)
-    return replace(found, factor=factor) if found and _SMALLEST < abs(factor) < _LARGEST else None
+    """Return the parts of a sum or its root, perhaps times a constant or negated."""
+    if isinstance(node, (SumOver, Call)):
+        return _sum(node)
+    if isinstance(node, Negate):
+        return _times(-1.0, node.operand)
+    if not isinstance(node, Binary) or node.operator != "*":
+        return None
+    for given, other in ((node.left, node.right), (node.right, node.left)):
+        factor = constant(given, tree)
+        if factor is not None:
+            return _times(factor, other) if _SMALLEST < abs(factor) < _LARGEST else None
+    return None
+
+
+def _times(factor: float, node: Node) -> InnerProducts | None:
+    found = _sum(node) if isinstance(node, (SumOver, Call)) else None
+    return replace(found, factor=factor, plain=False) if found else None
 
 
 def _sum(node: SumOver | Call) -> InnerProducts | None:
