@@ -16,10 +16,12 @@ from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, Stopped
 from bigsap.proof.bottleneck import prove_entries, prove_threshold
-from bigsap.result import Result, Status
+from bigsap.result import MESSAGES, Result, Status
+from bigsap.run.deadline import Deadline
 from bigsap.sources.base import CostSource
 from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
 from bigsap.strategies.bottleneck import Threshold, threshold
+from bigsap.types import Tick
 
 #: Options that have no meaning here, and the reason.
 _REFUSED = {
@@ -70,12 +72,27 @@ def solve_bottleneck(
     entries = sparse((found.rows, found.columns, found.costs), (n, m))
     searched = time.perf_counter() - clock
     result = solve_sum(entries, inner)
-    return _proved(result, problem, found, entries, options, threads, searched)
+    return _proved(result, problem, found, entries, options, threads, searched, monitor)
 
 
 def _left(asked: dict[str, Any], clock: float) -> float | None:
     limit = asked["time_limit"]
     return None if limit is None else max(0.0, float(limit) - (time.perf_counter() - clock))
+
+
+def _until_late(monitor: Monitor) -> Tick:
+    """Return a tick that a cancel ends at once, and a time limit after the grace period."""
+    late: list[Deadline] = []
+
+    def tick(_: int) -> None:
+        try:
+            monitor.tick()
+        except Stopped as stop:
+            late.append(Deadline(monitor.grace(), lambda: monitor.cancelled))
+            if stop.reason != Status.TIME_LIMIT or late[0].left <= 0:
+                raise
+
+    return tick
 
 
 def _proved(
@@ -86,8 +103,12 @@ def _proved(
     options: Options,
     threads: int,
     searched: float,
+    monitor: Monitor,
 ) -> Result:
-    """Return the result with its threshold, once that is proved unless ``certify=False``."""
+    """Return the result with its threshold, once that is proved unless ``certify=False``.
+
+    A proof that a limit or a cancel ends leaves the assignment, without a bound.
+    """
     n, m = problem.shape
     value = found.value * problem.sign
     stats = dict(result.stats)
@@ -96,17 +117,23 @@ def _proved(
     clock = time.perf_counter()
     if options.certify and result.status in (Status.OPTIMAL, Status.IMPRECISE):
         listed = entries.entries()
-        by, pairs = prove_entries(
-            problem.source,
-            value,
-            listed,
-            threads=threads,
-            maximize=problem.maximize,
-            bounds=options.certify != "pairs",
-        )
-        prove_threshold(listed, (n, m), value, found.violator, maximize=problem.maximize)
-        stats["certificate_pairs"] += pairs
-        stats["proof"] = by
+        try:
+            by, pairs = prove_entries(
+                problem.source,
+                value,
+                listed,
+                threads=threads,
+                maximize=problem.maximize,
+                bounds=options.certify != "pairs",
+                tick=_until_late(monitor),
+            )
+            prove_threshold(listed, (n, m), value, found.violator, maximize=problem.maximize)
+            stats["certificate_pairs"] += pairs
+            stats["proof"] = by
+        except Stopped as stop:
+            status = Status(stop.reason)
+            result = replace(result, status=status, message=MESSAGES[status], success=False)
+            result = replace(result, bound=None, gap=None)
         seconds["certificate"] += time.perf_counter() - clock
     seconds["total"] += searched + time.perf_counter() - clock
     stats["seconds"] = seconds

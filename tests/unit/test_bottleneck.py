@@ -15,7 +15,9 @@ from bigsap import policy
 from bigsap.cli import commands as cli
 from bigsap.errors import CertificateError, InvalidCostError, OptionError
 from bigsap.problem import Problem
+from bigsap.progress import Stopped
 from bigsap.proof.bottleneck import prove_entries, prove_threshold
+from bigsap.run import bottleneck as run_bottleneck
 from bigsap.sources.base import Entries
 from bigsap.strategies import bottleneck
 from contracts import whole
@@ -336,3 +338,41 @@ def test_many_rows_for_one_column(dtype):
     cost = np.arange(40).astype(dtype)[::-1, None]
     assert bigsap.solve(cost, objective="bottleneck").bottleneck == 0
     assert bigsap.solve(cost, objective="bottleneck", maximize=True).bottleneck == 39
+
+
+@pytest.mark.parametrize("certify", [True, "pairs"])
+def test_a_cancel_in_the_proof_leaves_the_assignment_without_a_bound(certify, monkeypatch):
+    cost = np.random.default_rng(3).random((60, 60))
+    whole_answer = bigsap.solve(cost, objective="bottleneck")
+    cancel, prove = threading.Event(), run_bottleneck.prove_entries
+
+    def cancelled(*given, **options):
+        cancel.set()
+        return prove(*given, **options)
+
+    monkeypatch.setattr(run_bottleneck, "prove_entries", cancelled)
+    found = bigsap.solve(cost, objective="bottleneck", cancel=cancel, certify=certify)
+    assert (found.status, found.success, found.bound, found.gap) == ("cancelled", False, None, None)
+    assert (found.fun, found.bottleneck) == (whole_answer.fun, whole_answer.bottleneck)
+    assert "cancelled" in found.message
+
+
+def test_a_proof_goes_on_for_the_grace_period():
+    class Ended:
+        cancelled = False
+
+        def __init__(self, seconds, reason="time_limit"):
+            self.seconds, self.reason = seconds, reason
+
+        def grace(self):
+            return self.seconds
+
+        def tick(self):
+            raise Stopped(self.reason)
+
+    tick = run_bottleneck._until_late(Ended(1e6))
+    tick(1)
+    tick(2)
+    for ended in (Ended(-1.0), Ended(1e6, "cancelled")):
+        with pytest.raises(Stopped):
+            run_bottleneck._until_late(ended)(1)
