@@ -8,13 +8,14 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from bigsap.display.text import plain, shown
 from bigsap.errors import InputError, optional
+from bigsap.system import replace
 
 if TYPE_CHECKING:
     from bigsap.result import Result
@@ -206,13 +207,23 @@ def save_result(result: Result, file: Path) -> None:
     table = {"row": result.row_ind, "column": result.col_ind}
     if result.costs is not None:
         table["cost"] = result.costs
-    if file.suffix == ".parquet":
-        arrow, parquet = (optional(f"pyarrow{name}", "-o FILE.parquet") for name in ("", ".parquet"))
-        parquet.write_table(arrow.table(table), file)
+    target = file.resolve()  # a link stays one
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        _write_table(table, part, parquet=file.suffix == ".parquet")
+        replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write_table(table: Mapping[str, Any], file: Path, *, parquet: bool) -> None:
+    if parquet:
+        arrow, tables = (optional(f"pyarrow{name}", "-o FILE.parquet") for name in ("", ".parquet"))
+        tables.write_table(arrow.table(dict(table)), file)
         return
     with file.open("w", encoding="ascii", newline="") as out:
         out.write(",".join(table) + "\r\n")
-        for start in range(0, len(result.row_ind), _LINES):
+        for start in range(0, len(table["row"]), _LINES):
             part = zip(*(values[start : start + _LINES].tolist() for values in table.values()), strict=True)
             # repr: the shortest text that is read as the same number.
             out.writelines(",".join(map(repr, line)) + "\r\n" for line in part)

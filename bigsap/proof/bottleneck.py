@@ -32,6 +32,8 @@ from bigsap.types import Array, Tick
 
 # Rows that a thread claims at a time.
 _ROWS = 1024
+# Sparse costs compared between two looks at the clock.
+_ENTRIES = 1 << 21
 
 
 def prove_threshold(
@@ -82,7 +84,7 @@ def prove_entries(
         row = int(np.searchsorted(entries.start, int(np.argmax(beyond)), side="right")) - 1
         raise CertificateError(f"row {row} lists a pair beyond the threshold")
     if isinstance(source, Sparse):
-        return "pairs", _compared(_within_entries(source, threshold, maximize), entries, source)
+        return "pairs", _compared(source, threshold, entries, maximize, tick)
     lists = _Lists(source, threshold, entries, maximize, threads, tick)
     by, counted = "bounds", _counted_in_boxes(lists) if bounds else None
     if counted is None:
@@ -191,27 +193,44 @@ def _counted(c: _Lists) -> tuple[Array, int]:
     return counts, source.shape[0] * source.shape[1]
 
 
-def _compared(within: tuple[Array, Array, Array], entries: Entries, source: Sparse) -> int:
-    """Check that the entries are these pairs, at their costs; return the number of pairs read."""
-    rows, columns, costs = within
-    n = entries.start.size - 1
-    differ = np.flatnonzero(np.bincount(rows, minlength=n) != np.diff(entries.start))
-    if differ.size:
-        raise CertificateError(f"row {differ[0]} does not list all pairs within the threshold")
-    own = entries.rows()
-    one, other = np.lexsort((columns, rows)), np.lexsort((entries.columns, own))
-    wrong = columns[one] != entries.columns[other]
-    wrong |= costs[one] != entries.costs[other]
-    if wrong.any():
-        row = own[other][int(np.argmax(wrong))]
-        raise CertificateError(f"row {row} lists another pair, or another cost")
+def _compared(source: Sparse, threshold: Any, entries: Entries, maximize: bool, tick: Tick | None) -> int:
+    """Check that the entries are the pairs within the threshold; return the number of pairs read."""
+    start = source.entries().start
+    n, first = start.size - 1, 0
+    while first < n:
+        # At least one row, and as many as have so many entries.
+        stop = max(first + 1, int(np.searchsorted(start, start[first] + _ENTRIES, side="right")) - 1)
+        rows, columns, costs = _within_entries(source, threshold, maximize, first, stop)
+        listed = slice(int(entries.start[first]), int(entries.start[stop]))
+        counts = np.diff(entries.start[first : stop + 1])
+        differ = np.flatnonzero(np.bincount(rows - first, minlength=stop - first) != counts)
+        if differ.size:
+            raise CertificateError(f"row {first + differ[0]} does not list all pairs within the threshold")
+        own = np.repeat(np.arange(first, stop), counts)
+        one, other = np.lexsort((columns, rows)), np.lexsort((entries.columns[listed], own))
+        wrong = columns[one] != entries.columns[listed][other]
+        wrong |= costs[one] != entries.costs[listed][other]
+        if wrong.any():
+            row = own[other][int(np.argmax(wrong))]
+            raise CertificateError(f"row {row} lists another pair, or another cost")
+        first = stop
+        if tick is not None:
+            tick(first)
     return int(source.entries().columns.size)
 
 
-def _within_entries(source: Sparse, threshold: Any, maximize: bool) -> tuple[Array, Array, Array]:
-    """Return rows, columns and costs of the allowed pairs of sparse costs within the threshold."""
-    entries = source.entries()
-    rows, columns, costs = entries.rows(), entries.columns, entries.costs
+def _within_entries(
+    source: Sparse, threshold: Any, maximize: bool, first: int = 0, stop: int | None = None
+) -> tuple[Array, Array, Array]:
+    """Return rows, columns and costs of the allowed pairs of sparse costs within the threshold.
+
+    first, stop: of the rows.
+    """
+    start, columns, costs = source.entries()
+    stop = start.size - 1 if stop is None else stop
+    listed = slice(int(start[first]), int(start[stop]))
+    rows = np.repeat(np.arange(first, stop), np.diff(start[first : stop + 1]))
+    columns, costs = columns[listed], costs[listed]
     keep = (costs >= threshold) if maximize else (costs <= threshold)
     if costs.dtype.kind == "f":
         (wrong,) = np.nonzero(costs == (np.inf if maximize else -np.inf))

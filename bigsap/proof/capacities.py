@@ -30,8 +30,6 @@ from bigsap.sources.base import CostSource, Sparse, integral
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.types import Array, Tick
 
-Tick = Tick
-
 
 def certify_capacities(
     source: CostSource,

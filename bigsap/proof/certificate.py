@@ -115,11 +115,12 @@ class Certificate:
         """
         if not self.gap:
             return True
-        usual = self.usual or 0.0
+        usual, low = self.usual or 0.0, self._low
         if not self.margin:
-            return not 0.0 < self.u.size * CLEAR * max(usual, self.typical) < self.gap
+            most = max(usual, self.typical)
+            most = min(most, HUGE * low) if low else most
+            return not 0.0 < self.u.size * CLEAR * most < self.gap
         margin = min(self.margin, MARGIN * usual) if usual else self.margin
-        low = self._low
         margin = min(margin, HUGE * low) if low else margin
         small = max(CLEAR * margin, min(1e-6 * margin, SHARE * self.deviation))
         return bool(self.gap <= self.u.size * small)

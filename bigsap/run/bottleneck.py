@@ -82,14 +82,15 @@ def _left(asked: dict[str, Any], clock: float) -> float | None:
 
 def _until_late(monitor: Monitor) -> Tick:
     """Return a tick that a cancel ends at once, and a time limit after the grace period."""
-    late: list[Deadline] = []
+    late: Deadline | None = None
 
     def tick(_: int) -> None:
+        nonlocal late
         try:
             monitor.tick()
         except Stopped as stop:
-            late.append(Deadline(monitor.grace(), lambda: monitor.cancelled))
-            if stop.reason != Status.TIME_LIMIT or late[0].left <= 0:
+            late = late or Deadline(monitor.grace(), lambda: monitor.cancelled)
+            if stop.reason != Status.TIME_LIMIT or late.left <= 0:
                 raise
 
     return tick
@@ -134,6 +135,7 @@ def _proved(
             status = Status(stop.reason)
             result = replace(result, status=status, message=MESSAGES[status], success=False)
             result = replace(result, bound=None, gap=None)
+            stats |= {"gaps": [], "proof": None}
         seconds["certificate"] += time.perf_counter() - clock
     seconds["total"] += searched + time.perf_counter() - clock
     stats["seconds"] = seconds

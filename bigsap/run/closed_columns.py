@@ -22,6 +22,8 @@ _SAFE = 1 << 62
 # Whole numbers up to this are floats, too.
 _EXACT = 1 << 53
 _LARGEST = 2**63 - 1
+# Ranges of columns read at most, and columns between two of them at least.
+_RANGES, _FAR = 16, 256
 
 
 def dual_of_closed(result: Result, source: CostSource) -> Result:
@@ -80,17 +82,26 @@ def _pieces(source: CostSource, closed: Array, by_rows: bool) -> Iterator[_Piece
         return
     if n == 0 or m == 0:
         return
-    first, last = (0, m) if by_rows else (int(closed[0]), int(closed[-1]) + 1)
     rows = closed if by_rows else np.arange(n)
-    step = max(1, _BLOCK // (last - first))
-    for start in range(0, rows.size, step):
-        some = rows[start : start + step]
-        block = np.empty((some.size, last - first), source.dtype)
-        read_rows(source, some, slice(first, last), block)
-        lines, others = np.arange(start, start + some.size), np.arange(m)
-        if not by_rows:
-            block, lines, others = block[:, closed - first].T, np.arange(closed.size), some
-        yield _Piece(lines, np.arange(lines.size) * others.size, block.ravel(), np.tile(others, lines.size))
+    for places in [np.arange(m)] if by_rows else _near(closed):
+        ends = (0, m) if by_rows else (int(closed[places[0]]), int(closed[places[-1]]) + 1)
+        step = max(1, _BLOCK // (ends[1] - ends[0]))
+        for start in range(0, rows.size, step):
+            some = rows[start : start + step]
+            block = np.empty((some.size, ends[1] - ends[0]), source.dtype)
+            read_rows(source, some, slice(*ends), block)
+            lines, others = np.arange(start, start + some.size), np.arange(m)
+            if not by_rows:
+                block, lines, others = block[:, closed[places] - ends[0]].T, places, some
+            starts = np.arange(lines.size) * others.size
+            yield _Piece(lines, starts, block.ravel(), np.tile(others, lines.size))
+
+
+def _near(closed: Array) -> list[Array]:
+    """Return the places of closed columns, those that are far from each other apart: few ranges are read."""
+    gaps = np.diff(closed)
+    wide = np.argsort(gaps)[-(_RANGES - 1) :]
+    return np.split(np.arange(closed.size), np.sort(wide[gaps[wide] > _FAR]) + 1)
 
 
 def _listed(source: Sparse, closed: Array, size: int, by_rows: bool) -> _Piece:
@@ -112,9 +123,9 @@ def _listed(source: Sparse, closed: Array, size: int, by_rows: bool) -> _Piece:
 def _least_whole(pieces: Iterator[_Piece], size: int, sign: int, other: Array, _: bool) -> Array:
     """Return the smallest ``sign * cost - other`` of each line, of whole costs; 0 without any."""
     if other.size and max(int(other.max()), -int(other.min())) >= _SAFE:
-        other = np.array([math.floor(x) for x in other.tolist()], object)
+        other = np.array([math.ceil(x) for x in other.tolist()], object)
     elif other.dtype.kind == "f":
-        other = np.floor(other).astype(np.int64)
+        other = np.ceil(other).astype(np.int64)
     found, known = np.zeros(size, object), np.zeros(size, np.bool_)
     for lines, starts, costs, others in pieces:
         fits = int(costs.min()) > -_SAFE and int(costs.max()) < _SAFE

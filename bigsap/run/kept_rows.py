@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from bigsap.row_cache import ABSENT, MISSES, N_USED, Rows, claim, touch
 from bigsap.run.proof_on_workers import rows_elsewhere
 from bigsap.run.run import Run
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import CostSource, Crewed, Fillable, Foreseeing, Interruptible, Resident, range_of
+from bigsap.sources.base import CostSource, Crewed, Fillable, Foreseeing, Reading, Resident, range_of
 from bigsap.sources.cuda.placed import bring_all, many_coordinates_there, needed_bytes
 from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.filling import fill_of
@@ -186,7 +185,7 @@ def _read_all(run: Run, source: CostSource) -> None:
         run.seconds_per_row = seconds * run.n_threads / max(1, int(table.head[MISSES]))
 
 
-class KeptRows:
+class KeptRows(Reading):
     """Source whose rows are looked up in the row cache first.
 
     keep: rows that are read whole are stored in the cache; otherwise they are only looked up. Rows
@@ -223,10 +222,6 @@ class KeptRows:
 
     def cost_range(self) -> tuple[float, float] | None:
         return range_of(self.source)
-
-    def while_waiting(self, check: Callable[[], None] | None) -> None:
-        if isinstance(self.source, Interruptible):
-            self.source.while_waiting(check)
 
     @property
     def foresees(self) -> int:

@@ -350,6 +350,17 @@ class Interruptible(Protocol, metaclass=Ability):
         ...
 
 
+class Reading:
+    """A source that reads ``source``, whose reads may wait."""
+
+    source: CostSource
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Pass the check on, see ``Interruptible``."""
+        if isinstance(self.source, Interruptible):
+            self.source.while_waiting(check)
+
+
 @runtime_checkable
 class Guarded(Protocol, metaclass=Ability):
     """Costs in place may become invalid: a mapped file can be truncated."""

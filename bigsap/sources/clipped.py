@@ -26,7 +26,7 @@ from bigsap.sources.base import (
     Fill,
     Fillable,
     Fingerprinted,
-    Interruptible,
+    Reading,
     Sparse,
     range_of,
     read_rows,
@@ -89,7 +89,7 @@ def unassigned_prices(value: npt.ArrayLike, n_rows: int, maximize: bool) -> Arra
     return prices
 
 
-class ClippedCosts:
+class ClippedCosts(Reading):
     """The costs of ``source`` clipped at each row's price; made square if there are more rows.
 
     shape: (n, max(n, m)). prices: (n,), see ``unassigned_prices``. source: the given costs, in the
@@ -207,10 +207,6 @@ class ClippedCosts:
     def intact(self) -> Callable[[], None] | None:
         """Raise StoreError if the source's file was truncated; None if it has none."""
         return getattr(self.source, "intact", None)
-
-    def while_waiting(self, check: Callable[[], None] | None) -> None:
-        if isinstance(self.source, Interruptible):
-            self.source.while_waiting(check)
 
     def fingerprint(self) -> str:
         given = self.given

@@ -19,7 +19,7 @@ class Filled(ABC):
 
     @abstractmethod
     def fill(self) -> Fill | None:
-        """Return the compiled filler, None if there is none any more."""
+        """Return the compiled filler; None in a source that cannot be compiled."""
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         """Fill ``out[k, :]`` with ``cost[rows[k], columns]``."""

@@ -24,6 +24,7 @@ from bigsap.sources.base import (
     Fillable,
     Fingerprinted,
     Limited,
+    Reading,
     Selectable,
     Separable,
     Separation,
@@ -375,7 +376,7 @@ def _largest(terms: Separation | None) -> float:
         return 2.0 * total if terms.kind == "chord" else total  # an arc is at most pi / 2 chords
 
 
-class Rows:
+class Rows(Reading):
     """The rows of a source and nothing else, so that every pair is looked at."""
 
     def __init__(self, source: CostSource) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from bigsap import policy
 from bigsap.errors import DtypeError, InputError, InvalidCostError, OptionError, ShapeError
 from bigsap.memory import usable_memory
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.sources.base import CostSource, Interruptible, Resident, Selectable, range_of, read_rows
+from bigsap.sources.base import CostSource, Reading, Resident, Selectable, range_of, read_rows
 from bigsap.sources.convert import check_rows, fingerprint_of
 from bigsap.sources.missing import parted
 from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
@@ -124,7 +123,12 @@ def no_more_than_listed(source: CostSource, capacity: Array) -> Array:
     columns = source.entries().columns
     if int(capacity.sum()) + int(capacity[columns].sum()) <= policy.LISTED_COPIES:
         return capacity
-    return np.minimum(capacity, np.bincount(columns, minlength=capacity.size) + 1)
+    used = np.minimum(capacity, np.bincount(columns, minlength=capacity.size) + 1)
+    missing = min(source.shape[0], int(capacity.sum())) - int(used.sum())
+    if missing > 0:  # methods for square problems need as many copies as rows, if none can be used
+        more = np.cumsum(capacity - used)
+        used += np.diff(np.minimum(more, missing), prepend=0)
+    return used
 
 
 def _refuse_more_than_memory(copies: int, vectors: int, name: str) -> None:
@@ -147,7 +151,7 @@ def _repeated_entries(source: SparseCosts, counts: Array) -> CostSource:
     return sparse(given, (source.shape[0], int(first[-1])))
 
 
-class Repeated:
+class Repeated(Reading):
     """Rows and columns of a source, in ascending order, some more than once.
 
     rows, columns: their ids; None: all of them, once.
@@ -178,10 +182,6 @@ class Repeated:
 
     def cost_range(self) -> tuple[float, float] | None:
         return range_of(self.source)
-
-    def while_waiting(self, check: Callable[[], None] | None) -> None:
-        if isinstance(self.source, Interruptible):
-            self.source.while_waiting(check)
 
     def fingerprint(self) -> str:
         return fingerprint_of(self)

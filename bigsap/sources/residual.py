@@ -14,11 +14,10 @@ too, is what column j costs when it is free, so it is subtracted from the costs 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
-from bigsap.sources.base import CostSource, Entries, Fill, Fillable, Interruptible
+from bigsap.sources.base import CostSource, Entries, Fill, Fillable, Reading
 from bigsap.sources.convert import check_rows
 from bigsap.types import Array, Ids
 
@@ -30,7 +29,7 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return total, (a - (total - part)) + (b - part)
 
 
-class Residual:
+class Residual(Reading):
     """Costs left by duals of ``source``, which holds real costs.
 
     square: whether they are (N, N), N the larger side; otherwise there are at least as many columns as rows.
@@ -141,7 +140,3 @@ class Residual:
                     inner, self.source.dtype, self.sign, u, u_low, v, v_low, self._limits
                 )
         return self._fill
-
-    def while_waiting(self, check: Callable[[], None] | None) -> None:
-        if isinstance(self.source, Interruptible):
-            self.source.while_waiting(check)

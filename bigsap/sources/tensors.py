@@ -144,7 +144,7 @@ def _fitting(convert: Callable[[_Array], Any], array: _Array) -> Any:
     if array.dtype == np.float64:
         try:
             return convert(array)
-        except (TypeError, ValueError, RuntimeError):  # MPS of torch
+        except (TypeError, ValueError):  # the device has no float64, as MPS of torch
             return convert(array.astype(np.float32))
     found = convert(array)
     size = getattr(getattr(found, "dtype", None), "itemsize", 8)

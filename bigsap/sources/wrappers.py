@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,8 @@ from bigsap.sources.base import (
     CostSource,
     Fingerprinted,
     Grouped,
-    Interruptible,
     Prefetching,
+    Reading,
     Sparse,
     Transposable,
     in_sense,
@@ -96,7 +95,7 @@ def is_grouped(source: CostSource) -> bool:
     return isinstance(source, Grouped) and isinstance(source, Prefetching)
 
 
-class Converted:
+class Converted(Reading):
     """The costs of a source as another dtype. See ``converted``.
 
     swapped: these are the transpose of the given costs, whose rows and columns errors name.
@@ -141,10 +140,6 @@ class Converted:
     def _across(self, other: Converted) -> Converted:
         other.swapped = not self.swapped
         return other
-
-    def while_waiting(self, check: Callable[[], None] | None) -> None:
-        if isinstance(self.source, Interruptible):
-            self.source.while_waiting(check)
 
     def fingerprint(self) -> str:
         """Return the source's own fingerprint and the dtype; takes no longer than the source's."""

@@ -355,6 +355,7 @@ def test_a_cancel_in_the_proof_leaves_the_assignment_without_a_bound(certify, mo
     assert (found.status, found.success, found.bound, found.gap) == ("cancelled", False, None, None)
     assert (found.fun, found.bottleneck) == (whole_answer.fun, whole_answer.bottleneck)
     assert "cancelled" in found.message
+    assert (found.stats["gaps"], found.stats["proof"]) == ([], None)
 
 
 def test_a_proof_goes_on_for_the_grace_period():

@@ -89,3 +89,23 @@ def test_rows_of_a_function_are_read_once_for_all_closed_columns():
     plain, calls = calls, 0
     assert bigsap.solve(open_only, capacity=[0, 4] * 20).status == "optimal"
     assert calls <= 2 * plain
+
+
+def test_columns_far_apart_are_read_apart(monkeypatch):
+    """Two closed columns at the ends of many: the columns between them are not read again."""
+    x, y = np.random.default_rng(4).random((2, 1500, 2))
+    source = bigsap.points(x[:300], y)
+    capacity = np.ones(1500, np.int64)
+    capacity[[0, 1, 700, 1499]] = 0
+    widths = []
+    real = closed_columns.read_rows
+
+    def noted(source, rows, columns, out):
+        widths.append(columns.stop - columns.start)
+        real(source, rows, columns, out)
+
+    monkeypatch.setattr(closed_columns, "read_rows", noted)
+    found = bigsap.solve(source, capacity=capacity)
+    assert sum(widths) == 4
+    assert np.array_equal(found.v[[0, 1, 700, 1499]] <= 0, [True] * 4)
+    found.verify(source)

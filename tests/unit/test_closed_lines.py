@@ -72,3 +72,10 @@ def test_copies_beyond_memory_are_an_error():
     points = bigsap.points(np.zeros((n, 2)), np.zeros((n, 2)))
     with pytest.raises(OptionError, match="it makes 40000000000 copies"):
         bigsap.solve(points, capacity=n)
+
+
+@pytest.mark.parametrize("method", ["auto", "auction", "hungarian"])
+def test_copies_that_cannot_be_used_may_be_fewer_than_rows(method, monkeypatch):
+    monkeypatch.setattr(policy, "LISTED_COPIES", -1)
+    cost = bigsap.sparse(([0, 1, 2], [0, 0, 0], [1.0, 2.0, 3.0]), shape=(3, 2))
+    assert bigsap.solve(cost, capacity=[1, 5], method=method).status == "infeasible"

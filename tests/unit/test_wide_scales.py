@@ -133,3 +133,10 @@ def test_huge_costs_do_not_excuse_a_gap(method):
         pairs = zip(result.row_ind.tolist(), result.col_ind.tolist(), strict=True)
         paid = sum((Fraction(float(cost[pair])) for pair in pairs), Fraction(0))
         assert paid == exact_oracle.value(exact_oracle.optimum(cost)[0])
+
+
+def test_two_rows_of_very_unequal_costs_have_the_better_assignment() -> None:
+    """Half of the assigned costs hide what the others differ by, so that the gap looked small."""
+    cost = np.array([[1e16, 1e16], [0.7269, 0.7820]])
+    for found in (bigsap.solve(cost).col4row, bigsap.linear_sum_assignment(cost)[1]):
+        assert found.tolist() == [1, 0]

@@ -5,8 +5,8 @@
 // Threads of a row.
 #define SIDE 1024
 
-// The cost of a squared distance. PHI: 0 itself, 1 its root, 2 half of it, 3 any number that is the cost.
-// widen: for rounding, which the error of the last includes.
+// The cost of a squared distance. PHI: 0 itself, 1 its root, 2 half of it; 3: no distance, but the cost
+// itself, whose error includes its rounding. widen: for rounding.
 __device__ __forceinline__ double cost_of_square(double square, double widen) {
 #if PHI == 3
     return square;

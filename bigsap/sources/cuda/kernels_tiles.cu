@@ -52,7 +52,9 @@ extern "C" __global__ void __launch_bounds__(256) bigsap_gather_tiles(
     #pragma unroll
     for (int r = 0; r < TILE_ROWS; r++) {
         if (p + r >= n_rows) break;
-        if (j < width) out[(i64)(p + r) * width + j] = cost_of(costs, total[r][0], rows[p + r], first + j);
-        if (j + 256 < width) out[(i64)(p + r) * width + j + 256] = cost_of(costs, total[r][1], rows[p + r], first + j + 256);
+        const int i = rows[p + r], c = first + j;
+        COST_T* made = out + (i64)(p + r) * width + j;
+        if (j < width) made[0] = cost_of(costs, total[r][0], i, c);
+        if (j + 256 < width) made[256] = cost_of(costs, total[r][1], i, c + 256);
     }
 }

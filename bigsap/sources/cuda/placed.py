@@ -26,7 +26,7 @@ from bigsap.sources.base import (
     Fill,
     Fillable,
     Fingerprinted,
-    Interruptible,
+    Reading,
     Resident,
     RowDuals,
     Selectable,
@@ -305,16 +305,16 @@ class MatrixOnDevice(_Device):
         return MatrixOnDevice(part)
 
 
-class Turned:
+class Turned(Reading):
     """A host source read by columns: the origin of the transpose of a copied matrix."""
 
     def __init__(self, source: CostSource) -> None:
-        self._source = source
+        self.source = source
         n, m = source.shape
         self.shape, self.dtype = (m, n), source.dtype
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
-        other = self._source
+        other = self.source
         step = max(1, PANEL_BYTES // max(1, self.shape[0] * self.dtype.itemsize))
         for first in range(columns.start, columns.stop, step):
             ids = np.arange(first, min(first + step, columns.stop))
@@ -404,7 +404,7 @@ def bring_all(source: CostSource, out: Array, n_threads: int, done: Tick) -> Non
     done(n)
 
 
-class ReadByHost:
+class ReadByHost(Reading):
     """Costs for devices whose rows the host reads from ``whole``. source: as given, whose reads may wait."""
 
     source: CostSource
@@ -414,10 +414,6 @@ class ReadByHost:
 
     def read(self, rows: Ids, columns: slice, out: Array) -> None:
         self.whole.read(rows, columns, out)
-
-    def while_waiting(self, check: Callable[[], None] | None) -> None:
-        if isinstance(self.source, Interruptible):
-            self.source.while_waiting(check)
 
     def resident(self) -> Array | None:
         """Return the host's matrix, if it has one."""

@@ -219,7 +219,7 @@ class ExpressionSource(Filled, Shown):
         return S.filler_of_rows(rows, columns, np.ones(found.count), None, kinds[found.kind])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what holds addresses: another process makes its own."""
+        """Leave out what holds addresses: another process makes its own. ``Fill`` itself pickles as None."""
         return {name: value for name, value in self.__dict__.items() if name != "_product"}
 
     def transposed(self) -> ExpressionSource:

@@ -144,6 +144,7 @@ class SparseCosts(Shown):
         for part, kind in ((start, np.int64), (columns, np.int64), (costs, costs.dtype)):
             step = max(1, 8 * part.size // FINGERPRINT_BYTES)
             digest.update(np.append(part[::step], part[-1:]).astype(kind).tobytes())
+        self.intact()
         return digest.hexdigest()
 
     def _pair(self, k: int) -> tuple[int, int]:

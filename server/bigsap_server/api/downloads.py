@@ -30,7 +30,7 @@ class Download(FileResponse):
         self._passing = passing
         try:
             self._opened = file.open("rb")
-        except OSError:
+        except FileNotFoundError:
             raise HttpProblem("not-found", "the array is not there (any more)") from None
         found = os.fstat(self._opened.fileno())
         super().__init__(file, media_type=kind, filename=name, headers=headers, stat_result=found)

@@ -283,7 +283,8 @@ class JobStore:
             due = [row[0] for row in db.execute(text, (before,))]
         gone = []
         for job_id in due:
-            with suppress(HttpProblem):  # in use, resumed or deleted meanwhile, or the table is unavailable
+            # In use, resumed or deleted meanwhile, or the table or a file of it is unavailable.
+            with suppress(HttpProblem, OSError):
                 self.delete(job_id, before)
                 gone.append(job_id)
         return gone
