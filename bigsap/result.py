@@ -587,8 +587,7 @@ def pairs_of(chosen: Array, m: int, capacity: Array | None, demand: Array | None
     return {"row_ind": row_ind, "col_ind": col_ind, "col4row": chosen, "row4col": given}
 
 
-def _number(value: Any) -> Any:
-    """Return a Python number; numpy scalars are not valid in JSON."""
+def _number(value: Any) -> Any:  # numpy's are not valid in JSON
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -10,7 +10,7 @@ points, weighing them and the costs' own code add a few units. All of it is belo
 
 Costs that are inner products plus a term of the row and one of the column err by less than
 ``(8 d + 64) u (d X Y + R + S)``: X and Y the largest sizes of a row's and a column's factor, R and S of the
-terms. The rows' vectors are multiplied by -1/2, which is exact but for denormal numbers beside the largest,
+terms. The rows' vectors are multiplied by -1/2, which is exact but for denormal numbers next to the largest,
 so that these costs are ``a + b - 2 p`` too.
 
 Points of many coordinates are multiplied in float16, which takes tensor cores a tenth of the time:
@@ -19,6 +19,7 @@ docs/product_bounds.md, *Half precision*.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ _HALF_LEAST, _HALF_LARGEST = 2.0**-40, 2.0**40
 _FLOAT16, _FLOAT32, _IN_FLOAT32, _ANY, _PLAIN, _TURNED = 2, 0, 68, -1, 0, 1
 
 
-class Products:
+class Products(ABC):
     """Inner products of the rows' vectors with all columns' vectors, in device memory.
 
     Memory: a copy of both sets, and one batch of products.
@@ -100,9 +101,9 @@ class Products:
             copies.append(copy)
         self._rows, self._columns = copies
 
+    @abstractmethod
     def _moved(self, side: int, points: Any) -> Any:
         """Return float64 vectors (k, d) of the rows (side 0) or columns as they are multiplied."""
-        raise NotImplementedError
 
     def fits(self) -> bool:
         """Return whether no bound overflows."""

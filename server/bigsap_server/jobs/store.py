@@ -245,7 +245,7 @@ class JobStore:
     def delete(self, job_id: str, ended_before: float = math.inf) -> None:
         """Remove record, events and files.
 
-        Raises HttpProblem: ``wrong-state`` while the job is active, or if it ended later than told;
+        Raises HttpProblem: ``wrong-state`` while the job is active, or if it ended after ``ended_before``;
         ``job-in-use`` while an active one starts from it.
         """
         folder = self.folder(job_id)
