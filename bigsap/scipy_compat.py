@@ -20,7 +20,7 @@ from bigsap.sources.base import Entries
 from bigsap.sources.missing import mask_of, parted, under_mask
 from bigsap.sources.packing import labelled
 from bigsap.sources.sparse.sparse_costs import SparseCosts, from_csr, looks_sparse, sparse
-from bigsap.sources.tensors import CUDA, is_tensor, like, on_host, place_of
+from bigsap.sources.tensors import CUDA, like, on_host, place_of, speaks_dlpack
 from bigsap.types import Array
 
 _FLOAT64 = np.dtype(np.float64)
@@ -70,7 +70,7 @@ def _assignment(cost_matrix: Any, maximize: bool) -> tuple[Any, Any]:
     costs = cost_matrix
     if looks_sparse(costs) or isinstance(costs, SparseCosts):
         return _of_listed_pairs(costs, maximize)
-    if is_tensor(costs):
+    if speaks_dlpack(costs):
         return _of_tensor(costs, maximize)
     if type(costs) is not np.ndarray or costs.dtype != np.float64:
         costs = _as_scipy_reads(cost_matrix)

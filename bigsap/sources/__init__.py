@@ -18,7 +18,7 @@ from bigsap.sources.packed import unpacked, without_missing
 from bigsap.sources.packing import labelled, packing_told
 from bigsap.sources.sparse.sparse_costs import SparseCosts, listed_pairs, looks_sparse
 from bigsap.sources.sparse.stored import from_npz, from_zarr_group, is_zarr_group, open_zarr_group
-from bigsap.sources.tensors import CUDA, is_tensor, lies_on_host, on_host, place_of, without_gradient
+from bigsap.sources.tensors import CUDA, lies_on_host, on_host, place_of, speaks_dlpack, without_gradient
 from bigsap.sources.wrappers import Counted, converted
 from bigsap.sources.zarr.zarr_store import from_zarr, open_zarr
 
@@ -187,7 +187,7 @@ def _recognise(cost: Any, forbid: bool) -> CostSource:
         return _from_dask(cost, forbid)
     if root == "xarray" and hasattr(cost, "data"):
         return _from_xarray(cost, forbid)
-    if is_tensor(cost) and not callable(getattr(cost, "read", None)):
+    if speaks_dlpack(cost) and not callable(getattr(cost, "read", None)):
         return _from_tensor(cost)
     if hasattr(cost, "__cuda_array_interface__"):
         from bigsap.sources.cuda.placed import device_array

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bigsap.errors import DtypeError, InputError, InvalidCostError, ShapeError
 from bigsap.sources.packing import labelled, packing_told
-from bigsap.sources.tensors import is_tensor, on_host, widened
+from bigsap.sources.tensors import on_host, speaks_dlpack, widened
 
 _Array: TypeAlias = npt.NDArray[Any]
 
@@ -59,7 +59,7 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
         values = values.compute()  # its conversion to an array drops masks
     elif labelled(values):
         return _unpacked(values, name)
-    elif is_tensor(values):
+    elif speaks_dlpack(values):
         return on_host(values), None
     mask = mask_of(values)
     if mask is not None:

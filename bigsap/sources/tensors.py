@@ -25,13 +25,17 @@ _HOST = (1, 3, 11)
 _FIRST_FOREIGN = 256
 
 
+def speaks_dlpack(given: Any) -> bool:
+    """Return whether an object that is no numpy array can be read by DLPack, perhaps by nothing else."""
+    kind = type(given)
+    spoken = hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__")
+    return spoken and not isinstance(given, np.ndarray)
+
+
 def is_tensor(given: Any) -> bool:
     """Return whether an object is an array of another library than numpy that speaks DLPack."""
-    kind = type(given)
-    if isinstance(given, np.ndarray) or not hasattr(kind, "__dlpack__"):
-        return False
     # Of the class first: nested tensors of torch refuse to tell their shape.
-    return hasattr(kind, "__dlpack_device__") and (hasattr(kind, "shape") or hasattr(given, "shape"))
+    return speaks_dlpack(given) and (hasattr(type(given), "shape") or hasattr(given, "shape"))
 
 
 def place_of(tensor: Any) -> tuple[int, int]:
