@@ -46,7 +46,7 @@ _EXACT, _TERMS_PER_ROW = 1 << 53, 4
 # 2**40, so that 2**-50 of their sum is less than 1, and all sums are exact.
 _SQUARES = 2.0**80
 # What a quick call would otherwise look up or add.
-_FLOAT64, _INT64, _INTP = map(np.dtype, (np.float64, np.int64, np.intp))
+_FLOAT64 = np.dtype(np.float64)
 _EXTRA = FACTS + SPARE
 
 # Costs converted at a time, so that they stay in a core's own cache: 256 KiB.
@@ -135,15 +135,13 @@ def quick_assignment(costs: Array, maximize: bool = False) -> tuple[Array, Array
             n, m = m, n
     if matrix is None or n == 0 or n * m > policy.MOST_SMALL_COSTS:
         return None
-    column_of_row = np.empty(n, _INTP)
-    # As many as ``sizes`` says, whose call would take a tenth of the time.
-    real, whole = np.empty(5 * n + 7 * m + _EXTRA), np.empty(2 * (n + m), _INT64)
-    if solve_matrix(matrix, column_of_row, real, whole) != OPTIMAL:
+    pairs = np.empty((2, n), np.intp)
+    if solve_matrix(matrix, pairs, np.empty(7 * n + 9 * m + _EXTRA)) != OPTIMAL:
         return None
     if turned:
-        order = column_of_row.argsort()
-        return column_of_row[order], order
-    return np.arange(n), column_of_row
+        order = pairs[1].argsort()
+        return pairs[1][order], order
+    return pairs[0], pairs[1]
 
 
 def _copied(costs: Array, maximize: bool, turned: bool) -> Array | None:

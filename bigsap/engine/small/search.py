@@ -198,16 +198,20 @@ def solve_dense(
 
 
 @kernel
-def solve_matrix(matrix: Array, column_of_row: Array, real: Array, whole: Array) -> int:
+def solve_matrix(matrix: Array, pairs: Array, room: Array) -> int:
     """Call ``solve_dense`` for a contiguous float64 matrix (n, m), n <= m.
 
-    real: all float64 values that ``sizes`` names. For calls from Python on a few rows, where each
-    argument counts.
+    pairs (2, n) int64: the row and the column of each pair. room: 5 n + 7 m + FACTS + SPARE float64
+    values, and 2 (n + m) more, in which whole numbers are kept. For calls from Python on a few rows,
+    where each array takes a tenth of the time.
     """
     n, m = matrix.shape
     keep = 3 * n + m + FACTS
-    if real.size < keep + 6 * m + 2 * n + SPARE or whole.size < 2 * m + 2 * n:
+    numbers = keep + 6 * m + 2 * n + SPARE
+    if room.size < numbers + 2 * (n + m) or pairs.shape[1] != n:
         return UNSURE
+    for i in range(n):
+        pairs[0, i] = i
     return solve_dense(
         address_of(matrix),
         m,
@@ -216,11 +220,11 @@ def solve_matrix(matrix: Array, column_of_row: Array, real: Array, whole: Array)
         False,
         False,
         True,
-        real[:0],
-        column_of_row,
-        real[:keep],
-        real[keep:],
-        whole,
+        room[:0],
+        pairs[1],
+        room[:keep],
+        room[keep:numbers],
+        room[numbers:].view(np.int64),
     )
 
 
