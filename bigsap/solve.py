@@ -309,7 +309,7 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
         else:
             small = None
     result = _general(source, gated, asked, options, monitor, warm, saved)
-    if small is not None:
+    if small is not None and small.size <= policy.MOST_SMALL_COSTS:
         result.stats["why"] = "a small matrix that is hard for its size"
     if gated is not None:
         result = drop_clipped_pairs(result, gated)

@@ -31,7 +31,7 @@ from bigsap.errors import InfeasibleError, InvalidCostError
 from bigsap.memory import peak_bytes
 from bigsap.problem import Problem
 from bigsap.result import MESSAGES, Result, Status, views_of
-from bigsap.run.small_search import Start, solved_closely
+from bigsap.run.small_search import Start, few_row_prices, solved_closely
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies.orientation import inverse
@@ -53,6 +53,7 @@ _EXTRA = FACTS + SPARE
 _AT_ONCE = 1 << 15
 
 WHY, WHY_POINTS = "a small matrix in memory", "few points, whose costs take less time than a search"
+WHY_EASY = "a matrix in memory whose rows hardly compete"
 
 #: What a solve reports that keeps all its costs in memory and makes no lists.
 WITHOUT_LISTS: dict[str, Any] = {
@@ -107,15 +108,27 @@ class Answer:
         return self.sizes[0] != self.shape[0]
 
 
-def suits(costs: Any) -> bool:
+def suits(costs: Any, maximize: bool = False) -> bool:
     """Return whether an object is an array that can be solved here directly, without options."""
     return (
         type(costs) is np.ndarray
         and costs.ndim == 2
-        and 0 < costs.size <= policy.MOST_SMALL_COSTS
         and costs.dtype.kind in "biuf"
         and costs.dtype.itemsize <= 8
+        and (0 < costs.size <= policy.MOST_SMALL_COSTS or (not maximize and _is_easy(costs)))
     )
+
+
+def _is_easy(costs: Array) -> bool:
+    """Return whether rows hardly compete: prices that a few rows give leave others a column each.
+
+    Then one bid a row assigns nearly all. For square float64 matrices, which need no copy. O(n sqrt(n)).
+    """
+    n, m = costs.shape
+    if n != m or costs.dtype is not _FLOAT64 or not 0 < costs.size <= policy.MOST_EASY_COSTS:
+        return False
+    best = (costs[1 :: max(1, int(n**0.5) // policy.EASY_ROWS)] - few_row_prices(costs)).argmin(axis=1)
+    return best.size - np.unique(best).size <= best.size // policy.EASY_SHARE
 
 
 def quick_assignment(costs: Array, maximize: bool = False) -> tuple[Array, Array] | None:
@@ -441,7 +454,7 @@ def _stats(answer: Answer, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
     proved = answer.proved and answer.status == OPTIMAL
     return {
         "method": "dense",
-        "why": WHY if answer.points is None else WHY_POINTS,
+        "why": WHY_EASY if n * m > policy.MOST_SMALL_COSTS else WHY if answer.points is None else WHY_POINTS,
         "threads": 1,
         "device": "cpu",
         "source": "ClippedCosts" if answer.prices is not None else answer.points or "ArraySource",

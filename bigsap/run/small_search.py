@@ -49,6 +49,13 @@ class Start:
     column_of_row: Array
 
 
+def few_row_prices(matrix: Array) -> Array:
+    """Return the minimum of each column over a few rows; 0 where it is not finite."""
+    v: Array = matrix[:: max(1, len(matrix) // policy.TIGHT_SAMPLE)].min(axis=0)
+    v[~np.isfinite(v)] = 0.0
+    return v
+
+
 #: Status, column of each row, the numbers that ``engine.small.search`` keeps, low parts of the prices.
 Answered = tuple[int, Array, Array, Array | None]
 
@@ -62,6 +69,8 @@ def solved_closely(
     price must be 0.
     """
     n, m = matrix.shape
+    if matrix.size > policy.MOST_SMALL_COSTS and start is None:  # ``small_arrays`` found that it is easy
+        start = Start(few_row_prices(matrix), np.full(n, -1))
     status, column_of_row, kept = _solved(matrix, integers, start, watch=not gated)
     if gated and status == OPTIMAL and kept[2 * n : 2 * n + m].max() != 0:
         # Proved by prices as they are; the largest must be 0, so that no row's dual is above its price.

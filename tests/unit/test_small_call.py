@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.small import search as dense
 from bigsap.run import small_call, small_search
 from examples_of import examples
@@ -25,7 +26,7 @@ def general(monkeypatch):
 
     def solve(cost, **options):
         with monkeypatch.context() as patch:
-            patch.setattr(small_call, "suits", lambda _: False)
+            patch.setattr(small_call, "suits", lambda *_: False)
             result = bigsap.solve(cost, **options)
         assert result.stats["method"] != "dense"
         return result
@@ -363,3 +364,46 @@ def test_options_are_judged_as_by_the_general_way(options, general):
             solve(costs((40, 60)), **options)
         told.append(str(caught.value))
     assert told[0] == told[1]
+
+
+@pytest.fixture
+def easy(monkeypatch):
+    """Costs of which a bid a row assigns nearly all; arrays of 30 rows are large here."""
+    monkeypatch.setattr(policy, "MOST_SMALL_COSTS", 800)
+    rng = np.random.default_rng(5)
+    return 0.1 * (1 - np.eye(60)) + rng.random(60)[None, :] + rng.random(60)[:, None]
+
+
+def test_large_arrays_whose_rows_hardly_compete_are_solved_here_too(easy, general):
+    found, slow = small(easy), general(easy)
+    assert found.stats["why"] == "a matrix in memory whose rows hardly compete"
+    assert found.stats["rows_scanned"] < 90
+    np.testing.assert_array_equal(found.col4row, slow.col4row)
+    assert (found.fun, found.bound, found.gap) == (slow.fun, slow.bound, slow.gap)
+    assert found.verify(easy).optimal
+    np.testing.assert_array_equal(bigsap.linear_sum_assignment(easy)[1], slow.col4row)
+    compete = np.random.default_rng(6).random((60, 60))
+    for other in (compete, easy.astype("f4"), easy[:50], easy[:, :50]):
+        assert bigsap.solve(other).stats["method"] != "dense"
+    assert bigsap.solve(easy, maximize=True).stats["method"] != "dense"
+
+
+def test_easy_arrays_with_costs_that_are_no_numbers(easy):
+    barred = np.where(np.random.default_rng(7).random(easy.shape) < 0.5, np.inf, easy)
+    np.fill_diagonal(barred, 0.0)
+    assert small(barred).fun == 0.0
+    barred[11] = np.inf  # not one of those that are looked at first
+    assert set(small(barred).violator) == {11}
+    for wrong, row in ((np.nan, 16), (-np.inf, 30)):
+        bad = easy.copy()
+        bad[row, 17] = wrong
+        with pytest.raises(bigsap.InvalidCostError) as caught:
+            bigsap.solve(bad)
+        assert (caught.value.row, caught.value.column) == (row, 17)
+
+
+def test_what_only_looks_easy_is_left_to_the_general_way(easy, monkeypatch):
+    monkeypatch.setattr(small_search, "_solved", lambda *_, **__: (dense.UNSURE, None, np.zeros(1000)))
+    result = bigsap.solve(easy)
+    assert (result.status, result.stats["method"]) == ("optimal", "ssp")
+    assert "hard for its size" not in result.stats["why"]

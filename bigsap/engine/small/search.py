@@ -120,7 +120,7 @@ def solve_dense(
     cost: address of the signed costs, float64, with rows ``stride`` items apart.
     integers: the costs are integers and all sums of them exact.
     warm: start from the prices in ``real[:m]`` and the pairs in ``column_of_row`` (-1: none), no
-    column twice; only for n == m, where any prices are valid.
+    column twice; only for n == m, where any prices are valid. Without any pair the costs are read once less.
     watch: return HUGE as soon as a row, or column of a square problem, is seen to be huge as a whole.
     caps (n,): prices at which rows may stay unassigned, inf for a row that must be assigned; empty if
     all must be. Such a price is a column that only its row may take (the textbook's model).
@@ -163,12 +163,18 @@ def solve_dense(
     claim = Claim(column_of_row, v, caps)
     found = Found(low, rest, matched, prices, facts)
     limit = np.inf
+    alone = warm
+    for i in range(n):
+        alone = alone and column_of_row[i] < 0
     while True:
-        n_free = _given_prices(t, integers) if warm else _first_prices(t, square)
+        if alone:
+            n_free = _no_pairs(t)
+        else:
+            n_free = _given_prices(t, integers) if warm else _first_prices(t, square)
         if n_free < 0:
             return INVALID
         watched = watch and n * m >= _WATCHED and not (integers or warm)
-        status, n_free = _bid(t, n_free, not square, limit, watched)
+        status, n_free = _bid(t, n_free, alone or not square, limit, watched)
         if status == OPTIMAL:
             status = _search(t, n_free)
         if status == INFEASIBLE:
@@ -279,14 +285,10 @@ def _first_prices(t: Task, square: bool) -> int:
     Returns the number of free rows, or -1 if a cost is NaN or -inf. Unless square, the first bids find
     such costs.
     """
-    n, m = t.free.size, t.v.size
+    m = t.v.size
     for j in range(m):
         t.v[j] = np.inf if square else 0.0
-        t.row_of_column[j] = -1
-        t.nothing[j] = 0.0
-    for i in range(n):
-        t.column_of_row[i] = -1
-        t.free[i] = i
+    n_free = _no_pairs(t)
     if square:
         if _wrong(t, 0, np.int64(t.v.ctypes.data)):
             return -1
@@ -294,7 +296,19 @@ def _first_prices(t: Task, square: bool) -> int:
             # A column without allowed pairs has inf; the searches detect it.
             if t.v[j] == np.inf:
                 t.v[j] = 0.0
-    return n
+    return n_free
+
+
+@kernel
+def _no_pairs(t: Task) -> int:
+    """Match nothing; return the number of free rows: all."""
+    for j in range(t.v.size):
+        t.row_of_column[j] = -1
+        t.nothing[j] = 0.0
+    for i in range(t.free.size):
+        t.column_of_row[i] = -1
+        t.free[i] = i
+    return t.free.size
 
 
 @kernel
