@@ -51,6 +51,16 @@ def test_linear_sum_assignment(maximize):
     np.testing.assert_array_equal(found, scipys(HUGE, maximize))
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+def test_a_signalling_nan_is_an_invalid_cost(maximize):
+    cost = np.ones((3, 3))
+    cost.view("u8")[2, 1] = 0x7FF0000000000001
+    for solve in (bigsap.linear_sum_assignment, bigsap.solve):
+        with pytest.raises(bigsap.InvalidCostError) as raised:
+            solve(cost, maximize=maximize)
+        assert (raised.value.row, raised.value.column) == (2, 1)
+
+
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_single_precision(options):
     numbers = np.array([[3e38, -3e38], [-3e38, 3e38]], "f4")
