@@ -45,6 +45,13 @@ def test_sums_beyond_float64(options):
         bigsap.solve_many([HUGE], **options)
 
 
+@pytest.mark.parametrize("method", ["auto", "ssp", "compressed"])
+def test_integers_beyond_exact_sums_are_one_error_without_another_behind_it(method):
+    with pytest.raises(bigsap.OverflowRiskError, match="exact sums") as raised:
+        bigsap.solve(np.array([[2**60, 0], [0, -(2**60)]]), method=method)
+    assert raised.value.__context__ is None
+
+
 @pytest.mark.parametrize("maximize", [False, True])
 def test_linear_sum_assignment(maximize):
     found = bigsap.linear_sum_assignment(HUGE, maximize)
