@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -387,9 +388,10 @@ def _general(
             if near is not None:
                 first.seconds["start"] += time.perf_counter() - copying
             del near  # released before the proof
-            try:
+            result = None
+            with suppress(LargeCosts):  # not of floats, so not of near costs
                 result = execute(first)
-            except LargeCosts:  # not of floats, so not of near costs
+            if result is None:  # after the handler, so that no error has LargeCosts as its context
                 result = execute(run(large=True), large=True)
             if crew is not None:
                 warn_of_little(problem.source, crew)

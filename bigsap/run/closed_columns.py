@@ -46,13 +46,14 @@ def dual_of_closed(result: Result, source: CostSource) -> Result:
     make = _least_whole if whole else _least
     pieces = _pieces(source, closed, by_rows)
     least = make(pieces, closed.size, sign, sign * other, low is not None)
-    least = least if by_rows else np.minimum(least, 0)
+    if not by_rows:
+        least = np.minimum(least, 0)
+    elif result.unassigned_cost is not None:
+        prices = sign * result.unassigned_cost[closed].astype(object)
+        least = np.minimum(least, prices if whole else _floats_below(prices))
     if whole:
         least = _within_int64(least, closed, by_rows)
     dual[closed] = sign * (_floats_below(least) if whole and dual.dtype.kind == "f" else least)
-    if by_rows and result.unassigned_cost is not None:
-        cap = result.unassigned_cost[closed]
-        dual[closed] = (np.maximum if result.maximize else np.minimum)(dual[closed], cap)
     if own_low is not None:
         own_low = own_low.copy()
         own_low[closed] = 0.0
@@ -148,7 +149,7 @@ def _within_int64(least: Array, closed: Array, by_rows: bool) -> Array:
 
 
 def _floats_below(whole: Array) -> Array:
-    """Return the largest floats that are not above whole numbers (object)."""
+    """Return the largest floats that are not above numbers (object)."""
     near = whole.astype(np.float64)
     above = near.astype(object) > whole
     return np.where(above, np.nextafter(near, -np.inf), near)

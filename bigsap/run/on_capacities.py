@@ -26,7 +26,6 @@ from bigsap.run.fingerprint import identity_with_counts
 from bigsap.run.warm_start import parse_warm_start, unmasked_start
 from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
-from bigsap.sources.missing import is_vector
 from bigsap.sources.repeated import counts_of, no_more_than_listed, repeat_columns, repeat_rows
 from bigsap.strategies import ON_COLUMNS
 from bigsap.types import Array
@@ -116,7 +115,7 @@ class _OneSolve:
         start = self._start()
         if int(capacity.sum()) < n and self.asked["unassigned_cost"] is None:
             return self._too_few(np.arange(n), n, int(capacity.sum()), capacity=capacity)
-        contracted = self._contracted(capacity, None)
+        contracted = self._contracted(capacity, None, start)
         if contracted is not None:
             return contracted
         # A single row leaves a copy free, so that its column has the price 0 where it has room.
@@ -129,21 +128,11 @@ class _OneSolve:
 
     def _start(self) -> Array | None:
         """Return the warm start's column prices (m,), in the user's sense."""
-        given = self.asked["warm_start"]
-        if given is None:
-            return None
-        given = unmasked_start(given)
-        if isinstance(given, Result) and given.demand is None and given.capacity is not None:
-            if given.shape != self.shape or given.maximize != self.options.maximize:
-                raise OptionError("warm_start is the result of a problem of another shape or sense")
-            given = given.v
-        elif isinstance(given, tuple) and len(given) == 2 and is_vector(given[0]):
-            given = given[0]
-        start = parse_warm_start(given, Problem(self.source, self.options.maximize))
-        assert start is not None
-        return start.v
+        given, problem = self.asked["warm_start"], Problem(self.source, self.options.maximize)
+        start = None if given is None else parse_warm_start(unmasked_start(given), problem, several=True)
+        return None if start is None else start.v
 
-    def _contracted(self, capacity: Array | None, demand: Array | None) -> Result | None:
+    def _contracted(self, capacity: Array | None, demand: Array | None, start: Array | None) -> Result | None:
         """Return the result of searches from column to column, where that is the way."""
         options, price = self.options, self.asked["unassigned_cost"]
         if options.method != "auto" or not options.epsilon or options.start not in ("auto", "levels"):
@@ -154,8 +143,7 @@ class _OneSolve:
                 return None
             room = math.inf  # the way is chosen already
         gated = None if price is None else ClippedCosts(self.source, price, maximize=options.maximize)
-        start = None if demand is not None else self._start()
-        given = None if start is None else self.sign * start.astype(np.float64)
+        given = None if start is None or demand is not None else self.sign * start.astype(np.float64)
         wanted = Wanted(self.source, capacity, demand, gated, given)
         if not fits(wanted, room):
             return None
@@ -193,6 +181,7 @@ class _OneSolve:
         """Solve with demands (n,)."""
         n, m = self.shape
         assert demand is not None
+        start = self._start()
         price, prices, needed = self.asked["unassigned_cost"], None, demand
         if price is not None:
             prices = ClippedCosts(self.source, price, maximize=self.options.maximize).prices
@@ -202,14 +191,9 @@ class _OneSolve:
         if wanted > m:
             result = self._too_few(np.flatnonzero(needed), wanted, m, demand=demand)
             return replace(result, unassigned_cost=prices)
-        contracted = self._contracted(None, demand)
+        contracted = self._contracted(None, demand, start)
         if contracted is not None:
             return contracted
-        start = self.asked["warm_start"]
-        if isinstance(start, Result):
-            start = start.v
-        elif isinstance(start, tuple) and len(start) == 2 and is_vector(start[0]):
-            start = start[0]
         repeated = repeat_rows(self.source, demand, self.room)
         inner = {**self.asked, "time_limit": self._left(), "warm_start": start}
         if prices is not None:

@@ -168,7 +168,7 @@ def _copied(costs: Array, maximize: bool, turned: bool) -> Array | None:
         return None
     given = costs.T if turned else costs
     if maximize:
-        copy = np.multiply(given, -1.0, dtype=np.float64, order="C")
+        copy = np.negative(given, dtype=np.float64, order="C")
     else:
         copy = np.array(given, np.float64, order="C")
     if dtype.itemsize == 8 and dtype.kind != "f":

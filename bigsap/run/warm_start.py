@@ -56,11 +56,11 @@ class GivenStart:
         return Warm(_row_prices(given, self.v, tick, threads), pairs)
 
 
-def parse_warm_start(value: Any, given: Problem) -> GivenStart | None:
+def parse_warm_start(value: Any, given: Problem, *, several: bool = False) -> GivenStart | None:
     """Validate ``warm_start=`` without reading costs.
 
     value: None, a ``Result``, column prices (m,), or a pair of prices and ``col4row``
-    (n,), all in the user's sense and of the user's shape.
+    (n,), all in the user's sense and of the user's shape. several: a column may take several rows.
     Raises OptionError when it does not fit the problem.
     """
     if value is None:
@@ -79,7 +79,7 @@ def parse_warm_start(value: Any, given: Problem) -> GivenStart | None:
         pairs = one_to_one(value)
         return GivenStart(v, value.u, None if pairs is None else _pairs(pairs, n, m))
     if isinstance(value, tuple) and len(value) == 2 and is_vector(value[0]):
-        return GivenStart(_prices(value[0], m), None, _pairs(value[1], n, m))
+        return GivenStart(_prices(value[0], m), None, _pairs(value[1], n, m, several))
     return GivenStart(_prices(value, m), None, None)
 
 
@@ -127,7 +127,7 @@ def _whole(value: Any, what: str) -> Array:
     return array
 
 
-def _pairs(value: Any, n: int, m: int) -> Array:
+def _pairs(value: Any, n: int, m: int, several: bool = False) -> Array:
     pairs = _whole(value, f"the columns of {n} rows as integers")
     if pairs.shape != (n,) or (n and pairs.dtype.kind not in "iu"):
         raise OptionError(
@@ -136,7 +136,7 @@ def _pairs(value: Any, n: int, m: int) -> Array:
     pairs = pairs.astype(np.intp)
     if n and not -1 <= pairs.min() <= pairs.max() < m:
         raise OptionError(f"warm_start assigns a column outside 0 to {m - 1}")
-    if np.bincount(pairs + 1)[1:].max(initial=0) > 1:
+    if not several and np.bincount(pairs + 1)[1:].max(initial=0) > 1:
         raise OptionError("warm_start assigns a column twice")
     return pairs
 

@@ -18,6 +18,7 @@ from bigsap.sources.filled import Filled
 from bigsap.sources.kept_bounds import NearPoints
 from bigsap.sources.missing import parted
 from bigsap.sources.products import Chosen, Product, Vectors, Widened
+from bigsap.sources.whole_numbers import as_floats
 from bigsap.types import Array, Ids
 
 METRICS = ("sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski", "cosine", "haversine")
@@ -72,7 +73,8 @@ def points(
 
     Memory O((n + m) d), y twice where rows are read on the host; a row costs O(m d).
     Raises ShapeError, DtypeError, OptionError; InvalidCostError for NaN and infinite
-    coordinates, zero vectors under cosine, or distances beyond float64.
+    coordinates, integers that float64 would round (times in nanoseconds: subtract the first), zero
+    vectors under cosine, or distances beyond float64.
     """
     source = PointSource(x, y, metric, p=p, w=w, radius=radius)
     reach = None if max_distance is None else _reach(max_distance)
@@ -363,7 +365,7 @@ def coordinates(values: Any, name: str, dtype: Any = np.float64) -> Array:
 
 
 def real_array(values: Any, name: str, dtype: Any = np.float64, *, in_place: bool = False) -> Array:
-    """Return a C-contiguous copy of real numbers, or raise ShapeError, DtypeError.
+    """Return a C-contiguous copy of real numbers, or raise ShapeError, DtypeError, InvalidCostError.
 
     in_place: a view of an array of this type in C order that is read-only and owns its memory will do.
     """
@@ -380,6 +382,13 @@ def real_array(values: Any, name: str, dtype: Any = np.float64, *, in_place: boo
             where = [int(k) for k in np.argwhere(lost)[0]]
             value = f"{name}{where or ''} is {array[tuple(where)]!s}"
             raise InvalidCostError(f"{value}, which {made.dtype} cannot hold")
+    _, rounded = as_floats(array)
+    if rounded is not None and rounded.any():
+        where = [int(k) for k in np.argwhere(rounded)[0]]
+        raise InvalidCostError(
+            f"{name}{where or ''} is {array[tuple(where)]!s}, which float64 would round; subtract what all"
+            " have in common, or give them as floats"
+        )
     return made
 
 

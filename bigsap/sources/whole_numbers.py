@@ -109,12 +109,12 @@ def _beyond(values: Array, size: int = EXACT) -> bool:
 
 
 def _odd_part(values: Array) -> Array:
-    """Return absolute whole numbers without their factors of two, int64; 0 for 0 and infinities."""
+    """Return absolute whole numbers without their factors of two; 0 for 0 and infinities."""
     if values.dtype.kind == "f":
         mantissa, _ = np.frexp(np.where(np.isfinite(values), values, 0.0))
         values = (np.abs(mantissa) * float(EXACT)).astype(np.int64)
-    values = values.astype(np.int64, copy=False)
-    twos = values & -values  # -2**63 stays itself
+    values = values.astype(np.uint64 if values.dtype == np.uint64 else np.int64, copy=False)
+    twos = values & -values  # -2**63 stays itself; unsigned numbers wrap
     return np.abs(values // np.where(twos == 0, 1, twos))
 
 

@@ -52,6 +52,15 @@ def test_duals_of_closed_lines_are_feasible(kind, maximize, block, tmp_path, mon
             _feasible(found, cost)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_price_of_a_closed_row_is_not_exceeded_by_a_rounded_dual(sign):
+    cost = -sign * np.array([[2**53], [2**54 + 3]])
+    prices = -sign * np.array([2**55 + 1, 2**53])
+    found = bigsap.solve(cost, demand=[0, 0], unassigned_cost=prices, maximize=sign < 0)
+    assert found.verify(cost).optimal
+    assert all(sign * Fraction(u) <= sign * price for u, price in zip(found.u, prices.tolist(), strict=True))
+
+
 def test_an_empty_list_is_the_number_of_each_of_no_lines():
     assert bigsap.solve(np.empty((0, 0)), capacity=[]).status == "optimal"
     assert bigsap.solve(np.empty((0, 3)), demand=[]).status == "optimal"

@@ -45,10 +45,27 @@ def test_sums_beyond_float64(options):
         bigsap.solve_many([HUGE], **options)
 
 
+@pytest.mark.parametrize("method", ["auto", "ssp", "compressed"])
+def test_integers_beyond_exact_sums_are_one_error_without_another_behind_it(method):
+    with pytest.raises(bigsap.OverflowRiskError, match="exact sums") as raised:
+        bigsap.solve(np.array([[2**60, 0], [0, -(2**60)]]), method=method)
+    assert raised.value.__context__ is None
+
+
 @pytest.mark.parametrize("maximize", [False, True])
 def test_linear_sum_assignment(maximize):
     found = bigsap.linear_sum_assignment(HUGE, maximize)
     np.testing.assert_array_equal(found, scipys(HUGE, maximize))
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_a_signalling_nan_is_an_invalid_cost(maximize):
+    cost = np.ones((3, 3))
+    cost.view("u8")[2, 1] = 0x7FF0000000000001
+    for solve in (bigsap.linear_sum_assignment, bigsap.solve):
+        with pytest.raises(bigsap.InvalidCostError) as raised:
+            solve(cost, maximize=maximize)
+        assert (raised.value.row, raised.value.column) == (2, 1)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

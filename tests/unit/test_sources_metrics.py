@@ -303,6 +303,23 @@ def test_bad_lowrank(error, match, arguments):
         lowrank(**({"a": np.ones((4, 2)), "b": np.ones((3, 2))} | arguments))
 
 
+@pytest.mark.parametrize("number", [2**62 + 1, -(2**53) - 1, 2**64 - 1])
+def test_integers_that_float64_would_round_are_refused(number):
+    big = np.array([[0], [number]], np.uint64 if number > 2**63 else np.int64)
+    for make in (
+        lambda: points(big, [0.0]),
+        lambda: points([0.0], big),
+        lambda: points([0.0], [[number]]),
+        lambda: lowrank(big, [1.0]),
+        lambda: lowrank([1.0, 1.0], [1.0], row_terms=big[:, 0]),
+        lambda: expression("x[i, 0]", (2, 1), x=big),
+    ):
+        with pytest.raises(InvalidCostError, match=f"{number}.*float64 would round"):
+            make()
+    held = np.array([[0], [2**62 + 2**12]])
+    assert whole(points(held, [0.0], "cityblock")).tolist() == [[0.0], [2.0**62 + 2**12]]
+
+
 @pytest.mark.parametrize(
     ("given", "offered"), [("?", "u1"), ("i2", "i4"), ("u8", "i8"), ("f2", "f4"), (">f8", "f8")]
 )

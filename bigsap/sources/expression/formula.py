@@ -38,7 +38,7 @@ def expression(code: str, shape: Any, **arrays: Any) -> ExpressionSource:
     """Return costs by a formula: ``expression("(x[i] - y[j])**2", (n, m), x=x, y=y)``.
 
     shape: (n_rows, n_columns). arrays: up to 8 arrays of real numbers, (n,), (n, d), (m,)
-    or (m, d), and single numbers, all copied as float64 (integers beyond 2**53 round).
+    or (m, d), and single numbers, all copied as float64, which integers must fit.
     Costs are float64; an infinity forbids its pair, NaN is an error when solved.
 
     The language is a small part of Python's, without access to anything else:
