@@ -35,6 +35,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "block-superseded": (409, "A later block has the same rows"),
     "array-in-use": (409, "An unfinished job uses the array"),
     "job-in-use": (409, "An unfinished job starts from the job"),
+    "precondition-failed": (412, "The job has changed"),
     "body-too-large": (413, "The body is too large"),
     "unsupported-media-type": (415, "The body has a type that is not understood here"),
     "range-not-satisfiable": (416, "The range lies outside"),

@@ -94,6 +94,25 @@ def test_members(spec: dict[str, Any], expected: Any, tmp_path: Path) -> None:
     np.testing.assert_allclose(costs(spec, tmp_path), np.array(expected, float), rtol=1e-14)
 
 
+def test_a_mask_that_waits_can_be_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop reaches the mask's own rows, which may lie in a slow store."""
+
+    class Slow:
+        shape, dtype, check = (1, 2), np.dtype(np.uint8), None
+
+        def while_waiting(self, check: Any) -> None:
+            self.check = check
+
+    slow = Slow()
+    real = bigsap.as_source
+    monkeypatch.setattr(bigsap, "as_source", lambda it: slow if np.asarray(it).max() == 7 else real(it))
+    spec = {"type": "mask", "cost": {"type": "array", "values": [[1, 2]]}, "allowed": [[0, 7]]}
+    plain = Settings(data=tmp_path).model_dump(mode="json")
+    source: Any = build_source(normalised({"cost": spec}), tmp_path, plain)
+    source.while_waiting(pytest.fail)
+    assert slow.check is pytest.fail
+
+
 def test_faults_of_sparse_costs_are_named_before_a_job_runs(api: Any) -> None:
     good = {"type": "sparse", "shape": [2, 2], "rows": [0, 1], "columns": [1, 0], "costs": [1, 2]}
     assert solved(api, {"cost": good})["outcome"]["objective"] == 3

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,29 @@ def test_resume_and_delete(api: Any, waiting: dict[str, Any]) -> None:
     assert api.delete(job["links"]["self"]).status_code == 204
     problem(api.get(job["links"]["self"]), 404, "not-found")
     problem(api.delete(job["links"]["self"]), 404, "not-found")
+
+
+def test_if_match_is_obeyed(api: Any, waiting: dict[str, Any]) -> None:
+    """Who has seen another state of the job changes nothing."""
+    job = api.post("/v1/jobs", json=waiting).json()["links"]["self"]
+    wait_for(api, {"links": {"self": job}}, "running")
+    for path, then in (("/cancel", "cancelled"), ("/resume", "running"), ("/cancel", "cancelled"), ("", "")):
+        method, before = "POST" if path else "DELETE", api.get(job)
+        for stale in ('"0"', f"W/{before.headers['ETag']}", ""):
+            problem(api.request(method, job + path, headers={"If-Match": stale}), 412, "precondition-failed")
+        assert api.get(job).json()["state"] == before.json()["state"]
+        last = until(partial(_matched, api, method, job, path))
+        if then:
+            wait_for(api, {"links": {"self": job}}, then)
+    assert last.status_code == 204
+    problem(api.delete(job, headers={"If-Match": "*"}), 404, "not-found")
+
+
+def _matched(api: Any, method: str, job: str, path: str) -> Any:
+    """The answer with the present tag, unless the job has changed between."""
+    tags = f'"0", {api.get(job).headers["ETag"]}'
+    answer = api.request(method, job + path, headers={"If-Match": tags})
+    return answer.status_code != 412 and answer
 
 
 def test_warm_start(api: Any) -> None:

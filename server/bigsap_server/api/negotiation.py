@@ -62,6 +62,12 @@ def matches(header: str | None, tag: str) -> bool:
     return "*" in tags or tag in tags
 
 
+def required(header: str | None) -> set[str] | None:
+    """Return the entity tags of ``If-Match``; None if any will do."""
+    tags = None if header is None else {item.strip() for item in header.split(",")}
+    return None if tags is None or "*" in tags else tags
+
+
 def satisfiable(header: str | None, size: int) -> str | None:
     """Return the Range header without unsatisfiable parts; None where it is to be ignored.
 

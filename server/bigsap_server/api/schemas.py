@@ -361,11 +361,6 @@ def stamp(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def etag(job: JobRow) -> str:
-    """Return the entity tag, which changes with every change of the job."""
-    return f'"{job.version}"'
-
-
 def job_path(job: JobRow, root: str) -> str:
     """Return the path of the job for clients. root: the path prefix that a proxy removes."""
     return f"{root}/v1/jobs/{job.id}"
@@ -413,7 +408,9 @@ SUBMIT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "Finished within Prefer: wait, or a dry run", "model": Job | DryRun},
     202: {"description": "Accepted; Location names the job"},
 }
+MATCH_RESPONSES: dict[int | str, dict[str, Any]] = {412: problem_response("The job has another ETag")}
 CANCEL_RESPONSES: dict[int | str, dict[str, Any]] = {
+    **MATCH_RESPONSES,
     200: {"description": "The job is over"},
     202: {"description": "The job will end soon", "model": Job},
 }

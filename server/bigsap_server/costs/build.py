@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import bigsap
+from bigsap.sources.base import Reading
 from bigsap.sources.cost_specs import KINDS, RESERVED
 from bigsap_server.costs.objects import open_npy
 from bigsap_server.costs.stores import jailed, open_zarr
@@ -255,19 +256,18 @@ class _Builder:
         return source
 
 
-class _Inverted:
+class _Inverted(Reading):
     """Source that is 1 where another source is 0, else 0."""
 
     dtype: np.dtype[Any] = np.dtype(np.uint8)
 
     def __init__(self, source: bigsap.CostSource) -> None:
-        self._source = source
-        self.shape = source.shape
+        self.source, self.shape = source, source.shape
 
     def read(self, rows: Any, columns: slice, out: Any) -> None:
         """Fill ``out[k, :]`` for ``rows[k]``."""
-        values = np.empty(out.shape, self._source.dtype)
-        self._source.read(rows, columns, values)
+        values = np.empty(out.shape, self.source.dtype)
+        self.source.read(rows, columns, values)
         np.equal(values, 0, out=out, casting="unsafe")
 
 
