@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from types import FrameType
-from typing import Any
 
 import uvicorn
 
@@ -20,7 +18,7 @@ from bigsap_server.api.app import create_app, reload, stop_waiting
 from bigsap_server.api.middleware import Admission
 from bigsap_server.jobs.model import StoreUnavailable
 from bigsap_server.jobs.store import JobStore
-from bigsap_server.settings import Settings, load
+from bigsap_server.settings import Settings
 
 _log = logging.getLogger("bigsap_server")
 
@@ -75,7 +73,7 @@ def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> in
         for opened in (listener, store):
             if opened is not None:
                 opened.close()
-        _complain(str(error))
+        print(f"bigsap serve: {error}", file=sys.stderr)
         return 1
     try:
         config = uvicorn.Config(
@@ -121,24 +119,6 @@ def _reload(app: Admission, again: Callable[[], Settings]) -> None:
         _log.info("keys and settings are reloaded")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``python -m bigsap_server``, the same as ``bigsap serve``."""
-    parser = argparse.ArgumentParser("bigsap_server", description="run the BigSAP service")
-    parser.add_argument("--host", metavar="ADDR", help="default 127.0.0.1; others need keys")
-    parser.add_argument("--port", type=int, metavar="N", help="default 8765; 0: any free port")
-    parser.add_argument("--data", metavar="DIR", help="jobs, results, uploads")
-    parser.add_argument("--scheduler", metavar="ADDR", help="existing Dask scheduler")
-    parser.add_argument("--config", metavar="FILE", help="settings in a TOML file")
-    given: dict[str, Any] = vars(parser.parse_args(argv))
-    try:
-        config = given.pop("config")
-        settings = load(config, **given)
-    except (ValueError, OSError) as error:
-        _complain(str(error))
-        return 2
-    return serve(settings, lambda: load(config, **given))
-
-
 def _listen(host: str, port: int) -> socket.socket:
     flags = socket.AI_PASSIVE
     listener = None
@@ -163,7 +143,3 @@ def _address(host: str, listener: socket.socket) -> str:
     port = listener.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}"
-
-
-def _complain(text: str) -> None:
-    print(f"bigsap serve: {text}", file=sys.stderr)

@@ -205,14 +205,14 @@ import sys
 import threading
 
 from bigsap_server.jobs.supervisor import Supervisor
-from bigsap_server.serve import main
+from bigsap.cli import main
 
 def stop(self):
     print("stopping", flush=True)
     threading.Event().wait()
 
 Supervisor.stop = stop
-main(["--port", "0", "--data", sys.argv[1]])
+main(["serve", "--port", "0", "--data", sys.argv[1]])
 """
 
 

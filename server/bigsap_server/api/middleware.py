@@ -192,7 +192,7 @@ class _Answer:
             message = {
                 **message,
                 "headers": [
-                    *((k, self._place(v) if k == b"location" else v) for k, v in message["headers"]),
+                    *message["headers"],
                     *(
                         (name.encode(), value.encode())
                         for name, value in extra.items()
@@ -206,23 +206,6 @@ class _Answer:
                 message = {**message, "body": b""}
         await self._send(message)
         self._begun.set()
-
-    def _place(self, location: bytes) -> bytes:
-        """Return a redirect's location relative to its request path.
-
-        Prefixes of the path, here or at a proxy, are thus preserved. The framework's own locations contain
-        the internal host and scheme.
-        """
-        if not location.startswith((b"http://", b"https://")):
-            return location
-        target = urlsplit(location.decode("latin-1"))
-        name = target.path.rstrip("/").rpartition("/")[2]
-        if self._path.endswith("//") or not name:  # clients differ about empty names
-            place = self._root + target.path
-        else:
-            back = "../" if self._path.endswith("/") else "./"
-            place = f"{back}{name}{'/' if target.path.endswith('/') else ''}"
-        return f"{place}?{target.query}".rstrip("?").encode("latin-1")
 
     async def problem(self, problem: HttpProblem) -> None:
         if self.status is None:

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute, check_length, limited
 from bigsap_server.api.context import Reader, ReaderOrSubmitter, Service, Submitter, TheService
-from bigsap_server.api.downloads import download
+from bigsap_server.api.downloads import Download
 from bigsap_server.api.negotiation import matches
 from bigsap_server.api.schemas import ArrayInfo, answer
 from bigsap_server.costs.specs import DTYPES, ID_PATTERN, Model
@@ -142,7 +142,7 @@ async def data(
     headers = {"ETag": f'"{meta.sha256}"'}
     if matches(if_none_match, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    return await download(file, "application/x-npy", f"{meta.id}.npy", headers)
+    return await run_in_threadpool(Download, file, "application/x-npy", f"{meta.id}.npy", headers)
 
 
 @router.put(

@@ -19,7 +19,7 @@ from bigsap.summary import FURTHER_ARRAYS, RESULT_ARRAYS, result_of
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, TheService
-from bigsap_server.api.downloads import Download, download, drop
+from bigsap_server.api.downloads import Download, drop
 from bigsap_server.api.negotiation import accepted, matches
 from bigsap_server.api.routes_jobs import JobId
 from bigsap_server.api.schemas import answer
@@ -154,7 +154,7 @@ async def array(
     if matches(if_none_match, tag):
         return Response(status_code=304, headers=headers)
     if kind == NPY:
-        return await download(file, NPY, f"{name}.npy", headers)
+        return await run_in_threadpool(Download, file, NPY, f"{name}.npy", headers)
     values = await run_in_threadpool(_open, file)
     stop = len(values) if limit is None else min(len(values), offset + limit)
     if kind == CSV:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 import shutil
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from bigsap.info import version
 from bigsap.option_table import OPTIONS
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
@@ -46,10 +46,9 @@ _PACKAGES = ("bigsap", "numpy", "numba", "zarr", "dask", "distributed", "fastapi
 async def capabilities(service: TheService, caller: Reader) -> Response:
     """Abilities of this service and limits of the caller."""
     settings = service.settings
-    members = [member.model_fields["type"].annotation.__args__[0] for member in MEMBERS]  # type: ignore[union-attr]
     return answer(
         schemas.Capabilities(
-            versions={"python": platform.python_version(), **_versions()},
+            versions={"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
             api="v1",
             auth=service.keys.required,
             caller={"name": caller.owner, "scopes": sorted(caller.scopes), **caller.quotas},
@@ -59,7 +58,7 @@ async def capabilities(service: TheService, caller: Reader) -> Response:
             spread=settings.has_cluster and caller.quotas["spread_workers"] not in (0, 1),
             methods=list(Options.model_json_schema()["properties"]["method"]["enum"]),
             options=_options(settings.devices),
-            costs=members,
+            costs=list(MEMBERS),
             dtypes=list(DTYPES),
             stores=sorted(settings.stores),
             plugins=list(settings.plugins),
@@ -93,16 +92,6 @@ def _options(devices: Sequence[str]) -> list[schemas.OptionWords]:
                 default=option.default if option.remote_default is None else option.remote_default,
             )
         )
-    return found
-
-
-def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None
     return found
 
 

@@ -10,7 +10,7 @@ import importlib.metadata
 import logging
 import math
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 import bigsap
-from bigsap.sources.base import Reading
 from bigsap.sources.cost_specs import KINDS, RESERVED
 from bigsap_server.costs.objects import open_npy
 from bigsap_server.costs.stores import jailed, open_zarr
@@ -256,7 +255,7 @@ class _Builder:
         return source
 
 
-class _Inverted(Reading):
+class _Inverted:
     """Source that is 1 where another source is 0, else 0."""
 
     dtype: np.dtype[Any] = np.dtype(np.uint8)
@@ -269,6 +268,11 @@ class _Inverted(Reading):
         values = np.empty(out.shape, self.source.dtype)
         self.source.read(rows, columns, values)
         np.equal(values, 0, out=out, casting="unsafe")
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Have ``check`` called while a read of this thread waits."""
+        if (pass_on := getattr(self.source, "while_waiting", None)) is not None:
+            pass_on(check)
 
 
 def shape_of(spec: Mapping[str, Any], shape: Shape, pointer: str) -> tuple[int, int]:

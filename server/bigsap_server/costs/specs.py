@@ -454,7 +454,10 @@ Cost: TypeAlias = Annotated[
     | ForbidAbove,
     Field(discriminator="type"),
 ]
-MEMBERS: tuple[type[Model], ...] = get_args(get_args(Cost)[0])
+#: Every member by its type.
+MEMBERS: dict[str, type[Model]] = {
+    get_args(member.model_fields["type"].annotation)[0]: member for member in get_args(get_args(Cost)[0])
+}
 
 
 for _model in (Sum, Scale, Mask, ForbidAbove):

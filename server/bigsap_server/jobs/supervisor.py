@@ -101,7 +101,6 @@ class Supervisor:
         self._watches: dict[str, _Watch] = {}
         self._thread = threading.Thread(target=self._run, name="bigsap-supervisor", daemon=True)
         self._started = False
-        self.lost_attempts = 0
 
     def start(self) -> None:
         self._store.on_change(self._changed)
@@ -349,7 +348,6 @@ class Supervisor:
         if state == "interrupted" and slug == "server-stopped":
             failures, retry_at = job.failures, time.time()
         elif state == "interrupted":
-            self.lost_attempts += 1
             failures = job.failures + 1
             if failures < self._settings.attempts:
                 full = slug == "disk-full"
