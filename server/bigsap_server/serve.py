@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import socket
@@ -33,9 +34,11 @@ KEEP_ALIVE_S = 20
 class _Server(uvicorn.Server):
     """Server that prints its address once it listens."""
 
-    def __init__(self, config: uvicorn.Config, app: Admission, address: str) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: Admission, address: str, again: Callable[[], Settings]
+    ) -> None:
         super().__init__(config)
-        self._app, self._said = app, address
+        self._app, self._said, self._again = app, address, again
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End streams and long polls first, because uvicorn waits for open connections.
@@ -51,6 +54,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            if threading.current_thread() is threading.main_thread():
+                reload_at_hangup(self._app, self._again)
             print(f"BigSAP serves at {self._said}", flush=True)
 
 
@@ -87,15 +92,15 @@ def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> in
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=_GOODBYE_S,
         )
-        server = _Server(config, app, _address(settings.host, listener))
+        server = _Server(config, app, _address(settings.host, listener), again or Settings)
         # uvicorn raises a signal again when it has stopped, which must then have no effect. Before uvicorn
         # handles signals, a signal must stop the start.
         if threading.current_thread() is threading.main_thread():
             for name in ("SIGTERM", "SIGBREAK"):  # the latter on Windows, by which a parent asks
                 if hasattr(signal, name):
                     signal.signal(getattr(signal, name), partial(_stop, server))
-            if hasattr(signal, "SIGHUP"):  # Windows has none: restart the service there
-                signal.signal(signal.SIGHUP, lambda sig, frame: _reload(app, again or Settings))
+            if hasattr(signal, "SIGHUP"):  # while it starts there is nothing to reload
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
         server.run(sockets=[listener])
         return 0 if server.started else 1
     except KeyboardInterrupt:
@@ -110,10 +115,19 @@ def _stop(server: _Server, sig: int, frame: FrameType | None) -> None:
         server.handle_exit(sig, frame)
 
 
+def reload_at_hangup(app: Admission, again: Callable[[], Settings]) -> None:
+    """Reload keys and settings at each SIGHUP. Called on the loop, which then calls the handler.
+
+    A handler of ``signal`` would run in the middle of a request, and log as a part of it.
+    """
+    if hasattr(signal, "SIGHUP"):  # Windows has none: restart the service there
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, app, again)
+
+
 def _reload(app: Admission, again: Callable[[], Settings]) -> None:
     try:
         reload(app, again())
-    except (ValueError, OSError, AttributeError) as error:
+    except (ValueError, OSError) as error:
         _log.error("the settings stay as they were: %s", error)
     else:
         _log.info("keys and settings are reloaded")

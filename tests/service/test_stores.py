@@ -213,6 +213,7 @@ def test_allowed_hosts(url: str) -> None:
     "url",
     [
         "http://rows.example:8001/",
+        "http://rows.example:0/",
         "http://evil.rows.example/",
         "http://rows.example@evil/",
         "http://169.254.169.254/",
