@@ -155,21 +155,21 @@ class Keys:
             raise ValueError(f"{file}: two names have the same key")
         return cls(keys, limits)
 
-    def replace(self, former: Keys) -> None:
-        """Take the place of ``former``: who was a caller there stays the same one, with what is open.
+    def reload(self, others: Keys) -> None:
+        """Take the keys of ``others``: who is a caller here stays the same one, with what is open.
 
-        A caller that is none here may do nothing more: also its open streams end.
+        A caller that is none there may do nothing more: also its open streams end.
         """
-        for digest, caller in former._callers.items():
-            found = self._callers.get(digest)
+        for digest, caller in self._callers.items():
+            found = others._callers.get(digest)
             if found is None or found.owner != caller.owner:
                 caller.scopes = frozenset()
             else:
                 caller.become(found)
-                self._callers[digest] = self._named[caller.owner] = caller
-        former._anybody.become(self._anybody)
-        former._strangers.become(self._strangers)
-        self._anybody, self._strangers = former._anybody, former._strangers
+                others._callers[digest] = others._named[caller.owner] = caller
+        self._anybody.become(others._anybody)
+        self._strangers.become(others._strangers)
+        self._callers, self._named = others._callers, others._named
 
     def running_jobs(self, owner: str) -> int | None:
         """Return how many jobs of an owner may run at a time; None: no limit."""

@@ -427,6 +427,13 @@ def test_catalogue_and_capabilities(api: Any) -> None:
     assert found["auth"] is False
 
 
+def test_defaults_of_options_are_the_operators(make_app: Callable[..., Any]) -> None:
+    api = make_app({"time_limit_s": 90}, checkpoint_s=7.5, threads_per_job=1)
+    found = {one["name"]: one["default"] for one in api.get("/v1/capabilities").json()["options"]}
+    assert (found["checkpoint_s"], found["time_limit_s"], found["threads"]) == (7.5, 90, 1)
+    assert (found["maximize"], found["device"], found["cache"]) == (False, "auto", None)
+
+
 def test_readiness_follows_the_parts(make_app: Callable[..., Any]) -> None:
     api = make_app()
     service = api.app.app.state.service

@@ -220,12 +220,11 @@ def reload(app: Admission, settings: Settings) -> Settings:
     keys = Keys.read(found.keys, found.limits)
     if keys.required != service.keys.required:
         raise ValueError("a running service cannot begin or cease to ask for keys: restart it")
-    keys.replace(service.keys)
-    app.reload(keys)
-    service.keys, service.settings, service.plain = keys, found, found.model_dump(mode="json")
+    service.keys.reload(keys)
+    service.settings, service.plain = found, found.model_dump(mode="json")
     app.app.state.settings = found
     service.checks.total_tokens = found.limits.checks
-    service.supervisor.reload(found, keys)
+    service.supervisor.reload(found)
     service.notifier.wake_all()  # streams of keys that are gone end
     logs.set_level(found.log_level)
     return found

@@ -86,10 +86,6 @@ class Admission:
             self._count(scope, answer)
             logs.context.reset(token)
 
-    def reload(self, keys: Keys) -> None:
-        """Take other keys from the next request on."""
-        self._keys = keys
-
     def _check(self, scope: Scope) -> None:
         raw = scope["headers"]
         if len(raw) > MOST_HEADERS or sum(len(k) + len(v) for k, v in raw) > MOST_HEADER_BYTES:

@@ -120,12 +120,7 @@ async def look(array_id: ArrayId, service: TheService, caller: ReaderOrSubmitter
 @router.get(
     "/{array_id}/data",
     summary="Download a sealed array",
-    responses={
-        200: {"content": {"application/x-npy": {}}},
-        206: {"description": "A range"},
-        304: {"description": "not changed"},
-        416: schemas.problem_response("The range lies outside"),
-    },
+    responses={200: {"content": {"application/x-npy": {}}}, **schemas.range_responses("application/x-npy")},
     response_class=Response,
 )
 async def data(
@@ -133,6 +128,8 @@ async def data(
     service: TheService,
     caller: Reader,
     if_none_match: Annotated[str | None, Header()] = None,
+    # Only for the OpenAPI document: ``Download`` reads the header.
+    range_: Annotated[str | None, Header(alias="Range", description="of the npy file")] = None,
 ) -> Response:
     """The ``.npy`` file, with Range."""
     meta = service.arrays.get(array_id, caller.sees)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shutil
-from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter
@@ -21,6 +20,7 @@ from bigsap_server.api.service_metrics import MEDIA_TYPE
 from bigsap_server.costs.request import Options
 from bigsap_server.costs.specs import DTYPES, MEMBERS
 from bigsap_server.problems import HttpProblem
+from bigsap_server.settings import Settings
 
 router = APIRouter(
     tags=["system"], route_class=StrictRoute, responses={503: schemas.problem_response("Not ready")}
@@ -57,7 +57,7 @@ async def capabilities(service: TheService, caller: Reader) -> Response:
             threads_per_job=settings.default_threads,
             spread=settings.has_cluster and caller.quotas["spread_workers"] not in (0, 1),
             methods=list(Options.model_json_schema()["properties"]["method"]["enum"]),
-            options=_options(settings.devices),
+            options=_options(settings),
             costs=list(MEMBERS),
             dtypes=list(DTYPES),
             stores=sorted(settings.stores),
@@ -75,13 +75,18 @@ async def capabilities(service: TheService, caller: Reader) -> Response:
     )
 
 
-def _options(devices: Sequence[str]) -> list[schemas.OptionWords]:
+def _options(settings: Settings) -> list[schemas.OptionWords]:
     """Return the options that a request may have, from the table that all of BigSAP shares."""
     found = []
+    ours = {
+        "checkpoint_s": settings.checkpoint_s,
+        "time_limit_s": settings.limits.time_limit_s,
+        "threads": settings.default_threads,
+    }
     for option in OPTIONS:
         choices = list(option.remote_choices or option.choices)
         if option.name == "device":
-            choices = ["auto", *devices]
+            choices = ["auto", *settings.devices]
         found.append(
             schemas.OptionWords(
                 name=option.remote,
@@ -89,7 +94,7 @@ def _options(devices: Sequence[str]) -> list[schemas.OptionWords]:
                 help=option.help.partition(": a number, or a .npy file")[0],
                 kind="choice" if choices else option.kind,
                 choices=choices,
-                default=option.default if option.remote_default is None else option.remote_default,
+                default=ours.get(option.remote, option.remote_default or option.default),
             )
         )
     return found

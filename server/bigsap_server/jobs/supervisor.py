@@ -94,7 +94,8 @@ class Supervisor:
         self, store: JobStore, executor: Executor, settings: Settings, keys: Keys | None = None
     ) -> None:
         self._store, self._executor = store, executor
-        self.reload(settings, keys or Keys(None, settings.limits))
+        self._keys = keys or Keys(None, settings.limits)
+        self.reload(settings)
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -106,9 +107,9 @@ class Supervisor:
         self._store.on_change(self._changed)
         self._thread.start()
 
-    def reload(self, settings: Settings, keys: Keys) -> None:
-        """Take other settings and keys for the next attempts."""
-        self._settings, self._keys = settings, keys
+    def reload(self, settings: Settings) -> None:
+        """Take other settings for the next attempts."""
+        self._settings = settings
         self._names = {"stores": settings.stores, "data": settings.data}
 
     def stop(self) -> None:
