@@ -100,7 +100,7 @@ def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> in
                 if hasattr(signal, name):
                     signal.signal(getattr(signal, name), partial(_stop, server))
             if hasattr(signal, "SIGHUP"):  # while it starts there is nothing to reload
-                signal.signal(signal.SIGHUP, signal.SIG_IGN)
+                signal.signal(signal.SIGHUP, lambda sig, frame: None)  # workers would inherit SIG_IGN
         server.run(sockets=[listener])
         return 0 if server.started else 1
     except KeyboardInterrupt:

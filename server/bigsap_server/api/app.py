@@ -129,11 +129,8 @@ def create_app(settings: Settings, store: JobStore | None = None) -> Admission:
         jobs.on_change(metrics.follow)
         webhooks = Webhooks(lambda: app.state.settings)
         jobs.on_change(webhooks.follow)
-        metrics.watch_jobs(jobs.counts)
-        metrics.watch_disk(settings.data)
         supervisor = Supervisor(jobs, make_executor(settings), settings, keys)
-        metrics.watch_workers(supervisor.workers)
-        metrics.held.set_function(supervisor.held)
+        metrics.watch(jobs.counts, supervisor.workers, supervisor.held, settings.data)
         app.state.service = Service(
             settings=settings,
             plain=settings.model_dump(mode="json"),
