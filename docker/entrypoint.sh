@@ -90,7 +90,7 @@ worker)
         --preload "$here/preload.py" "$@"
     ;;
 key)
-    exec python -m bigsap_server.auth "$@"
+    exec bigsap keys "$@"
     ;;
 *)
     exec bigsap "$role" "$@"

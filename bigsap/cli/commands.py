@@ -13,7 +13,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import bigsap
 from bigsap.cli import certify_command, manage_commands, solve_command
@@ -39,9 +39,6 @@ from bigsap.display.progress_bar import clock
 from bigsap.display.text import align, bytes_text, number, shown
 from bigsap.errors import BigsapError, CertificateError, InputError, OptionError
 from bigsap.info import version
-
-if TYPE_CHECKING:
-    pass
 
 
 def build_parser() -> argparse.ArgumentParser:

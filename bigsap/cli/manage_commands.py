@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from collections.abc import Callable
 
-from bigsap.cli.common import AddCommand, ExitStatus, add_output_flags, print_json, print_table
-from bigsap.cli.job_commands import add_service_flags, client_of, show_job
-from bigsap.display.text import bytes_text
+from bigsap.cli.common import AddCommand, ExitStatus, add_output_flags, print_json, print_table, tell
+from bigsap.cli.job_commands import add_service_flags, client_of, exit_of_error, show_job
+from bigsap.client.http import ServiceError, UnreachableError
+from bigsap.display.text import bytes_text, shown
 from bigsap.errors import InputError
 
 
@@ -40,23 +42,40 @@ def _resume(args: argparse.Namespace) -> ExitStatus:
 
 def _delete(args: argparse.Namespace) -> ExitStatus:
     with client_of(args) as client:
-        for job_id in args.jobs:
-            client.delete(job_id)
+        return _remove(args, args.jobs, client.delete)
+
+
+def _remove(args: argparse.Namespace, ids: list[str], remove: Callable[[str], None]) -> ExitStatus:
+    """Remove all that can be removed, and print why others cannot; return the first failure's exit code.
+
+    Raises UnreachableError: the others would fail as well.
+    """
+    code, gone, errors = ExitStatus.OK, list[str](), dict[str, str]()
+    for one in ids:
+        try:
+            remove(one)
+            gone.append(one)
+        except UnreachableError:
+            raise
+        except (ServiceError, InputError) as error:
+            found = exit_of_error(error) if isinstance(error, ServiceError) else ExitStatus.BAD_INPUT
+            code, errors[one] = code or found, str(error)
+            tell(f"bigsap: error: {shown(f'{one}: {error}')}")
     if args.json:
-        print_json({"deleted": args.jobs, "exit_code": int(ExitStatus.OK)})
-    return ExitStatus.OK
+        print_json({"deleted": gone, "errors": errors, "exit_code": int(code)})
+    return code
 
 
 def _arrays(args: argparse.Namespace) -> ExitStatus:
     if args.limit < 1:
         raise InputError(f"--limit {args.limit} is not valid: at least 1 array must be shown")
     with client_of(args) as client:
-        for array_id in args.delete:
-            client.delete_array(array_id)
-        found = [] if args.delete else list(client.arrays(limit=args.limit))
+        if args.delete:
+            return _remove(args, args.delete, client.delete_array)
+        found = list(client.arrays(limit=args.limit))
     if args.json:
-        print_json({"arrays": found, "deleted": args.delete, "exit_code": int(ExitStatus.OK)})
-    elif not args.delete:
+        print_json({"arrays": found, "exit_code": int(ExitStatus.OK)})
+    else:
         rows = [
             (
                 str(one["id"]),

@@ -205,6 +205,7 @@ class Transport:
         import httpx
 
         patience = patience or Patience(self.patience, time.monotonic())
+        lost = False
         while True:
             named: float | None = None
             try:
@@ -213,12 +214,15 @@ class Transport:
                 raise InputError(f"the request cannot be sent: {error}") from error
             except httpx.TransportError as error:
                 failure: ServiceError = unreachable(self.url, error)
-                may = again or isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+                unsent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+                may, lost = again or unsent, lost or not unsent
             else:
                 # Redirects are not followed: the key is for this address alone.
                 if answer.status_code < 300 or answer.status_code == 304:
                     return answer
-                failure = refusal(answer)
+                if lost and answer.status_code == 404 and answer.request.method == "DELETE":
+                    return answer  # done by the request whose answer was lost
+                failure, lost = refusal(answer), lost or answer.status_code in (502, 504)
                 named = _retry_after(answer.headers.get("Retry-After"))
                 # 429: refused before any work was done. Superseded: what is left of a lost request may
                 # reach the service after its repetition has begun; it ends soon.

@@ -54,15 +54,8 @@ class LocalService:
         self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
         self._process = subprocess.Popen(
             [
-                sys.executable,
-                "-m",
-                "bigsap_server",
-                "--host",
-                "127.0.0.1",
-                "--port",
-                "0",
-                "--data",
-                os.fspath(self._data),
+                *(sys.executable, "-m", "bigsap", "serve", "--host", "127.0.0.1", "--port", "0"),
+                *("--data", os.fspath(self._data)),
             ],
             env={**kept, "BIGSAP_WORKERS": str(self._workers), "BIGSAP_LOG_LEVEL": "warning"},
             stdout=subprocess.PIPE,

@@ -1,17 +1,6 @@
 """API keys: permissions, quotas and request rates.
 
-A keys file is TOML, one table a key::
-
-    [alice]
-    hash = "sha256:6b0c..."          # of the key; the key itself is stored nowhere
-    scopes = ["read", "submit"]      # read, submit, admin (everything, everybody's jobs)
-    active_jobs = 20                 # quotas, optional: the service's limits otherwise
-    running_jobs = 2
-    requests_per_s = 10
-    stored_bytes = 10_000_000_000
-    spread_workers = 4               # of one job with "spread"; 0: none may be spread
-
-``python -m bigsap_server.auth alice read submit`` prints a new random key and its table.
+A keys file is TOML, one table a key, see docs/operator.md; ``bigsap keys NAME`` makes an entry.
 Keys are random 256-bit numbers and cannot be guessed, so one round of SHA-256 is enough.
 A client sends ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``.
 """
@@ -22,9 +11,7 @@ import hashlib
 import json
 import re
 import secrets
-import sys
 import time
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,7 +21,7 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bigsap_server.problems import HttpProblem
-from bigsap_server.settings import Limits, complaints
+from bigsap_server.settings import Limits, complaints, read_toml
 
 Scope = Literal["read", "submit", "admin"]
 #: Limits that a key may have of its own, as ``Caller.quotas`` has them.
@@ -159,33 +146,30 @@ class Keys:
         if file is None:
             return cls(None, limits)
         try:
-            found = tomllib.loads(file.read_text(encoding="utf-8"))
-            keys = TypeAdapter(dict[str, Key]).validate_python(found)
+            keys = TypeAdapter(dict[str, Key]).validate_python(read_toml(file))
         except ValidationError as error:
             raise ValueError(f"{file}: {complaints(error)}") from None
-        except ValueError as error:
-            raise ValueError(f"{file}: {error}") from error
         if not keys:
             raise ValueError(f"{file}: there is no key in it")
         if len({key.hash for key in keys.values()}) < len(keys):
             raise ValueError(f"{file}: two names have the same key")
         return cls(keys, limits)
 
-    def replace(self, former: Keys) -> None:
-        """Take the place of ``former``: who was a caller there stays the same one, with what is open.
+    def reload(self, others: Keys) -> None:
+        """Take the keys of ``others``: who is a caller here stays the same one, with what is open.
 
-        A caller that is none here may do nothing more: also its open streams end.
+        A caller that is none there may do nothing more: also its open streams end.
         """
-        for digest, caller in former._callers.items():
-            found = self._callers.get(digest)
+        for digest, caller in self._callers.items():
+            found = others._callers.get(digest)
             if found is None or found.owner != caller.owner:
                 caller.scopes = frozenset()
             else:
                 caller.become(found)
-                self._callers[digest] = self._named[caller.owner] = caller
-        former._anybody.become(self._anybody)
-        former._strangers.become(self._strangers)
-        self._anybody, self._strangers = former._anybody, former._strangers
+                others._callers[digest] = others._named[caller.owner] = caller
+        self._anybody.become(others._anybody)
+        self._strangers.become(others._strangers)
+        self._callers, self._named = others._callers, others._named
 
     def running_jobs(self, owner: str) -> int | None:
         """Return how many jobs of an owner may run at a time; None: no limit."""
@@ -239,21 +223,3 @@ def new_entry(name: str, scopes: Sequence[str] = ()) -> tuple[str, str]:
     table = name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
     shown = ", ".join(f'"{scope}"' for scope in sorted(set(scopes)))
     return key, f'[{table}]\nhash = "{hashed(key)}"\nscopes = [{shown}]\n'
-
-
-def main(argv: Sequence[str]) -> int:
-    """Print a new key and its table for the keys file."""
-    if not argv:
-        sys.stderr.write("usage: python -m bigsap_server.auth NAME [SCOPE ...]\n")
-        return 2
-    try:
-        key, entry = new_entry(argv[0], argv[1:])
-    except ValueError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    sys.stdout.write(f"# key: {key}\n{entry}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

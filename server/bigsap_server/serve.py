@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
+import asyncio
 import logging
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from types import FrameType
-from typing import Any
 
 import uvicorn
 
@@ -20,7 +19,7 @@ from bigsap_server.api.app import create_app, reload, stop_waiting
 from bigsap_server.api.middleware import Admission
 from bigsap_server.jobs.model import StoreUnavailable
 from bigsap_server.jobs.store import JobStore
-from bigsap_server.settings import Settings, load
+from bigsap_server.settings import Settings
 
 _log = logging.getLogger("bigsap_server")
 
@@ -35,9 +34,11 @@ KEEP_ALIVE_S = 20
 class _Server(uvicorn.Server):
     """Server that prints its address once it listens."""
 
-    def __init__(self, config: uvicorn.Config, app: Admission, address: str) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: Admission, address: str, again: Callable[[], Settings]
+    ) -> None:
         super().__init__(config)
-        self._app, self._said = app, address
+        self._app, self._said, self._again = app, address, again
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End streams and long polls first, because uvicorn waits for open connections.
@@ -53,6 +54,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            if threading.current_thread() is threading.main_thread():
+                reload_at_hangup(self._app, self._again)
             print(f"BigSAP serves at {self._said}", flush=True)
 
 
@@ -75,7 +78,7 @@ def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> in
         for opened in (listener, store):
             if opened is not None:
                 opened.close()
-        _complain(str(error))
+        print(f"bigsap serve: {error}", file=sys.stderr)
         return 1
     try:
         config = uvicorn.Config(
@@ -89,15 +92,15 @@ def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> in
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=_GOODBYE_S,
         )
-        server = _Server(config, app, _address(settings.host, listener))
+        server = _Server(config, app, _address(settings.host, listener), again or Settings)
         # uvicorn raises a signal again when it has stopped, which must then have no effect. Before uvicorn
         # handles signals, a signal must stop the start.
         if threading.current_thread() is threading.main_thread():
             for name in ("SIGTERM", "SIGBREAK"):  # the latter on Windows, by which a parent asks
                 if hasattr(signal, name):
                     signal.signal(getattr(signal, name), partial(_stop, server))
-            if hasattr(signal, "SIGHUP"):  # Windows has none: restart the service there
-                signal.signal(signal.SIGHUP, lambda sig, frame: _reload(app, again or Settings))
+            if hasattr(signal, "SIGHUP"):  # while it starts there is nothing to reload
+                signal.signal(signal.SIGHUP, lambda sig, frame: None)  # workers would inherit SIG_IGN
         server.run(sockets=[listener])
         return 0 if server.started else 1
     except KeyboardInterrupt:
@@ -112,31 +115,22 @@ def _stop(server: _Server, sig: int, frame: FrameType | None) -> None:
         server.handle_exit(sig, frame)
 
 
+def reload_at_hangup(app: Admission, again: Callable[[], Settings]) -> None:
+    """Reload keys and settings at each SIGHUP. Called on the loop, which then calls the handler.
+
+    A handler of ``signal`` would run in the middle of a request, and log as a part of it.
+    """
+    if hasattr(signal, "SIGHUP"):  # Windows has none: restart the service there
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, app, again)
+
+
 def _reload(app: Admission, again: Callable[[], Settings]) -> None:
     try:
         reload(app, again())
-    except (ValueError, OSError, AttributeError) as error:
+    except (ValueError, OSError) as error:
         _log.error("the settings stay as they were: %s", error)
     else:
         _log.info("keys and settings are reloaded")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``python -m bigsap_server``, the same as ``bigsap serve``."""
-    parser = argparse.ArgumentParser("bigsap_server", description="run the BigSAP service")
-    parser.add_argument("--host", metavar="ADDR", help="default 127.0.0.1; others need keys")
-    parser.add_argument("--port", type=int, metavar="N", help="default 8765; 0: any free port")
-    parser.add_argument("--data", metavar="DIR", help="jobs, results, uploads")
-    parser.add_argument("--scheduler", metavar="ADDR", help="existing Dask scheduler")
-    parser.add_argument("--config", metavar="FILE", help="settings in a TOML file")
-    given: dict[str, Any] = vars(parser.parse_args(argv))
-    try:
-        config = given.pop("config")
-        settings = load(config, **given)
-    except (ValueError, OSError) as error:
-        _complain(str(error))
-        return 2
-    return serve(settings, lambda: load(config, **given))
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -163,7 +157,3 @@ def _address(host: str, listener: socket.socket) -> str:
     port = listener.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}"
-
-
-def _complain(text: str) -> None:
-    print(f"bigsap serve: {text}", file=sys.stderr)

@@ -85,19 +85,8 @@ _HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 STORES = ("s3", "gs", "az")
 #: Settings that a running server takes from its file and environment at SIGHUP.
 RELOADED = (
-    "keys",
-    "stores",
-    "zarr_uris",
-    "result_uris",
-    "http_rows_hosts",
-    "credentials",
-    "plugins",
-    "limits",
-    "log_level",
-    "attempts",
-    "checkpoint_s",
-    "webhook_hosts",
-    "webhook_secret",
+    *("keys", "limits", "log_level", "attempts", "checkpoint_s", "webhook_hosts", "webhook_secret"),
+    *("stores", "zarr_uris", "result_uris", "http_rows_hosts", "credentials", "plugins"),
 )
 
 
@@ -271,10 +260,7 @@ def load(file: str | os.PathLike[str] | None = None, **given: Any) -> Settings:
     """
     values: dict[str, Any] = {}
     if file is not None:
-        try:
-            values = tomllib.loads(Path(file).read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{os.fspath(file)}: not TOML: {error}") from error
+        values = read_toml(file)
         unknown = sorted(set(values) - set(Settings.model_fields))
         if unknown:
             raise ValueError(f"{os.fspath(file)}: unknown settings {', '.join(unknown)}")
@@ -285,6 +271,14 @@ def load(file: str | os.PathLike[str] | None = None, **given: Any) -> Settings:
         raise ValueError(complaints(error)) from None
     except SettingsError as error:
         raise ValueError(f"{error}: lists and tables are JSON there") from None
+
+
+def read_toml(file: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what a file says. Raises ValueError naming the file, or OSError."""
+    try:
+        return tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{os.fspath(file)}: not TOML: {error}") from error
 
 
 def complaints(error: ValidationError) -> str:

@@ -44,7 +44,7 @@ def start(folder: Path, **env: str) -> tuple[subprocess.Popen[str], str]:
     env = {f"BIGSAP_{name}": value for name, value in env.items()}
     with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "bigsap_server", "--port", "0", "--data", str(folder / "data")],
+            [sys.executable, "-m", "bigsap", "serve", "--port", "0", "--data", str(folder / "data")],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,

@@ -345,10 +345,13 @@ def test_jobs_and_arrays_are_managed(service, tmp_path, capsys):
     assert table[0].split() == ["ID", "DTYPE", "SHAPE", "SIZE", "STATE", "CREATED"]
     shape = " x ".join(map(str, newest[0]["shape"]))
     assert all(word in table[1] for word in (arrays[0], "sealed", shape)), table
-    assert run("delete", job, "--json") == 0
-    assert record_of(capsys)["deleted"] == [job]
+    assert run("delete", "job_absent", job, "../arrays", "--json") == 6  # what can be removed is
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert (found["deleted"], list(found["errors"])) == ([job], ["job_absent", "../arrays"])
+    assert [line.split(":")[2].strip() for line in err.splitlines()] == ["job_absent", "../arrays"]
     assert run("jobs", job) == 6
-    assert run("arrays", "--delete", *arrays) == 0
+    assert run("arrays", "--delete", "arr_absent", *arrays) == 6
     capsys.readouterr()
     assert run("arrays", "--json") == 0
     assert not set(arrays) & {one["id"] for one in record_of(capsys)["arrays"]}

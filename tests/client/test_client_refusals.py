@@ -265,3 +265,17 @@ def test_lost_answer_to_a_submission_is_asked_for_under_the_same_key():
         keys = [request["headers"]["Idempotency-Key"] for request in seen]
         assert len(keys) == 2
         assert keys[0] == keys[1]
+
+
+@pytest.mark.parametrize(
+    ("before", "gone"), [((0, {}, b""), True), ((502, {}, b""), True), ((429, {}, BUSY), False)]
+)
+def test_a_deletion_whose_answer_was_lost_is_done(pauses, before, gone):
+    absent = {"type": "urn:bigsap:problem:not-found", "title": "Not found", "status": 404}
+    with stub(before, (404, {}, absent)) as (url, seen), Client(url) as client:
+        if gone:
+            client.delete("job_1")
+        else:
+            with pytest.raises(ServiceError, match="Not found"):
+                client.delete("job_1")
+        assert len(seen) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import io
 import json
@@ -20,10 +21,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import httpx
 import numpy as np
 import pytest
+from bigsap_server import logs
 from bigsap_server.api.app import create_app, expire, reload
 from bigsap_server.auth import Caller, hashed
 from bigsap_server.jobs import store as store_module
@@ -32,7 +35,8 @@ from bigsap_server.jobs.model import StoreUnavailable
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.webhooks import Webhooks, signature
 from bigsap_server.problems import HttpProblem
-from bigsap_server.serve import serve
+from bigsap_server.serve import reload_at_hangup, serve
+from bigsap_server.settings import Settings
 from checks import SQUARE, problem, solved, upload
 
 import bigsap
@@ -108,6 +112,56 @@ def test_keys_and_settings_are_reloaded(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="restart it"):
             reload(app, settings_in(tmp_path / "data"))
         assert status("bob") == 200
+
+
+def test_a_reload_belongs_to_no_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Although the signal comes in the middle of one."""
+    app, seen = create_app(settings_in(tmp_path)), list[Any]()
+
+    async def hang_up() -> None:
+        done = asyncio.Event()
+
+        def again() -> Settings:
+            seen.append(logs.context.get())
+            done.set()
+            raise ValueError("what is wrong")
+
+        reload_at_hangup(app, again)
+        logs.context.set({"request": "r"})
+        signal.raise_signal(signal.SIGHUP)
+        await done.wait()
+
+    asyncio.run(hang_up())
+    assert seen == [None]
+    assert "the settings stay as they were: what is wrong" in caplog.text
+
+
+OTEL = {
+    "opentelemetry.trace": ["set_tracer_provider"],
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter": ["OTLPSpanExporter"],
+    "opentelemetry.instrumentation.fastapi": ["FastAPIInstrumentor"],
+    "opentelemetry.sdk.trace": ["TracerProvider"],
+    "opentelemetry.sdk.trace.export": ["BatchSpanProcessor"],
+}
+
+
+@pytest.mark.parametrize(("installed", "address"), [(True, True), (True, False), (False, True)])
+def test_traces_where_the_extra_is_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installed: bool, address: bool
+) -> None:
+    parts = {name: MagicMock() for names in OTEL.values() for name in names}
+    monkeypatch.setitem(sys.modules, "opentelemetry", SimpleNamespace())
+    for module, names in OTEL.items():
+        found = SimpleNamespace(**{name: parts[name] for name in names}) if installed else None
+        monkeypatch.setitem(sys.modules, module, found)
+        if module == "opentelemetry.trace" and installed:
+            sys.modules["opentelemetry"].trace = found  # type: ignore[attr-defined]
+    if address:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
+    app = create_app(settings_in(tmp_path / "data")).app
+    instrumented = parts["FastAPIInstrumentor"].instrument_app.call_args_list
+    assert [call.args for call in instrumented] == ([(app,)] if installed else [])
+    assert parts["set_tracer_provider"].called == (installed and address)
 
 
 def test_reloaded_keys_keep_their_count_and_removed_ones_end(tmp_path: Path) -> None:
@@ -205,14 +259,14 @@ import sys
 import threading
 
 from bigsap_server.jobs.supervisor import Supervisor
-from bigsap_server.serve import main
+from bigsap.cli import main
 
 def stop(self):
     print("stopping", flush=True)
     threading.Event().wait()
 
 Supervisor.stop = stop
-main(["--port", "0", "--data", sys.argv[1]])
+main(["serve", "--port", "0", "--data", sys.argv[1]])
 """
 
 

@@ -213,6 +213,7 @@ def test_allowed_hosts(url: str) -> None:
     "url",
     [
         "http://rows.example:8001/",
+        "http://rows.example:0/",
         "http://evil.rows.example/",
         "http://rows.example@evil/",
         "http://169.254.169.254/",
@@ -398,9 +399,9 @@ def test_a_bomb_ends_its_job_only(make_app: Callable[..., Any], store: Path) -> 
 LIMITED = """
 import sys
 import numpy as np
-from bigsap_server.jobs.worker import _limit_memory
+from bigsap_server.costs.limits import limit_process
 from bigsap_server.problems import from_error
-_limit_memory(2 << 30)
+limit_process(DATA=2 << 30)
 mapped = np.load(sys.argv[1], mmap_mode="r")
 try:
     np.ones(3 << 30, np.uint8)
@@ -409,7 +410,7 @@ except MemoryError as error:
 """
 
 
-def test_a_worker_has_a_limit_of_memory(tmp_path: Path) -> None:
+def test_a_process_has_a_limit_of_memory(tmp_path: Path) -> None:
     """Mapped files do not count: matrices may be larger than memory."""
     file = tmp_path / "large.npy"
     with file.open("wb") as out:

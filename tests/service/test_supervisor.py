@@ -298,7 +298,6 @@ def test_a_lost_worker_is_replaced(tmp_path):
         assert ("interrupted", 1) in states
         assert ("interrupted", 2) in states
     assert executor.orders == [(job.id, 1), (job.id, 2), (job.id, 3)]
-    assert service.supervisor.lost_attempts == 2
 
 
 def test_a_job_that_an_error_keeps_from_its_worker_is_tried_again(tmp_path, monkeypatch):

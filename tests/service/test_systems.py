@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 from bigsap_server import serve
-from bigsap_server.costs import sandbox
+from bigsap_server.costs import limits
 from bigsap_server.costs.stores import check_zarr_folder
 from bigsap_server.files import FileLock, is_locked, read_json, write_json
 from bigsap_server.jobs import control, worker
@@ -105,20 +105,19 @@ def test_prices_to_start_from_come_under_their_name_by_a_portable_move(tmp_path,
 def test_checks_without_limits(monkeypatch):
     monkeypatch.setitem(sys.modules, "resource", None)
     for platform in ("linux", "win32"):
-        monkeypatch.setattr(sandbox.sys, "platform", platform)
-        sandbox._limit(5)
-        worker._limit_memory(1 << 30)
+        monkeypatch.setattr(limits.sys, "platform", platform)
+        limits.limit_process(DATA=1 << 30)
 
 
-def test_a_worker_in_a_container_takes_what_that_has(monkeypatch):
-    resource = pytest.importorskip("resource")
-    limits = []
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY,) * 2)
-    monkeypatch.setattr(resource, "setrlimit", lambda kind, pair: limits.append(pair[0]))
+def test_a_worker_in_a_container_takes_what_that_has(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(worker, "limit_process", lambda **most: asked.append(most))
+    monkeypatch.setattr(worker, "_run_job", lambda *_: {})
+    order = control.Order("job", 1, control.Folder(tmp_path), {}, {"own_process": True})
     for found in (8 << 30, 256 << 20):
         monkeypatch.setattr(worker, "usable_memory", lambda found=found: found)
-        worker._limit_memory(None)
-    assert limits == [8 << 30, 1 << 30]
+        worker.run_job(order)
+    assert asked == [{"DATA": 8 << 30}, {"DATA": 1 << 30}]
 
 
 def test_blocks_where_no_space_can_be_reserved(tmp_path, monkeypatch):

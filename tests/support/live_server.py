@@ -87,7 +87,7 @@ class LiveServer(Reached):
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "bigsap_server"),
+                    *(sys.executable, "-m", "bigsap", "serve"),
                     *("--port", str(self.port), "--data", str(self.data)),
                 ],
                 stdout=subprocess.PIPE,

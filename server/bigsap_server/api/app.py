@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Match, Mount, Route
@@ -34,7 +34,7 @@ from bigsap_server.jobs.events import Notifier
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.jobs.supervisor import Supervisor, make_executor
 from bigsap_server.jobs.webhooks import Webhooks
-from bigsap_server.problems import HttpProblem, pointer_to
+from bigsap_server.problems import PROBLEMS, HttpProblem, pointer_to
 from bigsap_server.settings import Settings
 from bigsap_server.uploads.store import ArrayStore
 
@@ -45,14 +45,7 @@ _MOST_ERRORS = 20
 #: Path parameters that name resources. A value that is not a valid name gives 404.
 _IDS = {"job_id": "job", "array_id": "array", "name": "result"}
 #: Slugs for the framework's errors, by status.
-_SLUGS = {
-    401: "unauthorized",
-    403: "forbidden",
-    404: "not-found",
-    405: "method-not-allowed",
-    413: "body-too-large",
-    416: "range-not-satisfiable",
-}
+_SLUGS = {status: slug for slug, (status, _) in reversed([*PROBLEMS.items()])}
 
 # Missing on some machines; without it browsers refuse the page's modules (nosniff).
 mimetypes.add_type("text/javascript", ".js")
@@ -86,7 +79,10 @@ class _Files(StaticFiles):
         """Return the file; 404 for missing files whatever the method, 405 only for existing ones."""
         if scope["method"] not in ("GET", "HEAD"):
             await super().get_response(path, {**scope, "method": "GET"})
-        return await super().get_response(path, scope)
+        response = await super().get_response(path, scope)
+        if isinstance(response, RedirectResponse):  # of a folder: the address outside a proxy is unknown
+            response.headers["Location"] = f"./{scope['path'].rpartition('/')[2]}/"
+        return response
 
     def file_response(self, *args: Any, **given: Any) -> Response:
         """Return the file with the revalidation header; unchanged files are answered 304."""
@@ -133,11 +129,8 @@ def create_app(settings: Settings, store: JobStore | None = None) -> Admission:
         jobs.on_change(metrics.follow)
         webhooks = Webhooks(lambda: app.state.settings)
         jobs.on_change(webhooks.follow)
-        metrics.watch_jobs(jobs.counts)
-        metrics.watch_disk(settings.data)
         supervisor = Supervisor(jobs, make_executor(settings), settings, keys)
-        metrics.watch_workers(supervisor.workers)
-        metrics.held.set_function(supervisor.held)
+        metrics.watch(jobs.counts, supervisor.workers, supervisor.held, settings.data)
         app.state.service = Service(
             settings=settings,
             plain=settings.model_dump(mode="json"),
@@ -166,6 +159,7 @@ def create_app(settings: Settings, store: JobStore | None = None) -> Admission:
         title="BigSAP",
         version=bigsap.__version__,
         lifespan=lifespan,
+        redirect_slashes=False,
         summary="Exact linear assignment when the cost matrix does not fit",
         # The framework's pages load scripts from other hosts; the service has a page of its own.
         docs_url=None,
@@ -223,12 +217,11 @@ def reload(app: Admission, settings: Settings) -> Settings:
     keys = Keys.read(found.keys, found.limits)
     if keys.required != service.keys.required:
         raise ValueError("a running service cannot begin or cease to ask for keys: restart it")
-    keys.replace(service.keys)
-    app.reload(keys)
-    service.keys, service.settings, service.plain = keys, found, found.model_dump(mode="json")
+    service.keys.reload(keys)
+    service.settings, service.plain = found, found.model_dump(mode="json")
     app.app.state.settings = found
     service.checks.total_tokens = found.limits.checks
-    service.supervisor.reload(found, keys)
+    service.supervisor.reload(found)
     service.notifier.wake_all()  # streams of keys that are gone end
     logs.set_level(found.log_level)
     return found

@@ -24,7 +24,6 @@ from bigsap_server.problems import HttpProblem
 _GZIP = ("gzip", "x-gzip")
 # Bytes decompressed at a time.
 _STEP = 1 << 16
-_JSON_TYPES = ("application/json", "application/merge-patch+json")
 
 
 class StrictRoute(APIRoute):
@@ -67,7 +66,7 @@ async def _json_text(request: Request) -> bytes:
         raise HttpProblem("unsupported-media-type", detail, headers={"Accept-Encoding": "gzip"})
     body = b"".join([chunk async for chunk in chunks])
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if body and kind not in _JSON_TYPES:
+    if body and kind != "application/json":
         raise HttpProblem("unsupported-media-type", "send JSON with Content-Type: application/json")
     return body
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 from fastapi.responses import FileResponse
-from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from bigsap_server.api.negotiation import narrow_range
@@ -48,11 +47,6 @@ class Download(FileResponse):
     @asynccontextmanager
     async def _open_file(self) -> AsyncIterator[Any]:
         yield anyio.wrap_file(self._opened)
-
-
-async def download(file: Path, kind: str, name: str, headers: Mapping[str, str]) -> Download:
-    """Return a file of type ``kind`` as an answer. Raises HttpProblem ``not-found``."""
-    return await run_in_threadpool(Download, file, kind, name, headers)
 
 
 def drop(file: Path) -> None:

@@ -86,10 +86,6 @@ class Admission:
             self._count(scope, answer)
             logs.context.reset(token)
 
-    def reload(self, keys: Keys) -> None:
-        """Take other keys from the next request on."""
-        self._keys = keys
-
     def _check(self, scope: Scope) -> None:
         raw = scope["headers"]
         if len(raw) > MOST_HEADERS or sum(len(k) + len(v) for k, v in raw) > MOST_HEADER_BYTES:
@@ -192,7 +188,7 @@ class _Answer:
             message = {
                 **message,
                 "headers": [
-                    *((k, self._place(v) if k == b"location" else v) for k, v in message["headers"]),
+                    *message["headers"],
                     *(
                         (name.encode(), value.encode())
                         for name, value in extra.items()
@@ -206,23 +202,6 @@ class _Answer:
                 message = {**message, "body": b""}
         await self._send(message)
         self._begun.set()
-
-    def _place(self, location: bytes) -> bytes:
-        """Return a redirect's location relative to its request path.
-
-        Prefixes of the path, here or at a proxy, are thus preserved. The framework's own locations contain
-        the internal host and scheme.
-        """
-        if not location.startswith((b"http://", b"https://")):
-            return location
-        target = urlsplit(location.decode("latin-1"))
-        name = target.path.rstrip("/").rpartition("/")[2]
-        if self._path.endswith("//") or not name:  # clients differ about empty names
-            place = self._root + target.path
-        else:
-            back = "../" if self._path.endswith("/") else "./"
-            place = f"{back}{name}{'/' if target.path.endswith('/') else ''}"
-        return f"{place}?{target.query}".rstrip("?").encode("latin-1")
 
     async def problem(self, problem: HttpProblem) -> None:
         if self.status is None:

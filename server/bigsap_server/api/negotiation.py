@@ -6,6 +6,8 @@ import re
 from collections.abc import MutableMapping, Sequence
 from typing import Any
 
+from starlette.datastructures import MutableHeaders
+
 from bigsap_server.problems import HttpProblem
 
 
@@ -16,36 +18,22 @@ def accepted(header: str | None, offers: Sequence[str]) -> str:
     """
     if header is None or not header.strip():
         return offers[0]
-    ranges = []
+    ranges: dict[str, float] = {}
     for item in header[:2000].split(","):
         kind, *parameters = (part.strip().lower() for part in item.split(";"))
-        quality = 1.0
-        for parameter in parameters:
-            if parameter.startswith("q="):
-                try:
-                    quality = float(parameter[2:])
-                except ValueError:
-                    quality = 0.0
-        ranges.append((kind, quality))
-    best, offer = 0.0, None
-    for candidate in offers:
-        quality = _quality(candidate, ranges)
-        if quality > best:
-            best, offer = quality, candidate
-    if offer is None:
+        given = next((part[2:] for part in parameters if part.startswith("q=")), "1")
+        quality = float(given) if re.fullmatch(r"(?=.*\d)\d*\.?\d*", given, re.ASCII) else 0.0
+        ranges[kind] = max(quality, ranges.get(kind, 0.0))
+
+    def quality_of(offer: str) -> float:
+        """Return the quality of the most specific range that matches."""
+        kinds = (offer, offer.partition("/")[0] + "/*", "*/*")
+        return next((ranges[kind] for kind in kinds if kind in ranges), 0.0)
+
+    best = max(offers, key=quality_of)
+    if not quality_of(best):
         raise HttpProblem("not-acceptable", f"this can be had as {', '.join(offers)}")
-    return offer
-
-
-def _quality(offer: str, ranges: Sequence[tuple[str, float]]) -> float:
-    """Return the quality of the most specific range that matches."""
-    whole, part = offer.lower(), offer.partition("/")[0].lower() + "/*"
-    found, specific = 0.0, -1
-    for kind, quality in ranges:
-        level = {whole: 2, part: 1, "*/*": 0}.get(kind, -1)
-        if level > specific or (level == specific >= 0 and quality > found):
-            found, specific = quality, level
-    return found
+    return best
 
 
 def preferred_wait(header: str | None) -> float | None:
@@ -60,6 +48,12 @@ def matches(header: str | None, tag: str) -> bool:
         return False
     tags = [item.strip().removeprefix("W/") for item in header.split(",")]
     return "*" in tags or tag in tags
+
+
+def required(header: str | None) -> set[str] | None:
+    """Return the entity tags of ``If-Match``; None if any will do."""
+    tags = None if header is None else {item.strip() for item in header.split(",")}
+    return None if tags is None or "*" in tags else tags
 
 
 def satisfiable(header: str | None, size: int) -> str | None:
@@ -90,8 +84,9 @@ def narrow_range(scope: MutableMapping[str, Any], size: int) -> None:
 
     Starlette would answer the rest, and headers to be ignored, with errors of its own.
     """
-    given = [value for name, value in scope["headers"] if name == b"range"]
-    wanted = satisfiable(given[0].decode("latin-1"), size) if given else None
-    dropped = (b"range", b"if-range") if wanted is None else (b"range",)
-    kept = [pair for pair in scope["headers"] if pair[0] not in dropped]
-    scope["headers"] = kept if wanted is None else [*kept, (b"range", wanted.encode())]
+    headers = MutableHeaders(scope=scope)
+    wanted = satisfiable(headers.get("range"), size)
+    if wanted is None:
+        del headers["range"], headers["if-range"]
+    else:
+        headers["range"] = wanted

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bigsap_server.api.context import Service
+from bigsap_server.costs.build import invalid
 from bigsap_server.jobs.control import Folder
 from bigsap_server.jobs.model import JobRow, UnknownJob
 from bigsap_server.jobs.references import START, references
@@ -24,15 +25,15 @@ def check_warm_start(service: Service, job_id: str, owner: str | None, shape: li
     """
     job = _job(service, job_id, owner)
     if job.result is None:
-        raise _bad(f"{job_id} has no result")
+        raise invalid(f"{job_id} has no result", START)
     if shape is not None and job.result["shape"] != shape:
-        raise _bad(f"{job_id} has shape {job.result['shape']}")
+        raise invalid(f"{job_id} has shape {job.result['shape']}", START)
     try:
         v = np.load(service.store.result_file(job, "v"), allow_pickle=False)
     except (OSError, ValueError, EOFError):
-        raise _bad(f"{job_id} has no result any more") from None
+        raise invalid(f"{job_id} has no result any more", START) from None
     if not np.isfinite(v).all():
-        raise _bad(f"{job_id} has no prices to start from: it is {job.result['status']}")
+        raise invalid(f"{job_id} has no prices to start from: it is {job.result['status']}", START)
 
 
 def check_references(
@@ -43,28 +44,22 @@ def check_references(
     owner: whose arrays and jobs may be named; None: anybody's. job_id: of a job to be resumed. Once
     started, it does not need the job that it started from.
     """
-    begun = None if job_id is None else Folder(service.store.folder(job_id))
+    folder = None if job_id is None else Folder(service.store.folder(job_id))
+    begun = folder is not None and (folder.start.exists() or folder.checkpoint.exists())
     for thing, pointer in references(spec).items():
-        if pointer != START:
-            _check_array(service, thing, owner, pointer)
-        elif begun is None or not (begun.start.exists() or begun.checkpoint.exists()):
-            _job(service, thing, owner)
+        if pointer == START:
+            if not begun:
+                _job(service, thing, owner)
+            continue
+        try:
+            service.arrays.get(thing, owner)
+            service.arrays.touch(thing)
+        except HttpProblem:
+            raise invalid(f"there is no array {thing}", pointer) from None
 
 
 def _job(service: Service, job_id: str, owner: str | None) -> JobRow:
     try:
         return service.store.get(job_id, owner)
     except UnknownJob:
-        raise _bad(f"there is no job {job_id}") from None
-
-
-def _check_array(service: Service, array_id: str, owner: str | None, pointer: str) -> None:
-    try:
-        service.arrays.get(array_id, owner)
-        service.arrays.touch(array_id)
-    except HttpProblem:
-        raise HttpProblem("invalid-spec", f"there is no array {array_id}", pointer=pointer) from None
-
-
-def _bad(detail: str) -> HttpProblem:
-    return HttpProblem("invalid-spec", detail, pointer=START)
+        raise invalid(f"there is no job {job_id}", START) from None

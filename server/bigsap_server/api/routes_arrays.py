@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute, check_length, limited
 from bigsap_server.api.context import Reader, ReaderOrSubmitter, Service, Submitter, TheService
-from bigsap_server.api.downloads import download
+from bigsap_server.api.downloads import Download
 from bigsap_server.api.negotiation import matches
 from bigsap_server.api.schemas import ArrayInfo, answer
 from bigsap_server.costs.specs import DTYPES, ID_PATTERN, Model
@@ -120,12 +120,7 @@ async def look(array_id: ArrayId, service: TheService, caller: ReaderOrSubmitter
 @router.get(
     "/{array_id}/data",
     summary="Download a sealed array",
-    responses={
-        200: {"content": {"application/x-npy": {}}},
-        206: {"description": "A range"},
-        304: {"description": "not changed"},
-        416: schemas.problem_response("The range lies outside"),
-    },
+    responses={200: {"content": {"application/x-npy": {}}}, **schemas.range_responses("application/x-npy")},
     response_class=Response,
 )
 async def data(
@@ -133,6 +128,8 @@ async def data(
     service: TheService,
     caller: Reader,
     if_none_match: Annotated[str | None, Header()] = None,
+    # Only for the OpenAPI document: ``Download`` reads the header.
+    range_: Annotated[str | None, Header(alias="Range", description="of the npy file")] = None,
 ) -> Response:
     """The ``.npy`` file, with Range."""
     meta = service.arrays.get(array_id, caller.sees)
@@ -142,7 +139,7 @@ async def data(
     headers = {"ETag": f'"{meta.sha256}"'}
     if matches(if_none_match, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    return await download(file, "application/x-npy", f"{meta.id}.npy", headers)
+    return await run_in_threadpool(Download, file, "application/x-npy", f"{meta.id}.npy", headers)
 
 
 @router.put(

@@ -40,12 +40,10 @@ def _catalogue(service: Service) -> schemas.CostTypes:
         "zarr": bool(settings.stores or settings.zarr_uris),
     }
     kinds = []
-    for member in MEMBERS:
+    for name, member in MEMBERS.items():
         schema = member.model_json_schema()
         if "$ref" in schema:  # members that contain costs refer to themselves
             schema = {**schema["$defs"][member.__name__], "$defs": schema["$defs"]}
-        kind = member.model_fields["type"].annotation
-        name = kind.__args__[0]  # type: ignore[union-attr]
         kinds.append(
             {
                 "type": name,

@@ -18,16 +18,16 @@ from starlette.concurrency import run_in_threadpool
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, Submitter, TheService
-from bigsap_server.api.negotiation import accepted, matches, preferred_wait
+from bigsap_server.api.negotiation import accepted, matches, preferred_wait, required
 from bigsap_server.api.references import check_references, check_warm_start
-from bigsap_server.api.schemas import Event, Job, answer, etag, job_path
+from bigsap_server.api.schemas import Event, Job, answer, job_path
 from bigsap_server.auth import Caller
 from bigsap_server.costs.build import invalid
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.costs.specs import ID_PATTERN, Model
 from bigsap_server.costs.url_policy import check_uri
 from bigsap_server.costs.validate import priced
-from bigsap_server.jobs.model import Answer, JobRow, JobState, StoreUnavailable, UnknownJob, canonical
+from bigsap_server.jobs.model import Answer, JobRow, JobState, StoreUnavailable, UnknownJob, canonical, etag
 from bigsap_server.jobs.webhooks import check_webhook
 from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import Settings
@@ -37,6 +37,7 @@ router = APIRouter(
 )
 
 JobId = Annotated[str, Path(pattern=ID_PATTERN, examples=["job_0123456789abcdef"])]
+IfMatch = Annotated[str | None, Header(description="only if the job has one of these ETags")]
 _PAGE = 500
 _RETRY = {"Retry-After": "1"}
 
@@ -183,7 +184,7 @@ async def _answer(service: Service, caller: Caller, job: JobRow, wait: float | N
         job = await _waited(service, job, wait, lambda job: not job.active)
     if job.active:
         return _accepted(service, caller, job, applied)
-    headers = {"Location": job_path(job, service.root), **applied, "ETag": etag(job)}
+    headers = {"Location": job_path(job, service.root), **applied, "ETag": etag(job.version)}
     if job.result is not None:
         headers["Content-Location"] = job_path(job, service.root)
     return Answer(200, headers, _text(Job.of(job, service.root, whole=True, reads=caller.has("read"))))
@@ -193,7 +194,7 @@ def _accepted(
     service: Service, caller: Caller, job: JobRow, further: Mapping[str, str] | None = None
 ) -> Answer:
     place = {"Location": job_path(job, service.root)}
-    headers = {**place, **(further or {}), **_RETRY, "ETag": etag(job)}
+    headers = {**place, **(further or {}), **_RETRY, "ETag": etag(job.version)}
     return Answer(202, headers, _text(Job.of(job, service.root, reads=caller.has("read"))))
 
 
@@ -254,14 +255,14 @@ async def get_job(
     is 0 answers at once, too: with Retry-After.
     """
     job, longest = await service.job(job_id, caller), service.settings.limits.wait_s
-    if matches(if_none_match, etag(job)) and min(wait, longest) > 0 and job.active:
+    if matches(if_none_match, etag(job.version)) and min(wait, longest) > 0 and job.active:
         with caller.waiting():
             version = job.version
             job = await _waited(service, job, min(wait, longest), lambda job: job.version != version)
-    headers = {"ETag": etag(job)}
+    headers = {"ETag": etag(job.version)}
     if wait > 0 and longest == 0 and job.active:
         headers |= _RETRY
-    if matches(if_none_match, etag(job)):
+    if matches(if_none_match, etag(job.version)):
         return Response(status_code=304, headers=headers)
     return answer(Job.of(job, service.root), headers=headers)
 
@@ -276,31 +277,44 @@ async def get_spec(job_id: JobId, service: TheService, caller: Reader) -> Respon
     "/{job_id}/cancel", summary="Cancel a job", response_model=schemas.Job, responses=schemas.CANCEL_RESPONSES
 )
 async def cancel(
-    job_id: JobId, service: TheService, caller: Submitter, body: CancelRequest | None = None
+    job_id: JobId,
+    service: TheService,
+    caller: Submitter,
+    body: CancelRequest | None = None,
+    if_match: IfMatch = None,
 ) -> Response:
     """``graceful`` keeps the best assignment, its bound and the checkpoint; ``now`` does not."""
     await service.job(job_id, caller)
     mode = "graceful" if body is None else body.mode
-    job = await run_in_threadpool(service.store.request_cancel, job_id, mode)
+    job = await run_in_threadpool(service.store.request_cancel, job_id, mode, required(if_match))
     view = Job.of(job, service.root, reads=caller.has("read"))
-    return answer(view, 202 if job.active else 200, {"ETag": etag(job)})
+    return answer(view, 202 if job.active else 200, {"ETag": etag(job.version)})
 
 
-@router.post("/{job_id}/resume", summary="Resume a job", response_model=schemas.Job, status_code=202)
-async def resume(job_id: JobId, service: TheService, caller: Submitter) -> Response:
+@router.post(
+    "/{job_id}/resume",
+    summary="Resume a job",
+    response_model=schemas.Job,
+    status_code=202,
+    responses=schemas.MATCH_RESPONSES,
+)
+async def resume(job_id: JobId, service: TheService, caller: Submitter, if_match: IfMatch = None) -> Response:
     """A new attempt from the checkpoint, for jobs that ended without being solved."""
     await service.job(job_id, caller)
     check = partial(check_references, service, owner=caller.sees, job_id=job_id)
-    job = await run_in_threadpool(service.store.resume, job_id, caller.quotas["active_jobs"], check)
+    most, tags = caller.quotas["active_jobs"], required(if_match)
+    job = await run_in_threadpool(service.store.resume, job_id, most, check, tags)
     view = Job.of(job, service.root, reads=caller.has("read"))
-    return answer(view, 202, {"ETag": etag(job), **_RETRY})
+    return answer(view, 202, {"ETag": etag(job.version), **_RETRY})
 
 
-@router.delete("/{job_id}", summary="Delete a job and its files", status_code=204)
-async def delete(job_id: JobId, service: TheService, caller: Submitter) -> Response:
+@router.delete(
+    "/{job_id}", summary="Delete a job and its files", status_code=204, responses=schemas.MATCH_RESPONSES
+)
+async def delete(job_id: JobId, service: TheService, caller: Submitter, if_match: IfMatch = None) -> Response:
     """Refused (409) while the job is active, or an unfinished job starts from it."""
     await service.job(job_id, caller)
-    await run_in_threadpool(service.store.delete, job_id)
+    await run_in_threadpool(service.store.delete, job_id, tags=required(if_match))
     return Response(status_code=204)
 
 

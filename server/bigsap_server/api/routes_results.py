@@ -19,14 +19,14 @@ from bigsap.summary import FURTHER_ARRAYS, RESULT_ARRAYS, result_of
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, TheService
-from bigsap_server.api.downloads import Download, download, drop
+from bigsap_server.api.downloads import Download, drop
 from bigsap_server.api.negotiation import accepted, matches
 from bigsap_server.api.routes_jobs import JobId
-from bigsap_server.api.schemas import answer, etag
+from bigsap_server.api.schemas import answer
 from bigsap_server.auth import Caller
 from bigsap_server.costs.previews import picture
 from bigsap_server.files import RESULT_COPY, scratch
-from bigsap_server.jobs.model import JobRow
+from bigsap_server.jobs.model import JobRow, etag
 from bigsap_server.problems import HttpProblem
 from bigsap_server.uploads.blocks import disk
 
@@ -85,7 +85,7 @@ async def summary(
     kind = accepted(accept, [JSON, NPZ])
     # Another version may write another file of the same result.
     attempt = job.result["attempt"] if job.result else 0
-    tag = etag(job) if kind == JSON else f'"{job.id}-{attempt}-npz-{bigsap.__version__}"'
+    tag = etag(job.version) if kind == JSON else f'"{job.id}-{attempt}-npz-{bigsap.__version__}"'
     headers = {"ETag": tag, "Vary": "Accept"}
     if matches(if_none_match, tag):
         return Response(status_code=304, headers=headers)
@@ -154,7 +154,7 @@ async def array(
     if matches(if_none_match, tag):
         return Response(status_code=304, headers=headers)
     if kind == NPY:
-        return await download(file, NPY, f"{name}.npy", headers)
+        return await run_in_threadpool(Download, file, NPY, f"{name}.npy", headers)
     values = await run_in_threadpool(_open, file)
     stop = len(values) if limit is None else min(len(values), offset + limit)
     if kind == CSV:

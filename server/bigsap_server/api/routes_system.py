@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 import shutil
-from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from bigsap.info import version
 from bigsap.option_table import OPTIONS
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
@@ -21,6 +20,7 @@ from bigsap_server.api.service_metrics import MEDIA_TYPE
 from bigsap_server.costs.request import Options
 from bigsap_server.costs.specs import DTYPES, MEMBERS
 from bigsap_server.problems import HttpProblem
+from bigsap_server.settings import Settings
 
 router = APIRouter(
     tags=["system"], route_class=StrictRoute, responses={503: schemas.problem_response("Not ready")}
@@ -46,10 +46,9 @@ _PACKAGES = ("bigsap", "numpy", "numba", "zarr", "dask", "distributed", "fastapi
 async def capabilities(service: TheService, caller: Reader) -> Response:
     """Abilities of this service and limits of the caller."""
     settings = service.settings
-    members = [member.model_fields["type"].annotation.__args__[0] for member in MEMBERS]  # type: ignore[union-attr]
     return answer(
         schemas.Capabilities(
-            versions={"python": platform.python_version(), **_versions()},
+            versions={"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
             api="v1",
             auth=service.keys.required,
             caller={"name": caller.owner, "scopes": sorted(caller.scopes), **caller.quotas},
@@ -58,8 +57,8 @@ async def capabilities(service: TheService, caller: Reader) -> Response:
             threads_per_job=settings.default_threads,
             spread=settings.has_cluster and caller.quotas["spread_workers"] not in (0, 1),
             methods=list(Options.model_json_schema()["properties"]["method"]["enum"]),
-            options=_options(settings.devices),
-            costs=members,
+            options=_options(settings),
+            costs=list(MEMBERS),
             dtypes=list(DTYPES),
             stores=sorted(settings.stores),
             plugins=list(settings.plugins),
@@ -76,13 +75,18 @@ async def capabilities(service: TheService, caller: Reader) -> Response:
     )
 
 
-def _options(devices: Sequence[str]) -> list[schemas.OptionWords]:
+def _options(settings: Settings) -> list[schemas.OptionWords]:
     """Return the options that a request may have, from the table that all of BigSAP shares."""
     found = []
+    ours = {
+        "checkpoint_s": settings.checkpoint_s,
+        "time_limit_s": settings.limits.time_limit_s,
+        "threads": settings.default_threads,
+    }
     for option in OPTIONS:
         choices = list(option.remote_choices or option.choices)
         if option.name == "device":
-            choices = ["auto", *devices]
+            choices = ["auto", *settings.devices]
         found.append(
             schemas.OptionWords(
                 name=option.remote,
@@ -90,19 +94,9 @@ def _options(devices: Sequence[str]) -> list[schemas.OptionWords]:
                 help=option.help.partition(": a number, or a .npy file")[0],
                 kind="choice" if choices else option.kind,
                 choices=choices,
-                default=option.default if option.remote_default is None else option.remote_default,
+                default=ours.get(option.remote, option.remote_default or option.default),
             )
         )
-    return found
-
-
-def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None
     return found
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from bigsap.summary import RESULT_ARRAYS
 from bigsap_server.costs.previews import points_in
 from bigsap_server.jobs.model import SETTLED, JobEvent, JobRow, JobState
+from bigsap_server.problems import PROBLEMS
 from bigsap_server.settings import Limits
 from bigsap_server.uploads.blocks import Meta
 
@@ -361,11 +362,6 @@ def stamp(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def etag(job: JobRow) -> str:
-    """Return the entity tag, which changes with every change of the job."""
-    return f'"{job.version}"'
-
-
 def job_path(job: JobRow, root: str) -> str:
     """Return the path of the job for clients. root: the path prefix that a proxy removes."""
     return f"{root}/v1/jobs/{job.id}"
@@ -394,26 +390,21 @@ def range_responses(kind: str) -> dict[int | str, dict[str, Any]]:
     }
 
 
+_ANYWHERE = (
+    *("malformed-request", "unauthorized", "forbidden", "not-found", "not-acceptable", "request-timeout"),
+    *("wrong-state", "body-too-large", "unsupported-media-type", "invalid-spec", "too-many-requests"),
+    *("unavailable", "disk-full"),
+)
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
-    400: problem_response("The request cannot be read"),
-    401: problem_response("A key is needed"),
-    403: problem_response("The key does not allow this"),
-    404: problem_response("Not found"),
-    406: problem_response("Not acceptable: no supported media type"),
-    408: problem_response("Request body timed out"),
-    409: problem_response("The state does not allow this"),
-    413: problem_response("The body is too large"),
-    415: problem_response("The body must be of another type"),
-    422: problem_response("The request is not valid"),
-    429: problem_response("Too many requests; see Retry-After"),
-    503: problem_response("The service is not ready"),
-    507: problem_response("The disk is full"),
+    status: problem_response(title) for status, title in (PROBLEMS[slug] for slug in _ANYWHERE)
 }
 SUBMIT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "Finished within Prefer: wait, or a dry run", "model": Job | DryRun},
     202: {"description": "Accepted; Location names the job"},
 }
+MATCH_RESPONSES: dict[int | str, dict[str, Any]] = {412: problem_response("The job has another ETag")}
 CANCEL_RESPONSES: dict[int | str, dict[str, Any]] = {
+    **MATCH_RESPONSES,
     200: {"description": "The job is over"},
     202: {"description": "The job will end soon", "model": Job},
 }

@@ -32,7 +32,6 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         counter = partial(Counter, registry=self.registry)
         histogram = partial(Histogram, registry=self.registry)
-        gauge = partial(Gauge, registry=self.registry)
         short = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30)
         long, longer = (0.1, 1, 10, 60, 600, 3600, 36000), (0.1, 1, 10, 60, 600, 3600, 36000, 360000)
         self.requests = counter("bigsap_requests_total", "Requests answered", ("method", "route", "status"))
@@ -49,20 +48,22 @@ class Metrics:
             "bigsap_job_seconds", "Seconds from the first attempt to the end", ("state",), buckets=longer
         )
         self.failed = counter("bigsap_jobs_failed_total", "Failed jobs by reason", ("reason",))
-        self.held = gauge("bigsap_jobs_held", "Queued jobs whose key has as many running as it may")
-        self.streams = gauge("bigsap_event_streams", "Open event streams")
+        self.streams = Gauge("bigsap_event_streams", "Open event streams", registry=self.registry)
 
-    def watch_jobs(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Export the number of jobs in each state, computed when scraped."""
-        self.registry.register(_Counts("bigsap_jobs", "Jobs by state", "state", counts))
-
-    def watch_workers(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Export the number of the cluster's workers by activity."""
-        self.registry.register(_Counts("bigsap_workers", "Workers by what they do", "doing", counts))
-
-    def watch_disk(self, folder: Path) -> None:
-        """Export the free bytes of the data folder's disk."""
-        free = Gauge("bigsap_disk_free_bytes", "Free space for jobs and uploads", registry=self.registry)
+    def watch(
+        self,
+        jobs: Callable[[], Mapping[str, int]],
+        workers: Callable[[], Mapping[str, int]],
+        held: Callable[[], int],
+        folder: Path,
+    ) -> None:
+        """Export what is counted when scraped: jobs by state, workers by activity, held jobs, free bytes."""
+        self.registry.register(_Counts("bigsap_jobs", "Jobs by state", "state", jobs))
+        self.registry.register(_Counts("bigsap_workers", "Workers by what they do", "doing", workers))
+        gauge = partial(Gauge, registry=self.registry)
+        text = "Queued jobs whose key has as many running as it may"
+        gauge("bigsap_jobs_held", text).set_function(held)
+        free = gauge("bigsap_disk_free_bytes", "Free space for jobs and uploads")
         free.set_function(lambda: shutil.disk_usage(folder).free)
 
     def follow(self, job_id: str, job: JobRow | None) -> None:

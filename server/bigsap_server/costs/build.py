@@ -10,7 +10,7 @@ import importlib.metadata
 import logging
 import math
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -261,14 +261,18 @@ class _Inverted:
     dtype: np.dtype[Any] = np.dtype(np.uint8)
 
     def __init__(self, source: bigsap.CostSource) -> None:
-        self._source = source
-        self.shape = source.shape
+        self.source, self.shape = source, source.shape
 
     def read(self, rows: Any, columns: slice, out: Any) -> None:
         """Fill ``out[k, :]`` for ``rows[k]``."""
-        values = np.empty(out.shape, self._source.dtype)
-        self._source.read(rows, columns, values)
+        values = np.empty(out.shape, self.source.dtype)
+        self.source.read(rows, columns, values)
         np.equal(values, 0, out=out, casting="unsafe")
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Have ``check`` called while a read of this thread waits."""
+        if (pass_on := getattr(self.source, "while_waiting", None)) is not None:
+            pass_on(check)
 
 
 def shape_of(spec: Mapping[str, Any], shape: Shape, pointer: str) -> tuple[int, int]:

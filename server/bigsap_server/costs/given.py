@@ -74,11 +74,11 @@ def check_given(
     """
     n, m = _sizes_of(request, resolver) if shape is None else shape
     options, rows, columns = request["options"], 1 if n is None else n, 1 if m is None else m
-    start, asked = request["warm_start"] or {}, request["assignment"] or {}
 
-    def check(ref: Any, size: int | None, pointer: str, judge: Callable[[Any], Any]) -> Any:
+    def check(group: str, name: str, judge: Callable[[Any], Any]) -> Any:
         """Return what ``judge`` returns of a number or a small array; None for others."""
-        value = ref
+        value = ref = (request[group] or {}).get(name)
+        size, pointer = (n, m)[_SIDES[group, name]], pointer_to(group, name)
         if ref is not None and not isinstance(ref, (int, float)):
             facts = resolver.facts(ref, pointer)
             if facts.shape != (size,):
@@ -93,35 +93,25 @@ def check_given(
             row = getattr(error, "row", None)
             raise from_error(error, pointer if row is None else below(pointer, row)) from error
 
-    def check_counts(name: str, size: int | None) -> Any:
-        place, length = f"/options/{name}", 1 if size is None else size
-        return check(options[name], size, place, lambda counts: preview.check_counts(counts, length, name))
-
     def check_pairs(col4row: Any) -> None:
         if m is not None and (options["capacity"] is None) == (capacity is None):
             partial = options["unassigned_cost"] is not None
             preview.check_assignment(col4row, (rows, columns), capacity, partial=partial)
 
-    check(
-        options["unassigned_cost"],
-        n,
-        "/options/unassigned_cost",
-        lambda prices: preview.check_unassigned_cost(prices, rows, options["maximize"]),
-    )
-    capacity = check_counts("capacity", m)
-    demand = check_counts("demand", n)
+    def check_start(v: Any) -> Any:
+        return preview.check_warm_start(v, (rows, columns))
+
+    maximize = options["maximize"]
+    check("options", "unassigned_cost", lambda cost: preview.check_unassigned_cost(cost, rows, maximize))
+    capacity = check("options", "capacity", lambda most: preview.check_counts(most, columns, "capacity"))
+    demand = check("options", "demand", lambda most: preview.check_counts(most, rows, "demand"))
     if capacity is not None and demand is not None:
         try:
             preview.check_sides(capacity, demand)
         except bigsap.OptionError as error:
             raise invalid(str(error), "/options/demand") from error
-    check(start.get("v"), m, "/warm_start/v", lambda v: preview.check_warm_start(v, (rows, columns)))
-    check(
-        start.get("col4row"),
-        n,
-        "/warm_start/col4row",
-        lambda pairs: preview.check_warm_start((np.zeros(columns), pairs), (rows, columns)),
-    )
+    check("warm_start", "v", check_start)
+    check("warm_start", "col4row", lambda pairs: check_start((np.zeros(columns), pairs)))
     for name in ("v", "v_low"):
-        check(asked.get(name), m, f"/assignment/{name}", lambda prices: preview.check_prices(prices, columns))
-    check(asked.get("col4row"), n, "/assignment/col4row", check_pairs)
+        check("assignment", name, lambda prices: preview.check_prices(prices, columns))
+    check("assignment", "col4row", check_pairs)

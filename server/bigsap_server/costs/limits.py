@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +32,23 @@ def check_array(shape: tuple[int, ...], pointer: str) -> None:
         preview.check_shape((max(shape, default=0), 0))
     except bigsap.ShapeError as error:
         raise over(f"the shape {list(shape)} is beyond the limits of the solver", pointer) from error
+
+
+def limit_process(**most: int) -> None:
+    """Limit what this process may take, where the system can: ``DATA`` bytes, ``CPU`` seconds, ...
+
+    Mapped files do not count among ``DATA``. What exceeds a limit fails its job, not the machine.
+    """
+    if sys.platform == "win32":
+        return
+    try:
+        import resource
+    except ImportError:  # a Python built without it
+        return
+    for name, value in most.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
 def over(detail: str, pointer: str) -> HttpProblem:

@@ -30,7 +30,7 @@ from bigsap_server.problems import HttpProblem, is_disk_full
 
 _log = logging.getLogger("bigsap_server.objects")
 _BLOCK = 8 << 20
-#: Bytes of the header of a ``.npy`` file; only that of records is longer.
+#: Bytes in which the header of a ``.npy`` file ends; only that of records is longer.
 _MOST_HEADER = 1 << 16
 #: Most seconds that a store may take for a result, and those between two looks at whether it is wanted.
 STORE_SECONDS, _LOOK_S = 900.0, 0.1
@@ -67,7 +67,7 @@ def open_npy(uri: str, settings: Mapping[str, Any], pointer: str) -> np.ndarray[
 def _copied(remote: Any, settings: Mapping[str, Any], pointer: str) -> np.ndarray[Any, Any]:
     limit = settings["limits"]["array_bytes"]
     try:
-        shape, fortran, dtype = _header(remote)
+        shape, fortran, dtype, block = _header(remote)
     except (ValueError, EOFError):
         raise HttpProblem("invalid-store", "this is not a readable .npy file", pointer=pointer) from None
     if dtype.kind not in "biuf" or len(shape) != 2 or min(shape) < 0:
@@ -81,42 +81,27 @@ def _copied(remote: Any, settings: Mapping[str, Any], pointer: str) -> np.ndarra
         return np.empty(shape, dtype)
     with tempfile.TemporaryFile(dir=scratch(settings["data"])) as file:
         while left:
-            block = remote.read(min(left, _BLOCK))
-            if not block:
+            left -= file.write(block[:left])
+            if left and not (block := remote.read(min(left, _BLOCK))):
                 raise HttpProblem("invalid-store", "the .npy file is cut off", pointer=pointer)
-            file.write(block)
-            left -= len(block)
         file.flush()
         return np.memmap(file, dtype, "r", 0, shape, "F" if fortran else "C")
 
 
-def _header(remote: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, whether in Fortran's order, and dtype. Raises ValueError or EOFError."""
-    form = np.lib.format
-    version = form.read_magic(remote)
-    if version not in ((1, 0), (2, 0), (3, 0)):
-        raise ValueError
-    width = 2 if version == (1, 0) else 4
-    size = _exactly(remote, width)
-    # numpy reads the whole header before it looks at the size, which may be 4 GiB.
-    if int.from_bytes(size, "little") > _MOST_HEADER:
-        raise ValueError
-    header = io.BytesIO(size + _exactly(remote, int.from_bytes(size, "little")))
+def _header(remote: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any], bytes]:
+    """Return shape, whether in Fortran's order, dtype, and the first data. Raises ValueError or EOFError."""
+    # Of a few bytes alone: numpy reads the whole header before it looks at the size, which may be 4 GiB.
+    begun = b""
+    while len(begun) < _MOST_HEADER and (block := remote.read(_MOST_HEADER - len(begun))):
+        begun += block
+    form, file = np.lib.format, io.BytesIO(begun)
+    version = form.read_magic(file)
     if version == (1, 0):
-        return form.read_array_header_1_0(header)
+        return *form.read_array_header_1_0(file), file.read()
+    if version not in ((2, 0), (3, 0)):
+        raise ValueError
     # Version 3 differs in the names of fields alone, which no matrix of numbers has.
-    return form.read_array_header_2_0(header)
-
-
-def _exactly(remote: Any, size: int) -> bytes:
-    """Read so many bytes, which may take several reads. Raises EOFError."""
-    found = b""
-    while len(found) < size:
-        block = remote.read(size - len(found))
-        if not block:
-            raise EOFError
-        found += block
-    return found
+    return *form.read_array_header_2_0(file), file.read()
 
 
 def put_result(

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from bigsap_server.costs.build import Resolver, build
+from bigsap_server.costs.limits import limit_process
 from bigsap_server.problems import HttpProblem, from_error
 
 _SAMPLE = 6
@@ -127,7 +128,7 @@ def _plain(value: Any) -> Any:
 def main() -> int:
     """Read a request from stdin and write the answer to stdout."""
     order = json.load(sys.stdin)
-    _limit(int(order["settings"]["limits"]["check_s"]) + 1)
+    limit_process(CPU=int(order["settings"]["limits"]["check_s"]) + 1, DATA=_MEMORY_BYTES, CORE=0)
     try:
         with redirect_stdout(sys.stderr):  # plugins may print
             answer = check(order["request"], Path(order["data"]), order["settings"])
@@ -135,19 +136,6 @@ def main() -> int:
         answer = {"problem": from_error(error, "/cost", order["settings"]).document()}
     json.dump(answer, sys.stdout, allow_nan=False)
     return 0
-
-
-def _limit(seconds: int) -> None:
-    """Limit processor time, memory and files to what a check needs, where the system can."""
-    if sys.platform != "win32":  # there the parent's time limit remains
-        try:
-            import resource
-        except ImportError:  # a Python built without it
-            return
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-        # Not RLIMIT_AS: mapped matrices may be larger than memory.
-        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 if __name__ == "__main__":

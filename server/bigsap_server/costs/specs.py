@@ -344,19 +344,13 @@ class HttpRows(Model):
     block_rows: int | None = Field(None, ge=1, le=2**31, description="most rows of a request")
 
 
-def _check_depth(value: Any) -> None:
+def _check_depth(value: Any, most: int = _PARAMS_DEPTH) -> None:
     """Raise ValueError for lists and objects in each other that are too deep to be written as JSON."""
-    within, depth = [value], 0
-    while within:
-        within = [
-            part
-            for parts in within
-            if isinstance(parts, (dict, list))
-            for part in (parts.values() if isinstance(parts, dict) else parts)
-        ]
-        depth += 1
-        if within and depth > _PARAMS_DEPTH:
-            raise ValueError(f"is nested more than {_PARAMS_DEPTH} levels deep")
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if parts and not most:
+        raise ValueError(f"is nested more than {_PARAMS_DEPTH} levels deep")
+    for part in parts:
+        _check_depth(part, most - 1)
 
 
 class Plugin(Model):
@@ -454,7 +448,10 @@ Cost: TypeAlias = Annotated[
     | ForbidAbove,
     Field(discriminator="type"),
 ]
-MEMBERS: tuple[type[Model], ...] = get_args(get_args(Cost)[0])
+#: Every member by its type.
+MEMBERS: dict[str, type[Model]] = {
+    get_args(member.model_fields["type"].annotation)[0]: member for member in get_args(get_args(Cost)[0])
+}
 
 
 for _model in (Sum, Scale, Mask, ForbidAbove):

@@ -33,21 +33,19 @@ def check_host(url: str, allowed: Iterable[str], pointer: str) -> tuple[str, int
         raise refuse("the address has characters that are not allowed")
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
+        host, port, default = parts.hostname, parts.port, _DEFAULT_PORTS.get(parts.scheme)
     except ValueError:
         raise refuse("this is no address") from None
-    if parts.scheme not in _DEFAULT_PORTS or not host:
+    if default is None or not host:
         raise refuse("the address must begin with http:// or https:// and a host")
     if parts.username is not None or parts.password is not None or "@" in parts.netloc:
         raise refuse("credentials in an address are not allowed")
-    default = _DEFAULT_PORTS[parts.scheme]
+    port = default if port is None else port
     shown = f"[{host}]" if ":" in host else host
-    names = {f"{shown}:{port or default}"}
-    if (port or default) == default:
-        names.add(shown)
+    names = {f"{shown}:{port}", *([shown] if port == default else ())}
     if not names & {entry.lower() for entry in allowed}:
         raise refuse("the operator has not allowed this host and port")
-    return host, port or default
+    return host, port
 
 
 def check_uri(uri: str, prefixes: Iterable[str], pointer: str) -> None:

@@ -379,26 +379,16 @@ def _check_tall(
     options, (n, m) = request["options"], costs.shape
     if options["method"] not in _WIDE_ONLY or not n > m > 0 or options["unassigned_cost"] is not None:
         return
-    if options["objective"] == "bottleneck":  # whose pairs are listed by rows
-        raise invalid(_tall(options["method"], [n, m]), "/options/method")
+    stored = request["cost"]["type"] in ("array", "zarr", "http_rows") and not request["cost"].get("uri")
+    inline = isinstance(request["cost"].get("values"), list)
     on_device = options["device"] != "cpu" and devices != ["cpu"]  # it gives columns
-    stored = request["cost"]["type"] in ("array", "zarr", "http_rows")
-    if (
-        on_device
-        or not stored
-        or request["cost"].get("uri")
-        or isinstance(request["cost"].get("values"), list)
+    # Pairs of a bottleneck are listed by rows, whatever the costs are.
+    if options["objective"] != "bottleneck" and (
+        on_device or not stored or inline or _ability(request, costs, resolver, "transposed")
     ):
         return
-    if _ability(request, costs, resolver, "transposed"):
-        return
-    raise invalid(_tall(options["method"], [n, m]), "/options/method")
-
-
-def _tall(method: str, shape: list[int]) -> str:
-    return (
-        f'method "{method}" needs no more rows than columns here; the shape is {shape}: solve the transpose'
-    )
+    needs = f'method "{options["method"]}" needs no more rows than columns here'
+    raise invalid(f"{needs}; the shape is {[n, m]}: solve the transpose", "/options/method")
 
 
 def _ability(request: Mapping[str, Any], costs: preview.Costs, resolver: Resolver, name: str) -> bool:

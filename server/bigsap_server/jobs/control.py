@@ -1,14 +1,8 @@
 """Files in a job's folder by which server and worker agree about an attempt.
 
-``control.json``     command for the attempt of that number; written by the server only
-``begun-N``          attempt N has begun, on the worker that it names; it may begin once
-``run.lock``         held by the process that runs the job, for as long as it lives
-``progress.json``    the running attempt's latest progress, and its log
-``workers.json``     workers that a spread attempt may use besides its own; written by the server
-``outcome-N.json``   how attempt N ended; written last, when all files it names are on the disk
-``result-N/``        the arrays of attempt N
-``checkpoint``       state from which any attempt continues
-``start/``           prices, perhaps pairs, that a job starts from, if they are another job's result
+docs/service.md lists the files. The server alone writes commands (``control.json``) and lent workers
+(``workers.json``); the process that runs the job holds ``run.lock`` and writes the others, the
+outcome last, when all files it names are on the disk.
 
 So the files are valid whichever process dies (worker, scheduler, server): an existing outcome
 counts, and a free lock without an outcome means that the attempt was lost.
@@ -38,23 +32,12 @@ STOPPED = "the server was stopped"
 _ANY_NUMBER = 1 << 30
 
 
-@dataclass(frozen=True)
 class Folder:
     """The folder of one job."""
 
-    path: Path
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.path / "checkpoint"
-
-    @property
-    def start(self) -> Path:
-        return self.path / "start"
-
-    @property
-    def lock(self) -> Path:
-        return self.path / "run.lock"
+    def __init__(self, path: Path) -> None:
+        self.path, self.lock = path, path / "run.lock"
+        self.checkpoint, self.start = path / "checkpoint", path / "start"
 
     def result(self, attempt: int) -> Path:
         return self.path / f"result-{attempt}"

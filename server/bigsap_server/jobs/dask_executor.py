@@ -19,7 +19,7 @@ import dask
 import distributed
 
 from bigsap_server.jobs.control import Order
-from bigsap_server.jobs.executor import Listener, Report
+from bigsap_server.jobs.executor import Executor, Listener, Report
 from bigsap_server.jobs.worker import run_job
 
 _log = logging.getLogger("bigsap_server.executor")
@@ -69,7 +69,7 @@ class _Flight:
     lent: list[str] | None = None
 
 
-class DaskExecutor:
+class DaskExecutor(Executor):
     """An ``Executor`` on Dask.distributed, one attempt a worker.
 
     scheduler: address of an existing scheduler (its workers must see the data directory
@@ -86,14 +86,13 @@ class DaskExecutor:
         self._address, self._n_workers, self._scratch = scheduler, workers, scratch
         self._cluster: Any = None
         self._client: Any = None
-        self._listener: Listener = lambda report: None
         # Dask's threads remove flights; each access is one atomic operation.
         self._flights: dict[tuple[str, int], _Flight] = {}
         self._threads: dict[str, int] = {}
         self._looked = self._tried = float("-inf")
 
     def start(self, listener: Listener) -> None:
-        self._listener = listener
+        super().start(listener)
         dask.config.set(_KEEP_LITTLE)
         if self._address is None and self._cluster is None:
             # Set permanently, because Dask reads it at each loss. A worker that is not back after this time
@@ -139,20 +138,15 @@ class DaskExecutor:
         return len(self._threads) - len(self._flights)
 
     def workers(self) -> dict[str, int]:
-        flights = list(self._flights.values())
-        busy = len(flights)
-        lent = len({address for flight in flights for address in flight.lent or ()})
+        busy, lent = len(self._flights), len(self._lent())
         there = max(len(self._threads), busy + lent)
         return {"busy": busy, "lent": lent, "idle": there - busy - lent}
 
     def submit(self, order: Order) -> None:
         if self._client is None:
             raise ConnectionError("there is no scheduler")
-        flights = list(self._flights.values())
-        busy = {flight.worker for flight in flights}
-        lent = {address for flight in flights for address in flight.lent or ()}
-        idle = [address for address in self._threads if address not in busy]
-        idle.sort(key=lambda address: address in lent)
+        flights, lent = list(self._flights.values()), self._lent()
+        idle = sorted(self._idle(), key=lambda address: address in lent)
         # One job per worker, also if workers have several threads, or if a spread job has released its
         # worker's only thread: the executor chooses among the idle workers. It is only a preference, or
         # Dask would wait for a worker that has died. Workers of one thread need no preference, and must not
@@ -199,6 +193,13 @@ class DaskExecutor:
 
     # Internal
 
+    def _idle(self) -> list[str]:
+        busy = {flight.worker for flight in list(self._flights.values())}
+        return [address for address in self._threads if address not in busy]
+
+    def _lent(self) -> set[str]:
+        return {address for flight in list(self._flights.values()) for address in flight.lent or ()}
+
     def _connect(self) -> None:
         if self._client is not None:
             with suppress(*_GONE):
@@ -231,8 +232,7 @@ class DaskExecutor:
         spread = [one for one in flights if one.order.spread > 1 and one.worker is not None]
         if not spread:
             return
-        busy = {flight.worker for flight in flights}
-        idle = sorted(address for address in self._threads if address not in busy)
+        idle = sorted(self._idle())
         for k, flight in enumerate(spread):
             share = idle[k :: len(spread)][: flight.order.spread - 1]
             if share != flight.lent:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from bigsap_server.jobs.control import Order
 from bigsap_server.jobs.worker import run_job
@@ -31,74 +31,63 @@ class Report:
 Listener = Callable[[Report], None]
 
 
-class Executor(Protocol):
+class Executor:
     """Runs attempts. Methods are called by one thread; the listener is called by any."""
 
-    own_process: bool
+    own_process = False
     """Whether an attempt has a process that may be killed for its sake."""
+    _listener: Listener
 
     def start(self, listener: Listener) -> None:
         """Connect to the workers; reports go to the listener. Raises OSError, and is then called again."""
+        self._listener = listener
 
     def poll(self) -> None:
         """Detect losses and reconnect. Called several times a second."""
 
     def ready(self) -> bool:
         """Return whether an attempt can be run."""
+        return True
 
     def free(self) -> int:
         """Return how many more attempts could run now."""
+        raise NotImplementedError
 
     def workers(self) -> dict[str, int]:
         """Return the numbers of the cluster's workers by activity.
 
         ``busy`` with a job, ``lent`` to spread ones, ``idle``. Empty where there is no cluster.
         """
+        return {}
 
     def submit(self, order: Order) -> None:
         """Run an attempt. Raises OSError when no worker can take it."""
+        raise NotImplementedError
 
     def kill(self, order: Order) -> None:
         """Kill the process of an attempt that ignores its command, or drop one not yet begun."""
 
     def close(self) -> None:
         """Release the workers. Attempts under way are lost."""
+        raise NotImplementedError
 
 
-class InlineExecutor:
+class InlineExecutor(Executor):
     """Runs up to ``slots`` attempts on threads of this process: for tests and notebooks.
 
     A thread cannot be killed: ``now`` takes effect when the solve checks for it.
     """
 
-    own_process = False
-
     def __init__(self, slots: int = 1) -> None:
         self._slots, self._pool = slots, ThreadPoolExecutor(slots, "bigsap-job")
         self._orders: dict[tuple[str, int], Order] = {}
-        self._listener: Listener = lambda report: None
-
-    def start(self, listener: Listener) -> None:
-        self._listener = listener
-
-    def poll(self) -> None:
-        """Nothing to do."""
-
-    def ready(self) -> bool:
-        return True
 
     def free(self) -> int:
         return self._slots - len(self._orders)
 
-    def workers(self) -> dict[str, int]:
-        return {}
-
     def submit(self, order: Order) -> None:
         self._orders[order.key] = order
         self._pool.submit(self._run, order)
-
-    def kill(self, order: Order) -> None:
-        """Do nothing: a job in this process cannot be killed."""
 
     def close(self) -> None:
         for order in list(self._orders.values()):

@@ -139,6 +139,11 @@ class JobEvent:
     data: dict[str, Any]
 
 
+def etag(version: int) -> str:
+    """Return the entity tag of a job, which changes with every change of it."""
+    return f'"{version}"'
+
+
 def canonical(spec: Any) -> str:
     """Return JSON text that is the same for equal documents."""
     return json.dumps(spec, sort_keys=True, separators=(",", ":"), allow_nan=False)

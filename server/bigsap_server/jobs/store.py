@@ -21,7 +21,7 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -45,9 +45,13 @@ from bigsap_server.jobs.model import (
     UnderWay,
     UnknownJob,
     canonical,
+    etag,
 )
 from bigsap_server.jobs.references import references
 from bigsap_server.problems import HttpProblem
+
+#: Entity tags of which a job must have one; None: any.
+Tags = Collection[str] | None
 
 # Most progress events kept of one job. Older ones are thinned out, so that a convergence plot keeps its
 # shape and a solve of a week does not fill the disk.
@@ -204,13 +208,14 @@ class JobStore:
         following = str(rows[size - 1]["number"]) if len(rows) > size else None
         return [sql.job_of(row) for row in rows[:size]], following
 
-    def request_cancel(self, job_id: str, mode: Literal["graceful", "now"]) -> JobRow:
+    def request_cancel(self, job_id: str, mode: Literal["graceful", "now"], tags: Tags = None) -> JobRow:
         """Cancel a job without a worker at once, else request it; ``now`` overrides ``graceful``.
 
         A cancelled job is returned as it is. Raises HttpProblem ``wrong-state`` for other finished jobs.
+        tags: raise HttpProblem ``precondition-failed`` unless the job has one of these entity tags.
         """
         with self._write() as (db, changes):
-            row = _find(db, job_id)
+            row = _find(db, job_id, tags=tags)
             if row["state"] in ("succeeded", "failed"):
                 raise HttpProblem("wrong-state", f"{job_id} has {row['state']} already", state=row["state"])
             asked = "now" if row["cancel"] == "now" else mode
@@ -221,16 +226,21 @@ class JobStore:
             return _set(db, changes, row, state=state, finished=finished, cancel=asked, retry_at=None)
 
     def resume(
-        self, job_id: str, most_active: int | None = None, check: Callable[[Row], None] = lambda spec: None
+        self,
+        job_id: str,
+        most_active: int | None = None,
+        check: Callable[[Row], None] = lambda spec: None,
+        tags: Tags = None,
     ) -> JobRow:
         """Queue the job again, to continue from its checkpoint as a new attempt.
 
         For interrupted, cancelled and failed jobs, and for succeeded ones that ended
         before they were settled (``time_limit``, ``gap_reached``). Raises HttpProblem: ``wrong-state``, and
-        ``quota-exceeded`` as ``submit``, by the job's owner. check: as of ``submit``.
+        ``quota-exceeded`` as ``submit``, by the job's owner. check: as of ``submit``; tags: as of
+        ``request_cancel``.
         """
         with self._write() as (db, changes):
-            row = _find(db, job_id)
+            row = _find(db, job_id, tags=tags)
             state, status = row["state"], json.loads(row["result"] or "{}").get("status")
             if state == "succeeded" and status in SETTLED:
                 raise HttpProblem("wrong-state", f"{job_id} is solved: {status}", state=state)
@@ -242,18 +252,18 @@ class JobStore:
             anew |= dict.fromkeys(("finished", "cancel", "problem", "retry_at"))
             return _set(db, changes, row, state="queued", **anew)
 
-    def delete(self, job_id: str, ended_before: float = math.inf) -> None:
+    def delete(self, job_id: str, ended_before: float = math.inf, tags: Tags = None) -> None:
         """Remove record, events and files.
 
         Raises HttpProblem: ``wrong-state`` while the job is active, or if it ended after ``ended_before``;
-        ``job-in-use`` while an active one starts from it.
+        ``job-in-use`` while an active one starts from it. tags: as of ``request_cancel``.
         """
         folder = self.folder(job_id)
         # Held until a folder whose job could not be deleted is back.
         with self._writing():
             try:
                 with self._write() as (db, changes):
-                    row = _find(db, job_id)
+                    row = _find(db, job_id, tags=tags)
                     if row["state"] in ACTIVE:
                         raise HttpProblem(
                             "wrong-state", f"{job_id} is {row['state']}: cancel it first", state=row["state"]
@@ -462,12 +472,19 @@ class JobStore:
                 raise StoreUnavailable(f"the job table cannot be read: {error}") from error
 
 
-def _find(db: sqlite3.Connection, job_id: str, owner: str | None = None, columns: str = "*") -> sqlite3.Row:
-    """Return the row of a job. Raises UnknownJob, also when it is another owner's."""
+def _find(
+    db: sqlite3.Connection, job_id: str, owner: str | None = None, columns: str = "*", tags: Tags = None
+) -> sqlite3.Row:
+    """Return the row of a job. Raises UnknownJob, also when it is another owner's.
+
+    tags: raises HttpProblem ``precondition-failed`` unless the job has one of these entity tags.
+    """
     text = f"SELECT {columns} FROM job WHERE id = ? AND (? IS NULL OR owner = ?)"
     row: sqlite3.Row | None = db.execute(text, (job_id, owner, owner)).fetchone()
     if row is None:
         raise UnknownJob(f"there is no job {job_id}")
+    if tags is not None and etag(row["version"]) not in tags:
+        raise HttpProblem("precondition-failed", f"{job_id} is {row['state']}, and its ETag is another one")
     return row
 
 

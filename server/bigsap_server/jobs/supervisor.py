@@ -94,22 +94,22 @@ class Supervisor:
         self, store: JobStore, executor: Executor, settings: Settings, keys: Keys | None = None
     ) -> None:
         self._store, self._executor = store, executor
-        self.reload(settings, keys or Keys(None, settings.limits))
+        self._keys = keys or Keys(None, settings.limits)
+        self.reload(settings)
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._watches: dict[str, _Watch] = {}
         self._thread = threading.Thread(target=self._run, name="bigsap-supervisor", daemon=True)
         self._started = False
-        self.lost_attempts = 0
 
     def start(self) -> None:
         self._store.on_change(self._changed)
         self._thread.start()
 
-    def reload(self, settings: Settings, keys: Keys) -> None:
-        """Take other settings and keys for the next attempts."""
-        self._settings, self._keys = settings, keys
+    def reload(self, settings: Settings) -> None:
+        """Take other settings for the next attempts."""
+        self._settings = settings
         self._names = {"stores": settings.stores, "data": settings.data}
 
     def stop(self) -> None:
@@ -349,7 +349,6 @@ class Supervisor:
         if state == "interrupted" and slug == "server-stopped":
             failures, retry_at = job.failures, time.time()
         elif state == "interrupted":
-            self.lost_attempts += 1
             failures = job.failures + 1
             if failures < self._settings.attempts:
                 full = slug == "disk-full"

@@ -26,6 +26,7 @@ from bigsap.memory import usable_memory
 from bigsap.summary import arrays_of, jsonable, summary_of
 from bigsap.system import replace
 from bigsap_server import logs
+from bigsap_server.costs.limits import limit_process
 from bigsap_server.costs.objects import put_result
 from bigsap_server.files import FileLock
 from bigsap_server.jobs.control import START_ARRAYS, STOPPED, Command, Order, interrupted
@@ -78,7 +79,8 @@ def run_job(order: Order, worker: str = "", cluster: Any = None) -> dict[str, An
     alone = bool(settings.get("own_process"))
     if alone:
         logs.set_level(settings.get("log_level") or "info")
-        _limit_memory(settings.get("worker_memory_bytes"))
+        # By default no less than the setting may be: code and libraries alone take some hundred MB.
+        limit_process(DATA=settings.get("worker_memory_bytes") or max(usable_memory(), GIB))
     try:
         with logs.about(alone, job=order.job_id, attempt=order.attempt):
             return _run_job(order, worker, cluster)
@@ -86,25 +88,6 @@ def run_job(order: Order, worker: str = "", cluster: Any = None) -> dict[str, An
         if not is_disk_full(error):
             raise
         return interrupted("disk-full", "the disk is full")
-
-
-def _limit_memory(most: int | None) -> None:
-    """Limit this process's memory, mapped files aside: what exceeds it fails its job, not the machine.
-
-    most: all of the machine's, or of the container's, if None. Windows has no such limit: there the
-    machine's memory is the limit.
-    """
-    if sys.platform != "win32":
-        try:
-            import resource
-        except ImportError:  # a Python built without it
-            return
-        # No less than the setting may be: code and libraries alone take some hundred MB.
-        most = most or max(usable_memory(), GIB)
-        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        if hard != resource.RLIM_INFINITY:
-            most = min(most, hard)
-        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 def _run_job(order: Order, worker: str, cluster: Any) -> dict[str, Any]:
