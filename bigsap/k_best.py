@@ -51,8 +51,8 @@ _REFUSED = {
 # all a doubling of k takes: a few agents have more changes to choose from.
 _PER_ROW, _MORE = 4, 4
 _PER_DOUBLING = 16
-# Factor by which a guessed cap is raised if it was too low.
-_RAISED = 2
+# Margin of a guessed cap if it was too low.
+_RAISED = 1.03
 # Assignments beyond the k-th that are compared if costs were rounded.
 _BEYOND = 64
 
@@ -273,8 +273,9 @@ class _Search:
         self.nodes = new_nodes(64, len(graph.first) - 1, count)
         self.answers = _room(count)
         while (status := self._run(cap)) == GUESS:
-            low, high = self.cost_of(0), self._cap()
-            cap = low + _RAISED * (high - low) + 1
+            low, high, n_found = self.cost_of(0), self._cap(), int(self.work.counts[ANSWERS])
+            factor = _RAISED * (math.log(count) / math.log(n_found)) ** 2
+            cap = low + math.ceil((high - low) * factor)
             self.work = new_work(graph)
         if status != DONE:
             raise OverflowRiskError("costs and prices are too far apart for exact sums of this problem")

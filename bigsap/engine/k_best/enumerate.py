@@ -62,8 +62,8 @@ from bigsap.types import Array
 #: Results: all found; more room is needed; numbers leave their range; a guess was wrong.
 DONE, FULL, TOO_LARGE, GUESS = range(4)
 
-# The cap is guessed from so many answers on, with this margin.
-_LEAST_GUESS, _MARGIN = 16, 1.3
+# The cap is guessed from so many answers on.
+_LEAST_GUESS = 16
 _LIMB = 2.0**60
 
 
@@ -176,40 +176,21 @@ def enumerate_best(g: Graph, nodes: Nodes, queue: Queue, w: Work, answers: Array
 
 @kernel
 def _guess_cap(nodes: Nodes, w: Work, answers: Array) -> None:
-    """Lower the cap to what the last answer will probably cost, judged by the first ones.
-
-    Of twice as many answers the last costs more than the first by some factor; of the next doubling
-    the factor is smaller by about as much as this one is smaller than the one before.
-    """
+    """Lower the cap to what the last answer will probably cost, judged by those so far."""
     count = w.counts[ANSWERS]
     if w.counts[GUESSED] > 1 or count < _LEAST_GUESS or count & (count - 1) != 0 or answers.size <= count:
         return
-    quarter, half = _more(nodes, answers, count // 4 - 1), _more(nodes, answers, count // 2 - 1)
-    more = _more(nodes, answers, count - 1)
-    if not quarter > 0.0 or not half > quarter or not more > half:
+    one, other = answers[0], answers[count - 1]
+    high, low = minus(nodes.cost[other], nodes.cost_low[other], nodes.cost[one], nodes.cost_low[one])
+    more = (high * _LIMB + low) * (np.log(answers.size) / np.log(count)) ** 2
+    if not more > 0.0:
         return
-    rise = more / half - 1.0
-    fall = min(1.0, max(0.75, rise / (half / quarter - 1.0)))
-    doublings = np.log2(answers.size / count)
-    while doublings > 0.0:
-        rise *= fall
-        more *= (1.0 + rise) ** min(1.0, doublings)
-        doublings -= 1.0
-    more *= _MARGIN
     high = np.int64(np.floor(more / _LIMB))
     low = np.int64(more - high * _LIMB)
-    high, low = plus(high, low, nodes.cost[answers[0]], nodes.cost_low[answers[0]])
+    high, low = plus(high, low, nodes.cost[one], nodes.cost_low[one])
     if less(high, low, w.scalar[CAP], w.scalar[CAP_LOW]):
         w.scalar[CAP], w.scalar[CAP_LOW] = high, low
         w.counts[GUESSED] = 1
-
-
-@kernel
-def _more(nodes: Nodes, answers: Array, place: int) -> float:
-    """Return how much more an answer costs than the first, rounded."""
-    one, other = answers[0], answers[place]
-    high, low = minus(nodes.cost[other], nodes.cost_low[other], nodes.cost[one], nodes.cost_low[one])
-    return high * _LIMB + low
 
 
 @kernel
