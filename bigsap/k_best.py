@@ -51,8 +51,8 @@ _REFUSED = {
 # all a doubling of k takes: a few agents have more changes to choose from.
 _PER_ROW, _MORE = 4, 4
 _PER_DOUBLING = 16
-# Factor by which a guessed cap is raised if it was too low.
-_RAISED = 2
+# Assignments enumerated first; the factor to the next stage, whose last cost is guessed with a margin.
+_FEW, _STAGE, _MARGIN = 16, 4, 1.03
 # Assignments beyond the k-th that are compared if costs were rounded.
 _BEYOND = 64
 
@@ -144,8 +144,8 @@ def solve_k_best(
     the smaller first and -1 before all. An infeasible problem has none, and ``len`` is 0.
 
     Method: Murty's partition (1968), each part solved by one augmenting search from the duals of the
-    one that it was taken from, in the order of lower bounds (Miller, Stone and Cox 1997), on lists of
-    the pairs of small slack, with sums in exact integers. What is proved: docs/k_best.md.
+    one that it was taken from (Miller, Stone and Cox 1997), by stages of more and more answers, on lists
+    of the pairs of small slack, with sums in exact integers. What is proved: docs/k_best.md.
 
     Raises OptionError for k below 1 and options that have no meaning here, errors of ``solve`` for
     bad costs, and OverflowRiskError where real costs differ by so many orders of magnitude that
@@ -207,8 +207,8 @@ def _enumerated(task: Task, count: int, maximize: bool) -> Assignments:
 def _searched(task: Task, count: int) -> tuple[Listed, _Search]:
     """List pairs and enumerate, with longer lists until the last answer needs no other pair.
 
-    Once there are enough answers, their last cost says which pairs any better one can use, and limits
-    the second enumeration.
+    The last cost, once it is known or guessed, says which pairs any better assignment can use, and limits
+    the next enumeration.
     """
     n, m = task.source.shape
     count = min(count, 1 + _most(task, count))
@@ -216,14 +216,14 @@ def _searched(task: Task, count: int) -> tuple[Listed, _Search]:
     lists, cap, by_cost = listed(task, per_row), None, False
     while True:
         found = _found(lists, count, cap)
-        enough = len(found.answers) >= count
-        if lists.beyond is None or (enough and found.cost_of(-1) < lists.beyond):
+        wanted = found.wanted
+        if lists.beyond is None or (wanted is not None and wanted < lists.beyond):
             return lists, found
-        by_cost = enough and not by_cost
-        if by_cost:
-            last, known = found.cost_of(-1), lists
-            lists = listed(task, limit=known.limit_for(last))
-            cap = lists.cost_in(known, last)
+        by_cost = wanted is not None and not by_cost
+        if wanted is not None and by_cost:
+            known = lists
+            lists = listed(task, limit=known.limit_for(wanted))
+            cap = lists.cost_in(known, wanted)
         else:
             per_row *= _MORE
             lists, cap = listed(task, per_row), None
@@ -246,7 +246,7 @@ def _found(lists: Listed, count: int, cap: int | None) -> _Search:
     """
     search = _Search(lists, count, cap)
     more = count
-    while lists.rounded and not search.exhausted:
+    while lists.rounded and len(search.answers) == more:
         # Each of the numbers may be half a unit off.
         if search.cost_of(-1) - search.cost_of(count - 1) > 2 * (len(lists.at) + 1):
             break
@@ -263,49 +263,59 @@ class _Search:
     """One enumeration on lists.
 
     answers: nodes of the best assignments, in order. exhausted: whether there are fewer than asked for.
-    others: whether assignments besides the answers were found.
+    others: whether assignments besides the answers were found. wanted: pairs that assignments of this cost
+    can use must be listed: the last cost, or a guess of it before the enumeration of all.
     """
 
     def __init__(self, lists: Listed, count: int, cap: int | None = None) -> None:
-        self.lists = lists
-        graph = lists.graph
-        self.work = new_work(graph)
-        self.nodes = new_nodes(64, len(graph.first) - 1, count)
+        self.lists, self.exhausted = lists, False
+        self.wanted: int | None = None
         self.answers = _room(count)
-        while (status := self._run(cap)) == GUESS:
-            low, high = self.cost_of(0), self._cap()
-            cap = low + _RAISED * (high - low) + 1
-            self.work = new_work(graph)
+        few = count if cap is not None else _stage(count, 1)
+        status = self._run(few, cap)
+        while status == GUESS or (status == DONE and len(self.answers) == few < count):
+            # So many assignments cost no more than this.
+            n_found, first = len(self.answers), self.cost_of(0)
+            more = (self._cap() if status == GUESS else self.cost_of(-1)) - first
+            few = _stage(count, n_found)
+            growth = (math.log(few) / math.log(max(2, n_found))) ** 2
+            ties = None if status == GUESS else first
+            cap = first + math.ceil(_MARGIN * growth * more) if more else ties
+            if few == count and cap is not None and lists.beyond is not None and cap >= lists.beyond:
+                self.wanted = cap
+                return
+            status = self._run(few, cap)
         if status != DONE:
             raise OverflowRiskError("costs and prices are too far apart for exact sums of this problem")
+        self.exhausted = len(self.answers) < count
+        if not self.exhausted:
+            self.wanted = self.cost_of(-1)
         self._prove()
-        n_found = int(self.work.counts[ANSWERS])
-        self.exhausted = n_found < count
-        self.answers = self.answers[:n_found]
 
     def _prove(self) -> None:
         """Check every answer, and what was solved besides, by code of its own."""
-        answers = self.answers[: self.work.counts[ANSWERS]]
         left = np.ones(self.work.counts[NODES], np.bool_)
-        left[answers] = False
+        left[self.answers] = False
         self.others = bool(left.any())
-        prove_subspaces(self.lists.graph, self.nodes, answers, np.flatnonzero(left))
+        prove_subspaces(self.lists.graph, self.nodes, self.answers, np.flatnonzero(left))
 
-    def _run(self, cap: int | None) -> int:
-        """Enumerate, with a guessed cap of the costs if there is one; return the last status."""
-        graph, work = self.lists.graph, self.work
+    def _run(self, count: int, cap: int | None) -> int:
+        """Enumerate so many, with a guessed cap of the costs if there is one; return the last status."""
+        graph = self.lists.graph
+        self.work = work = new_work(graph)
+        self.nodes = new_nodes(64, len(graph.first) - 1, count)
         work.at[:] = self.lists.at
         if cap is not None and cap >> BITS < LIMIT:
-            work.counts[GUESSED] = 2
+            work.counts[GUESSED] = 1
             work.scalar[[CAP, CAP_LOW]] = cap >> BITS, cap & MASK
-        elif cap is not None:
-            work.counts[GUESSED] = 3
-        queue = new_queue(len(self.nodes.offset), len(self.answers))
-        status = enumerate_best(graph, self.nodes, queue, work, self.answers)
+        answers = _room(count)
+        queue = new_queue(len(self.nodes.offset), count)
+        status = enumerate_best(graph, self.nodes, queue, work, answers)
         while status == FULL:
             self.nodes = grown(self.nodes, work)
             queue = grown_queue(queue, len(self.nodes.offset))
-            status = enumerate_best(graph, self.nodes, queue, work, self.answers)
+            status = enumerate_best(graph, self.nodes, queue, work, answers)
+        self.answers = answers[: work.counts[ANSWERS]]
         return int(status)
 
     def _cap(self) -> int:
@@ -369,6 +379,14 @@ class _Search:
             "scans": int(counts[SCANS]),
             "subspaces": int(counts[NODES]),
         }
+
+
+def _stage(count: int, n_found: int) -> int:
+    """Return how many of ``count`` assignments are enumerated next, when so many are known."""
+    few = _FEW
+    while few <= n_found:
+        few *= _STAGE
+    return few if 2 * few <= count else count
 
 
 def _room(count: int) -> Array:

@@ -1,7 +1,7 @@
 """The smallest limit of the costs within which a complete assignment exists.
 
 The pairs of at most some cost are listed, by bounds of blocks of columns for points. Within the lists
-a largest matching (``engine.bottleneck``) decides whether a limit suffices. The limit is halved
+a matching (``engine.bottleneck``) decides whether a limit suffices. The limit is halved
 between one that does and one that does not, by rank: each answer moves its end further, since a
 complete matching proves its own largest cost, and agents that are too many for their slots stay so up
 to the least cost of a pair that leads out.
@@ -70,8 +70,8 @@ def threshold(problem: Problem, threads: int, tick: Tick) -> Threshold | None:
     while True:
         limit = _sampled(problem, per_agent)
         rows, columns, costs = _pairs(problem, limit, threads, tick)
-        search = _Search(problem, rows, columns, costs, tick)
-        found = search.smallest(before)
+        search = _Search(problem, rows, columns, costs, tick, before)
+        found = search.smallest()
         if found is not None:
             value, violator = found
             keep = costs <= value
@@ -191,11 +191,16 @@ def _collected(
 
 
 class _Search:
-    """The smallest limit within lists. Agents are the shorter side."""
+    """The smallest limit within lists. Agents are the shorter side.
 
-    def __init__(self, problem: Problem, rows: Array, columns: Array, costs: Array, tick: Tick) -> None:
+    before: the search of shorter lists, all of which did not suffice.
+    """
+
+    def __init__(
+        self, problem: Problem, rows: Array, columns: Array, costs: Array, tick: Tick, before: _Search | None
+    ) -> None:
         n, m = problem.shape
-        self.turned, self.shape, self.tick = n > m, (n, m), tick
+        self.turned, self.shape, self.tick, self.before = n > m, (n, m), tick, before
         agents, slots, count = (columns, rows, m) if self.turned else (rows, columns, n)
         if self.turned:
             order = np.argsort(agents, kind="stable")
@@ -203,7 +208,9 @@ class _Search:
         start = np.concatenate(([0], np.cumsum(np.bincount(agents, minlength=count)))).astype(np.int64)
         slots, costs = slots.astype(np.int32), costs.copy()
         self.order = None
-        if count >= policy.BOTTLENECK_BOUNDED_ROWS:
+        if before is not None:
+            self.order = before.order
+        elif count >= policy.BOTTLENECK_BOUNDED_ROWS:
             self.order = local_ordering(start, slots, max(n, m))
         if self.order is not None:
             start, slots, costs = ordered(self.order, start, slots, costs)
@@ -212,8 +219,7 @@ class _Search:
 
     def _make(self, start: Array, slots: Array, costs: Array, n_slots: int) -> None:
         count = len(start) - 1
-        sizes = (count, n_slots, *[count] * 8, 1)
-        rest = [np.zeros(size, np.int64) for size in sizes]
+        rest = [np.zeros(size, np.int64) for size in (count, n_slots, *[count] * 7)]
         self.lists = Listed._make((start, slots, costs, *rest))
         self.lists.slot_of[:] = self.lists.agent_of[:] = -1
 
@@ -236,12 +242,9 @@ class _Search:
         (at,) = np.nonzero(p.slot == slot_of[agent])
         p.slot_of[agent[at]], p.agent_of[p.slot[at]], p.matched[agent[at]] = p.slot[at], agent[at], at
 
-    def smallest(self, before: _Search | None = None) -> tuple[Any, Array] | None:
-        """Return the smallest limit of a complete matching, and rows that prove it.
-
-        before: the search of shorter lists, all of which did not suffice.
-        """
-        p = self.lists
+    def smallest(self) -> tuple[Any, Array] | None:
+        """Return the smallest limit of a complete matching, and rows that prove it."""
+        p, before, self.before = self.lists, self.before, None
         start = p.start[:-1]
         if not p.cost.size or (start == p.start[1:]).any():
             return None
@@ -254,7 +257,7 @@ class _Search:
         if before is not None and before.lists.cost.size:
             low = max(low, before.lists.cost.max())
             self._take(before.matching())
-        if match_within(p, low, True) == 0:
+        if match_within(p, low) == 0:
             high = p.cost[p.matched].max()
         else:
             ends = self._grown(low)
@@ -272,7 +275,7 @@ class _Search:
         p.slot_of[:], p.agent_of[:], p.matched[:] = kept
 
     def _grown(self, low: Any) -> tuple[Any, Any] | None:
-        """Return a limit that does not suffice, whose largest matching is at hand, and one that does."""
+        """Return a limit that does not suffice, whose matching is at hand, and one that does."""
         p = self.lists
         rest = np.sort(p.cost[p.cost > low][:: max(1, p.cost.size // _RANGE)])
         share = max(1, int(_GROWTH * _RANGE * np.count_nonzero(p.cost <= low) / p.cost.size))
@@ -281,7 +284,7 @@ class _Search:
             self.tick()
             limit = rest[place] if place < rest.size else p.cost.max()
             kept = self._kept()
-            if match_within(p, limit, True) == 0:
+            if match_within(p, limit) == 0:
                 high = p.cost[p.matched].max()
                 self._restore(kept)
                 return low, high
@@ -303,7 +306,7 @@ class _Search:
             lost, lacking = np.count_nonzero(p.cost[p.matched] > middle), np.count_nonzero(kept[0] < 0)
             if lost > policy.BOTTLENECK_LOST * lacking:
                 self._restore(kept)
-            count = match_within(p, middle, False)
+            count = match_within(p, middle)
             if count == 0:
                 high = p.cost[p.matched].max()
             else:
@@ -322,7 +325,7 @@ class _Search:
         below = p.cost[p.cost < high]
         if below.size:
             limit = below.max()
-            count = match_within(p, limit, False)
+            count = match_within(p, limit)
             agents[:] = False
             agents[p.queue[:count]] = True
             slots[p.slot[np.repeat(agents, np.diff(p.start)) & (p.cost <= limit)]] = False

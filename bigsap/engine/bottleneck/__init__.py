@@ -1,1 +1,1 @@
-"""Matchings of largest size on listed pairs of at most a certain cost."""
+"""Matchings on listed pairs of at most a certain cost."""

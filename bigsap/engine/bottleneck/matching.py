@@ -1,4 +1,4 @@
-"""Matchings of largest size among listed pairs within a limit.
+"""Matchings among listed pairs within a limit.
 
 Phases of disjoint augmenting paths, depth first, with a look ahead for free slots and turns of
 direction (Pothen and Fan 1990; Duff, Kaya and Ucar 2011).
@@ -11,9 +11,6 @@ from typing import NamedTuple
 from bigsap.compile.decorator import kernel
 from bigsap.types import Array
 
-# An agent that no augmenting path leads through.
-_CLOSED = 1 << 60
-
 
 class Listed(NamedTuple):
     """Listed pairs by agent, and a matching of some of them.
@@ -22,8 +19,7 @@ class Listed(NamedTuple):
     (E,). slot_of (n,), agent_of (m,): the matching, -1 for none. matched (n,): the entry of an agent's
     pair. stop (n,): the end of an agent's entries within the limit. ahead, place (n,): its next entries,
     to look ahead and to visit. seen (n,): the phase in which it was visited. stack, queue (n,): the
-    path, and agents left over or reached. visited (n,), n_visited (1,): agents
-    visited in this phase.
+    path, and agents left over or reached.
     """
 
     start: Array
@@ -38,17 +34,14 @@ class Listed(NamedTuple):
     seen: Array
     stack: Array
     queue: Array
-    visited: Array
-    n_visited: Array
 
 
 @kernel
-def match_within(p: Listed, limit: float, most: bool) -> int:
+def match_within(p: Listed, limit: float) -> int:
     """Extend the matching by pairs within the limit until all agents have one, or one cannot.
 
-    Pairs beyond the limit are dropped first. most: go on until the matching is largest. Returns 0, or
-    the number of agents ``queue[:count]`` that are too many for their slots within the limit; these have
-    ``seen == 0``, others -1.
+    Pairs beyond the limit are dropped first. Returns 0, or the number of agents ``queue[:count]`` that
+    are too many for their slots within the limit; these have ``seen == 0``, others -1.
     """
     n = p.slot_of.size
     for i in range(n):
@@ -63,11 +56,10 @@ def match_within(p: Listed, limit: float, most: bool) -> int:
         if p.slot_of[i] < 0 and not _look_ahead(p, i):
             p.queue[n_free] = i
             n_free += 1
-    phase, stuck = 0, -1
+    phase = 0
     while n_free > 0:
         phase += 1
         n_left, found = 0, False
-        p.n_visited[0] = 0
         for k in range(n_free):
             root = p.queue[k]
             if _augment(p, root, phase):
@@ -77,15 +69,9 @@ def match_within(p: Listed, limit: float, most: bool) -> int:
                 p.queue[n_left] = root
                 n_left += 1
             else:
-                stuck = root
-                if not most:
-                    return _reach(p, root)
-                # No path leads through what was visited, as long as the limit stays.
-                for v in range(p.n_visited[0]):
-                    p.seen[p.visited[v]] = _CLOSED
-                p.n_visited[0] = 0
+                return _reach(p, root)
         n_free = n_left
-    return _reach(p, stuck) if stuck >= 0 else 0
+    return 0
 
 
 @kernel(forceinline=True)
@@ -139,7 +125,7 @@ def _augment(p: Listed, root: int, phase: int) -> bool:
                 e = p.place[i]
                 p.place[i] += 1
             owner = p.agent_of[p.slot[e]]
-            if p.seen[owner] != phase and p.seen[owner] != _CLOSED:
+            if p.seen[owner] != phase:
                 other = owner
         if other < 0:
             top -= 1
@@ -153,8 +139,6 @@ def _augment(p: Listed, root: int, phase: int) -> bool:
 @kernel(forceinline=True)
 def _open(p: Listed, i: int, phase: int, backwards: bool) -> None:
     p.seen[i] = phase
-    p.visited[p.n_visited[0]] = i
-    p.n_visited[0] += 1
     p.place[i] = p.stop[i] if backwards else p.start[i]
 
 

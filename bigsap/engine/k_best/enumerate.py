@@ -4,15 +4,11 @@ A subspace keeps the slots of some agents and excludes some pairs. When its best
 next answer, the rest of it is divided: child p keeps the slots of the free agents before row p, and
 excludes the pair of the agent there. One augmenting search from the duals of the parent solves it.
 
-Until as many subspaces are solved as answers are wanted, the rows are ordered by the bounds of the
-children, falling (Miller, Stone and Cox 1997), so that a child with a low bound keeps most slots; a
-child is solved when its bound comes first in the queue. Later, no answer costs more than the k-th
-smallest cost so far. The rest is a budget: see ``cycles``; children within it are solved at once.
+No answer costs more than the k-th smallest cost so far. The rest is a budget: see ``cycles``; children
+within it are solved at once.
 """
 
 from __future__ import annotations
-
-import numpy as np
 
 from bigsap.compile.decorator import kernel
 from bigsap.engine.k_best.cycles import busiest, mark_cycles, narrow, prune
@@ -61,10 +57,6 @@ from bigsap.types import Array
 
 #: Results: all found; more room is needed; numbers leave their range; a guess was wrong.
 DONE, FULL, TOO_LARGE, GUESS = range(4)
-
-# The cap is guessed from so many answers on, with this margin.
-_LEAST_GUESS, _MARGIN = 16, 1.3
-_LIMB = 2.0**60
 
 
 @kernel
@@ -140,76 +132,18 @@ def enumerate_best(g: Graph, nodes: Nodes, queue: Queue, w: Work, answers: Array
     if w.counts[NODES] == 0 and _solve_whole(g, nodes, queue, w) == TOO_LARGE:
         return TOO_LARGE
     while w.counts[ANSWERS] < answers.size and (w.counts[QUEUE] > 0 or w.counts[PENDING] >= 0):
-        status = DONE
         if w.counts[PENDING] >= 0:
             status = _solve_children(g, nodes, queue, w)
-        elif _is_full(nodes, w):
-            return FULL
-        else:
-            capped = w.scalar[CAP] < FAR
-            node, solved = _pop(g, nodes, queue, w)
-            first = nodes.offset[node]
-            if solved and less(w.scalar[CAP], w.scalar[CAP_LOW], nodes.cost[node], nodes.cost_low[node]):
-                return GUESS
-            if solved:
-                answers[w.counts[ANSWERS]] = node
-                w.counts[ANSWERS] += 1
-                _guess_cap(nodes, w, answers)
-                if capped:
-                    w.counts[PENDING], w.counts[PLACE] = node, first
-                else:
-                    _sort_rows(nodes.rows, first, first + nodes.n_free[node])
-                    nodes.following[node] = first + nodes.n_free[node] - 1
-                    _push_child(g, nodes, queue, w, node)
-            else:
-                r = nodes.following[node]
-                nodes.following[node] = r - 1
-                _push_child(g, nodes, queue, w, node)
-                if not (capped and _costs_more(nodes, w, node, r)):
-                    _load(g, nodes, w, node)
-                    status = _solve_child(g, nodes, queue, w, node, r, capped)
-        if status != DONE:
-            return status
-    guessed = w.counts[GUESSED] == 1 or w.counts[GUESSED] == 2
-    return GUESS if w.counts[ANSWERS] < answers.size and guessed else DONE
-
-
-@kernel
-def _guess_cap(nodes: Nodes, w: Work, answers: Array) -> None:
-    """Lower the cap to what the last answer will probably cost, judged by the first ones.
-
-    Of twice as many answers the last costs more than the first by some factor; of the next doubling
-    the factor is smaller by about as much as this one is smaller than the one before.
-    """
-    count = w.counts[ANSWERS]
-    if w.counts[GUESSED] > 1 or count < _LEAST_GUESS or count & (count - 1) != 0 or answers.size <= count:
-        return
-    quarter, half = _more(nodes, answers, count // 4 - 1), _more(nodes, answers, count // 2 - 1)
-    more = _more(nodes, answers, count - 1)
-    if not quarter > 0.0 or not half > quarter or not more > half:
-        return
-    rise = more / half - 1.0
-    fall = min(1.0, max(0.75, rise / (half / quarter - 1.0)))
-    doublings = np.log2(answers.size / count)
-    while doublings > 0.0:
-        rise *= fall
-        more *= (1.0 + rise) ** min(1.0, doublings)
-        doublings -= 1.0
-    more *= _MARGIN
-    high = np.int64(np.floor(more / _LIMB))
-    low = np.int64(more - high * _LIMB)
-    high, low = plus(high, low, nodes.cost[answers[0]], nodes.cost_low[answers[0]])
-    if less(high, low, w.scalar[CAP], w.scalar[CAP_LOW]):
-        w.scalar[CAP], w.scalar[CAP_LOW] = high, low
-        w.counts[GUESSED] = 1
-
-
-@kernel
-def _more(nodes: Nodes, answers: Array, place: int) -> float:
-    """Return how much more an answer costs than the first, rounded."""
-    one, other = answers[0], answers[place]
-    high, low = minus(nodes.cost[other], nodes.cost_low[other], nodes.cost[one], nodes.cost_low[one])
-    return high * _LIMB + low
+            if status != DONE:
+                return status
+            continue
+        node = _pop(g, nodes, queue, w)
+        if less(w.scalar[CAP], w.scalar[CAP_LOW], nodes.cost[node], nodes.cost_low[node]):
+            return GUESS
+        answers[w.counts[ANSWERS]] = node
+        w.counts[ANSWERS] += 1
+        w.counts[PENDING], w.counts[PLACE] = node, nodes.offset[node]
+    return GUESS if w.counts[ANSWERS] < answers.size and w.counts[GUESSED] else DONE
 
 
 @kernel
@@ -264,7 +198,7 @@ def _solve_children(g: Graph, nodes: Nodes, queue: Queue, w: Work) -> int:
                 k += 1
             _exchange(nodes, w, node, k, place)
             w.counts[PLACE] += 1
-            if _solve_child(g, nodes, queue, w, node, shift + place, True) == TOO_LARGE:
+            if _solve_child(g, nodes, queue, w, node, shift + place) == TOO_LARGE:
                 return TOO_LARGE
 
 
@@ -282,25 +216,7 @@ def _exchange(nodes: Nodes, w: Work, node: int, k: int, p: int) -> None:
 
 
 @kernel
-def _push_child(g: Graph, nodes: Nodes, queue: Queue, w: Work, node: int) -> None:
-    """Queue the next child of a node, if there is one."""
-    r = nodes.following[node]
-    if r >= nodes.offset[node] and nodes.rows[r, BOUND] < FAR:
-        high, low = plus(
-            nodes.cost[node], nodes.cost_low[node], nodes.rows[r, BOUND], nodes.rows[r, BOUND_LOW]
-        )
-        _push(g, nodes, queue, w, high, low, node, False)
-
-
-@kernel
-def _costs_more(nodes: Nodes, w: Work, node: int, r: int) -> bool:
-    """Check whether the child of this row costs more than the last answer can."""
-    high, low = plus(nodes.cost[node], nodes.cost_low[node], nodes.rows[r, BOUND], nodes.rows[r, BOUND_LOW])
-    return less(w.scalar[CAP], w.scalar[CAP_LOW], high, low)
-
-
-@kernel
-def _solve_child(g: Graph, nodes: Nodes, queue: Queue, w: Work, node: int, r: int, capped: bool) -> int:
+def _solve_child(g: Graph, nodes: Nodes, queue: Queue, w: Work, node: int, r: int) -> int:
     """Solve the child of row r of the node at hand, and queue it.
 
     Not if it is empty or, where that is known, costs more than the last answer can.
@@ -315,10 +231,8 @@ def _solve_child(g: Graph, nodes: Nodes, queue: Queue, w: Work, node: int, r: in
     w.opened[0] = mine
     w.counts[OPENED] = 1
     w.at[i] = -1
-    most, most_low = FAR, 0
-    if capped:
-        most, most_low = minus(w.scalar[CAP], w.scalar[CAP_LOW], nodes.cost[node], nodes.cost_low[node])
-        most, most_low = plus(most, most_low, 0, 1)
+    most, most_low = minus(w.scalar[CAP], w.scalar[CAP_LOW], nodes.cost[node], nodes.cost_low[node])
+    most, most_low = plus(most, most_low, 0, 1)
     found = augment(g, w, i, most, most_low)
     w.counts[OPENED] = 0
     if found == REACHED:
@@ -461,42 +375,17 @@ def _store(
     nodes.parent[node], nodes.barred[node] = parent, barred
     nodes.top[node], nodes.top_low[node] = w.scalar[TOP], w.scalar[TOP_LOW]
     nodes.cost[node], nodes.cost_low[node] = high, low
-    _push(g, nodes, queue, w, high, low, node, True)
+    _push(g, nodes, queue, w, high, low, node)
     _remember(queue, w, high, low)
-
-
-@kernel
-def _sort_rows(rows: Array, start: int, stop: int) -> None:
-    """Order rows by their bounds, falling (Shell 1959)."""
-    gap = 1
-    while gap < (stop - start) // 9:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for k in range(start + gap, stop):
-            p = k
-            while p >= start + gap and less(
-                rows[p - gap, BOUND], rows[p - gap, BOUND_LOW], rows[p, BOUND], rows[p, BOUND_LOW]
-            ):
-                for c in range(8):
-                    kept = rows[p, c]
-                    rows[p, c] = rows[p - gap, c]
-                    rows[p - gap, c] = kept
-                p -= gap
-        gap //= 3
 
 
 @kernel(forceinline=True)
 def _before(g: Graph, nodes: Nodes, queue: Queue, w: Work, a: int, b: int) -> bool:
-    """Check whether entry a of the queue comes before entry b.
-
-    By cost; then what is unsolved, since it may cost no more; then by the columns of the rows.
-    """
+    """Check whether entry a of the queue comes before entry b: by cost, then by the columns of the rows."""
     if less(queue.cost[a], queue.cost_low[a], queue.cost[b], queue.cost_low[b]):
         return True
     if less(queue.cost[b], queue.cost_low[b], queue.cost[a], queue.cost_low[a]):
         return False
-    if queue.solved[a] == 0 or queue.solved[b] == 0:
-        return queue.solved[a] < queue.solved[b]
     return _is_lower(g, nodes, w, queue.node[a], queue.node[b])
 
 
@@ -525,16 +414,13 @@ def _swap(queue: Queue, a: int, b: int) -> None:
     queue.cost[a], queue.cost[b] = queue.cost[b], queue.cost[a]
     queue.cost_low[a], queue.cost_low[b] = queue.cost_low[b], queue.cost_low[a]
     queue.node[a], queue.node[b] = queue.node[b], queue.node[a]
-    queue.solved[a], queue.solved[b] = queue.solved[b], queue.solved[a]
 
 
 @kernel(forceinline=True)
-def _push(
-    g: Graph, nodes: Nodes, queue: Queue, w: Work, high: int, low: int, node: int, solved: bool
-) -> None:
+def _push(g: Graph, nodes: Nodes, queue: Queue, w: Work, high: int, low: int, node: int) -> None:
     k = w.counts[QUEUE]
     w.counts[QUEUE] = k + 1
-    queue.cost[k], queue.cost_low[k], queue.node[k], queue.solved[k] = high, low, node, solved
+    queue.cost[k], queue.cost_low[k], queue.node[k] = high, low, node
     while k > 0:
         above = (k - 1) >> 1
         if not _before(g, nodes, queue, w, k, above):
@@ -544,9 +430,9 @@ def _push(
 
 
 @kernel(forceinline=True)
-def _pop(g: Graph, nodes: Nodes, queue: Queue, w: Work) -> tuple[int, bool]:
-    """Remove the first entry; return its node, and whether it is solved."""
-    node, solved = queue.node[0], queue.solved[0] != 0
+def _pop(g: Graph, nodes: Nodes, queue: Queue, w: Work) -> int:
+    """Remove the first entry; return its node."""
+    node = queue.node[0]
     last = w.counts[QUEUE] - 1
     w.counts[QUEUE] = last
     _swap(queue, 0, last)
@@ -559,4 +445,4 @@ def _pop(g: Graph, nodes: Nodes, queue: Queue, w: Work) -> tuple[int, bool]:
             break
         _swap(queue, k, c)
         k = c
-    return node, solved
+    return node

@@ -46,7 +46,7 @@ class Nodes(NamedTuple):
     slot_of (N, R): that assignment. offset, n_free (N,): its *free* agents are rows ``offset`` to
     ``offset + n_free`` of ``rows``; the others keep their slots throughout the subspace. parent, barred:
     the entry (``Graph``) that the subspace excludes, in addition to those of its ancestors. top: see above.
-    cost: of the assignment. following: the row of the next child.
+    cost: of the assignment.
     rows (P, 8): see ``AGENT``.
     """
 
@@ -59,7 +59,6 @@ class Nodes(NamedTuple):
     top_low: Array
     cost: Array
     cost_low: Array
-    following: Array
     rows: Array
 
 
@@ -123,16 +122,15 @@ class Work(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """Subspaces by the costs of their assignments, and unsolved ones by their bounds.
+    """Subspaces by the costs of their assignments.
 
-    cost, node, solved (Q,): a heap, the first at 0. worst (k,): the smallest costs of subspaces that
+    cost, node (Q,): a heap, the first at 0. worst (k,): the smallest costs of subspaces that
     were solved, a heap with the largest of them at 0: no answer costs more.
     """
 
     cost: Array
     cost_low: Array
     node: Array
-    solved: Array
     worst: Array
     worst_low: Array
 
@@ -141,7 +139,7 @@ class Queue(NamedTuple):
 #: which dummies were reached, the first free agent, the node at hand, that of near entries (-1: none);
 #: then, of the whole, a node whose children are not all solved (-1: none), its next row, rows, nodes,
 #: queue, answers, smallest costs, searches, lists scanned; the first agent at hand; whether the cap is
-#: a guess (2: the last one).
+#: a guess.
 CLOCK, HEAP, DONE, CHANGED, OPENED, ENTRY, START, LOADED, NARROW = range(9)
 PENDING, PLACE, ROWS, NODES, QUEUE, ANSWERS, WORST, SEARCHES, SCANS, BASE, GUESSED = range(9, 20)
 COUNTS = 20
@@ -188,14 +186,14 @@ def _longer(array: Array, length: int) -> Array:
 
 def new_queue(capacity: int, count: int) -> Queue:
     """Return an empty queue for ``count`` answers; each node is in it at most once."""
-    sizes = (*[capacity + 2] * 4, count, count)
+    sizes = (*[capacity + 2] * 3, count, count)
     return Queue._make(np.empty(size, np.int64) for size in sizes)
 
 
 def grown_queue(queue: Queue, capacity: int) -> Queue:
     """Return the queue with room for more."""
     larger = new_queue(capacity, 0)
-    for old, new in zip(queue[:4], larger[:4], strict=True):
+    for old, new in zip(queue[:3], larger[:3], strict=True):
         new[: len(old)] = old
     return larger._replace(worst=queue.worst, worst_low=queue.worst_low)
 
