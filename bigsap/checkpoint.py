@@ -7,7 +7,8 @@ and a blake2b digest (32 bytes) of all before it. So a lost or changed byte is d
 is ever unpickled.
 
 The content of a snapshot is defined by the method that made it; here it is a mapping of names to
-arrays or JSON values.
+arrays or JSON values. Names that begin with ``BEST`` are of the best assignment and bound so far, not of
+the method's state.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from bigsap.errors import CheckpointError
 from bigsap.system import replace
 
 MAGIC = b"BIGSAPCK"
+BEST = "best_"
 VERSION = 4
 _DIGEST = 32
 _HEAD = len(MAGIC) + 8
@@ -53,11 +55,12 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint as read. snapshot: empty if the search had not begun."""
+    """A checkpoint as read. snapshot: empty if the search had not begun. best: by name, without ``BEST``."""
 
     path: Path
     facts: dict[str, Any]
     snapshot: dict[str, Any]
+    best: dict[str, Any]
 
     def refuse_unless(self, facts: Mapping[str, Any]) -> None:
         """Raise CheckpointError, with the reason, unless the checkpoint belongs to the solve of ``facts``.
@@ -150,7 +153,9 @@ def read(path: str | os.PathLike[str]) -> Saved:
                 raise CheckpointError(f"{name}: the checkpoint makes no sense: {error}") from error
     except FileNotFoundError:
         raise FileNotFoundError(2, "there is no checkpoint", name) from None
-    return Saved(Path(path), facts, snapshot)
+    names = [name for name in snapshot if name.startswith(BEST)]
+    best = {name.removeprefix(BEST): snapshot.pop(name) for name in names}
+    return Saved(Path(path), facts, snapshot, best)
 
 
 def _judge(file: BinaryIO, size: int, name: str) -> int:

@@ -19,11 +19,10 @@ from bigsap.run.interrupted import Conclusion
 from bigsap.run.run import Run
 from bigsap.run.without_far_lines import given_incumbent
 
-# The best assignment and bound are kept under these names. Strategies go on without them, so that the
-# result has the bits of an uninterrupted solve.
-_BEST = "best_"
 # What the search itself has found, from which a strategy may take its first epsilon.
 _FOUND = "found"
+# The best assignment and bound. Strategies go on without them, so that the result has the bits of an
+# uninterrupted solve.
 _BEST_COST, _BEST_BOUND = ("cost", "exact", "error", "column_of_row"), ("bound", "u", "v", "u_low", "v_low")
 # A larger file is not written again only to add the bounds of a stopped solve.
 _LARGEST_REWRITE = 1 << 27
@@ -89,12 +88,11 @@ def _earlier(run: Run, saved: checkpoint.Saved, facts: Mapping[str, Any]) -> Inc
 
     A fingerprint, compared already, says that they are the same.
     """
-    best = {name.removeprefix(_BEST): part for name, part in saved.snapshot.items() if name.startswith(_BEST)}
-    if not best or facts["fingerprint"] is None:
+    if not saved.best or facts["fingerprint"] is None:
         return None
     found = _nothing(run)
-    found.exact = "exact" in best  # else its pairs are priced again
-    for name, part in best.items():
+    found.exact = "exact" in saved.best  # else its pairs are priced again
+    for name, part in saved.best.items():
         setattr(found, name, part)
     found.tell(run.monitor)
     return found
@@ -115,7 +113,7 @@ def _best(run: Run, known: Incumbent) -> Snapshot:
     names = [*(_BEST_COST if best.column_of_row is not None else ())]
     names += _BEST_BOUND if best.u is not None else ()
     found = {name: getattr(best, name) for name in names}
-    return {_BEST + name: part for name, part in found.items() if part is not None}
+    return {checkpoint.BEST + name: part for name, part in found.items() if part is not None}
 
 
 def save_bounds(run: Run, conclusion: Conclusion) -> None:
@@ -136,5 +134,5 @@ def save_bounds(run: Run, conclusion: Conclusion) -> None:
     # The answer does not depend on this file.
     with suppress(CheckpointError, OSError):
         saved = checkpoint.read(path)
-        if saved.snapshot and saved.facts.get("fingerprint") is not None:
+        if saved.facts.get("fingerprint") is not None:
             checkpoint.write(path, saved.facts, {**saved.snapshot, **_best(run, found)})

@@ -19,6 +19,7 @@ from bigsap import checkpoint, policy
 from bigsap.cli import main
 from bigsap.engine.lists import list_engine as engine_compressed
 from bigsap.strategies import list_run
+from gate import Gated, gate  # noqa: F401
 from instances import CLASSES, points_of
 from killed import same
 
@@ -352,6 +353,15 @@ def test_options_come_from_the_checkpoint(tmp_path):
     assert same(res, bigsap.solve(f, shape=cost.shape, **options))
 
 
+def test_auto_is_what_the_checkpoint_has(tmp_path):
+    """With room for all rows, whole rows would have been chosen."""
+    source = _as_rows(CLASSES["disjoint"](150, seed=2))
+    options = {"checkpoint": tmp_path / "c", "callback": _stop_after(9), "callback_every": 0}
+    assert bigsap.solve(source, cache=8 * 150, **options).status == "cancelled"
+    again = bigsap.resume(tmp_path / "c", source, method="auto")
+    assert (again.status, again.stats["method"], again.stats["resumed"]) == ("optimal", "compressed", 1)
+
+
 @pytest.mark.parametrize("name", ["a line", "kinds"])
 def test_what_auto_has_chosen_is_continued_as_it_was_chosen(name, tmp_path):
     """Not as if it had been asked for: lists are given up as soon, sorted costs are recognised."""
@@ -575,6 +585,20 @@ def test_bounds_survive_a_resumption(tmp_path: Path, method: str, maximize: bool
     assert same(bigsap.resume(file, cost, threads=1), whole)
 
 
+def test_what_is_known_before_the_search_survives_a_resumption(gate, tmp_path):  # noqa: F811
+    """The second attempt is stopped before it has a row."""
+    cost, cancel = CLASSES["int10n"](60, seed=2), threading.Event()
+    first = bigsap.solve(
+        Gated(cost, gate, after=10**6), checkpoint=tmp_path / "c", callback=_stop_after(0), callback_every=0
+    )
+    assert not checkpoint.read(tmp_path / "c").snapshot
+    gate.reached = cancel.set
+    second = bigsap.resume(tmp_path / "c", Gated(cost, gate), cancel=cancel)
+    assert first.status == second.status == "cancelled"
+    assert (second.bound, second.fun) == (first.bound, first.fun)
+    second.verify(cost)
+
+
 def test_bounds_of_costs_that_may_have_changed_are_not_believed(tmp_path: Path) -> None:
     """A function has no fingerprint."""
     rng = np.random.default_rng(6)
@@ -590,4 +614,4 @@ def test_bounds_of_costs_that_may_have_changed_are_not_believed(tmp_path: Path) 
         lambda i: matrix[i], method="ssp", cancel=event, callback=look, checkpoint=file, **options
     )
     assert first.status == "cancelled"
-    assert not any(name.startswith("best_") for name in checkpoint.read(file).snapshot)
+    assert not checkpoint.read(file).best
