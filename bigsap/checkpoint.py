@@ -36,6 +36,7 @@ _CHUNK = 1 << 20
 
 #: Facts that must agree between the interrupted solve and the one that continues it.
 _NAMES = {
+    "objective": "objective =",
     "shape": "a cost matrix of shape",
     "dtype": "costs of dtype",
     "maximize": "maximize =",
