@@ -119,8 +119,8 @@ def _best(run: Run, known: Incumbent) -> Snapshot:
 def save_bounds(run: Run, conclusion: Conclusion) -> None:
     """Add the assignment and bound of a stopped solve to its checkpoint, unless that is large."""
     path = run.options.checkpoint
-    proved = conclusion.certificate is not None or conclusion.bound is not None
-    if path is None or not proved or run.halted or Path(path).stat().st_size > _LARGEST_REWRITE:
+    known = (conclusion.certificate, conclusion.bound, conclusion.fun)
+    if path is None or known == (None, None, None) or Path(path).stat().st_size > _LARGEST_REWRITE:
         return
     found = _nothing(run)
     if conclusion.certificate is not None:
