@@ -31,8 +31,8 @@ _LARGEST_REWRITE = 1 << 27
 def open_checkpoint(run: Run, *, large: bool) -> None:
     """Refuse a checkpoint of another solve, and check before any work that the file can be written.
 
-    large: whether the solve has found integer costs that exceed the usual range. A halted run knows what the
-    checkpoint proves, and leaves it as it is.
+    large: whether the solve has found integer costs that exceed the usual range. A halted run leaves what
+    was searched as it is.
     """
     path, saved = run.options.checkpoint, run.saved
     if path is None and saved is None:
