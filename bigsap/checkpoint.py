@@ -13,9 +13,11 @@ the method's state.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -87,8 +89,8 @@ def write(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapp
     """Replace the checkpoint at ``path``, atomically and durably.
 
     The file is written beside the target, flushed to the disk and renamed, so the path always holds
-    the old checkpoint or the new one, complete. Raises OSError with the path if the disk is full,
-    the folder is missing, ...; the old checkpoint is then unchanged.
+    the old checkpoint or the new one, complete, also if other processes write to it. Raises OSError
+    with the path if the disk is full, the folder is missing, ...; the old checkpoint is then unchanged.
     """
     # Follow a link: the rename would replace the link itself.
     target = Path(os.path.realpath(path))
@@ -102,10 +104,11 @@ def write(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapp
     }
     text = json.dumps(header, default=_plain).encode("ascii")
     digest = hashlib.blake2b(digest_size=_DIGEST)
-    # One temporary name for each target: the next write removes what a killed process left.
-    temporary = target.with_name(f".{target.name}.tmp")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        temporary.unlink(missing_ok=True)
+        # What a killed process left; or another process writes, whose checkpoint this one replaces.
+        for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+            _discard(left)
         with open(temporary, "xb") as file:
             sizes = np.array([VERSION, len(text)], "<u4").tobytes()
             bodies: list[Any] = [a.reshape(-1).view(np.uint8).data for a in arrays.values()]
@@ -115,7 +118,11 @@ def write(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapp
             file.write(digest.digest())
             file.flush()
             os.fsync(file.fileno())
-        replace(temporary, target)
+        try:
+            replace(temporary, target)
+        except FileNotFoundError:
+            if not target.parent.exists():
+                raise  # else another process has begun to write since, and has removed it
         _sync_folder(target.parent)
     except OSError as error:
         _discard(temporary)

@@ -478,7 +478,7 @@ def test_a_pipe_is_not_replaced(tmp_path):
 
 def test_leftovers_of_a_killed_process_are_replaced(tmp_path):
     path = tmp_path / "c"
-    (tmp_path / ".c.tmp").write_bytes(b"half a checkpoint")
+    (tmp_path / ".c.0f.tmp").write_bytes(b"half a checkpoint")
     bigsap.solve(CLASSES["random"](10), checkpoint=path)
     assert list(tmp_path.iterdir()) == [path]
     link = tmp_path / "link"
@@ -486,6 +486,21 @@ def test_leftovers_of_a_killed_process_are_replaced(tmp_path):
     bigsap.solve(CLASSES["random"](11), checkpoint=link)
     assert link.is_symlink()
     assert checkpoint.read(path).facts["shape"] == [11, 11]
+
+
+def test_two_processes_that_write_at_a_time(tmp_path, monkeypatch):
+    """The one that began last has the last word, and the other one goes on."""
+    path, real = tmp_path / "c", os.fsync
+
+    def meanwhile(handle):
+        monkeypatch.setattr(os, "fsync", real)
+        checkpoint.write(path, {"of": "the other"}, {})
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    checkpoint.write(path, {"of": "this"}, {"v": np.zeros(5)})
+    assert checkpoint.read(path).facts == {"of": "the other"}
+    assert list(tmp_path.iterdir()) == [path]
 
 
 # --- the command line -----------------------------------------------------------------
