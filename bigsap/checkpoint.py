@@ -7,14 +7,17 @@ and a blake2b digest (32 bytes) of all before it. So a lost or changed byte is d
 is ever unpickled.
 
 The content of a snapshot is defined by the method that made it; here it is a mapping of names to
-arrays or JSON values.
+arrays or JSON values. Names that begin with ``BEST`` are of the best assignment and bound so far, not of
+the method's state.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +30,7 @@ from bigsap.errors import CheckpointError
 from bigsap.system import replace
 
 MAGIC = b"BIGSAPCK"
+BEST = "best_"
 VERSION = 4
 _DIGEST = 32
 _HEAD = len(MAGIC) + 8
@@ -34,6 +38,7 @@ _CHUNK = 1 << 20
 
 #: Facts that must agree between the interrupted solve and the one that continues it.
 _NAMES = {
+    "objective": "objective =",
     "shape": "a cost matrix of shape",
     "dtype": "costs of dtype",
     "maximize": "maximize =",
@@ -53,11 +58,12 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint as read. snapshot: empty if the search had not begun."""
+    """A checkpoint as read. snapshot: empty if the search had not begun. best: by name, without ``BEST``."""
 
     path: Path
     facts: dict[str, Any]
     snapshot: dict[str, Any]
+    best: dict[str, Any]
 
     def refuse_unless(self, facts: Mapping[str, Any]) -> None:
         """Raise CheckpointError, with the reason, unless the checkpoint belongs to the solve of ``facts``.
@@ -83,8 +89,8 @@ def write(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapp
     """Replace the checkpoint at ``path``, atomically and durably.
 
     The file is written beside the target, flushed to the disk and renamed, so the path always holds
-    the old checkpoint or the new one, complete. Raises OSError with the path if the disk is full,
-    the folder is missing, ...; the old checkpoint is then unchanged.
+    the old checkpoint or the new one, complete, also if other processes write to it. Raises OSError
+    with the path if the disk is full, the folder is missing, ...; the old checkpoint is then unchanged.
     """
     # Follow a link: the rename would replace the link itself.
     target = Path(os.path.realpath(path))
@@ -98,10 +104,11 @@ def write(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapp
     }
     text = json.dumps(header, default=_plain).encode("ascii")
     digest = hashlib.blake2b(digest_size=_DIGEST)
-    # One temporary name for each target: the next write removes what a killed process left.
-    temporary = target.with_name(f".{target.name}.tmp")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        temporary.unlink(missing_ok=True)
+        # What a killed process left; or another process writes, whose checkpoint this one replaces.
+        for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+            _discard(left)
         with open(temporary, "xb") as file:
             sizes = np.array([VERSION, len(text)], "<u4").tobytes()
             bodies: list[Any] = [a.reshape(-1).view(np.uint8).data for a in arrays.values()]
@@ -111,7 +118,11 @@ def write(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapp
             file.write(digest.digest())
             file.flush()
             os.fsync(file.fileno())
-        replace(temporary, target)
+        try:
+            replace(temporary, target)
+        except FileNotFoundError:
+            if not target.parent.exists():
+                raise  # else another process has begun to write since, and has removed it
         _sync_folder(target.parent)
     except OSError as error:
         _discard(temporary)
@@ -150,7 +161,9 @@ def read(path: str | os.PathLike[str]) -> Saved:
                 raise CheckpointError(f"{name}: the checkpoint makes no sense: {error}") from error
     except FileNotFoundError:
         raise FileNotFoundError(2, "there is no checkpoint", name) from None
-    return Saved(Path(path), facts, snapshot)
+    names = [name for name in snapshot if name.startswith(BEST)]
+    best = {name.removeprefix(BEST): snapshot.pop(name) for name in names}
+    return Saved(Path(path), facts, snapshot, best)
 
 
 def _judge(file: BinaryIO, size: int, name: str) -> int:

@@ -228,23 +228,28 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
 
     cost: the same costs as before; sources with a fingerprint (arrays, files, stores, point
         sets) are compared with the fingerprint in the checkpoint.
-    options: as for ``solve``. ``shape``, ``maximize``, ``method``, ``variant``, ``epsilon``,
-        ``dtype``, ``start`` and ``seed`` are taken from the checkpoint unless given, and then must
-        agree with it; ``unassigned_cost``, ``capacity`` and ``demand`` are part of the problem
-        and must be given again; threads, cache and limits may differ (a checkpoint of a matrix with
-        far rows and columns is continued in memory, without ``memory_limit``). Further checkpoints are
-        written to ``path`` unless ``checkpoint`` names another file. ``time_limit`` counts from now; a
-        ``warm_start`` matters only if the first phase had not begun.
+    options: as for ``solve``. ``shape``, ``maximize``, ``objective``, ``method``, ``variant``,
+        ``epsilon``, ``dtype``, ``start`` and ``seed`` are taken from the checkpoint unless given, and
+        then must agree with it (``method="auto"`` does); ``unassigned_cost``, ``capacity`` and
+        ``demand`` are part of the problem and must be given again; threads, cache and limits may
+        differ (a checkpoint of a matrix with far rows and columns is continued in memory, without
+        ``memory_limit``). Further checkpoints are written to ``path`` unless ``checkpoint`` names
+        another file. ``time_limit`` counts from now; a ``warm_start`` matters only if the first phase
+        had not begun.
 
-    The result is the same, bit for bit, as without the interruption. Raises FileNotFoundError if
-    there is no checkpoint, CheckpointError (a ValueError) if it is damaged, foreign, of another
-    version or of another problem; the file is left unchanged.
+    The result is the same, bit for bit, as without the interruption; if the cache or ``memory_limit``
+    differs, it may be another optimal one. Raises FileNotFoundError if there is no checkpoint,
+    CheckpointError (a ValueError) if it is damaged, foreign, of another version or of another
+    problem; the file is left unchanged.
     """
     check_path(path, "path")
     saved = checkpoints.read(path)
     facts = saved.facts
-    for name in ("maximize", "method", "epsilon", "seed", "start"):
+    if options.get("method", "auto") == "auto":  # with another cache it might choose another one
+        options["method"] = facts.get("method")
+    for name in ("maximize", "epsilon", "seed", "start"):
         options.setdefault(name, facts.get(name))
+    options.setdefault("objective", facts.get("objective", "sum"))
     if options["method"] in (ON_ENTRIES, ON_COLUMNS):  # no options, but what "auto" means
         options["method"] = "auto"
     options.setdefault("variant", facts.get("variant", "auto"))
@@ -282,12 +287,8 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
             return solve_capacities(source, asked, options, monitor, _solve, saved)
     if options.objective == "bottleneck":
         refuse_options(asked, options)
-
-        def by_sum(costs: Any, others: dict[str, Any]) -> Result:
-            return _solve(costs, others, saved)
-
         with intact_throughout(source):
-            return solve_bottleneck(source, asked, options, monitor, by_sum)
+            return solve_bottleneck(source, asked, options, monitor, _solve, saved)
     source = _taken_by_rows(source, options)
     gated, plain, start = None, source, asked["warm_start"]
     if asked["unassigned_cost"] is not None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bigsap import policy
+from bigsap import checkpoint, policy
+from bigsap.checkpoint import Saved
 from bigsap.engine.core.team import check_threads
 from bigsap.errors import OptionError
 from bigsap.options import Options
@@ -18,6 +19,7 @@ from bigsap.progress import Monitor, Stopped
 from bigsap.proof.bottleneck import prove_entries, prove_threshold
 from bigsap.result import MESSAGES, Result, Status
 from bigsap.run.deadline import Deadline
+from bigsap.run.fingerprint import identity_with_counts
 from bigsap.sources.base import CostSource
 from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
 from bigsap.strategies.bottleneck import Threshold, threshold
@@ -46,18 +48,21 @@ def solve_bottleneck(
     asked: dict[str, Any],
     options: Options,
     monitor: Monitor,
-    solve_sum: Callable[[Any, dict[str, Any]], Result],
+    solve_sum: Callable[[Any, dict[str, Any], Saved | None], Result],
+    saved: Saved | None,
 ) -> Result:
     """Return the assignment of least sum among those whose largest cost is smallest.
 
     source: as the user has it. asked: every option of ``solve``. solve_sum: solves the costs given by
-    the sum, with options by name.
+    the sum, with options by name. saved: the checkpoint to continue; a search for the threshold begins anew.
     """
     clock = time.perf_counter()
     n, m = (int(size) for size in source.shape)
     plain = {**asked, "objective": "sum", "device": "cpu"}
+    if options.checkpoint is not None or saved is not None:
+        plain["stands_for"], saved = _open_checkpoint(source, options, saved)
     if n == 0 or m == 0:
-        return solve_sum(source, {**plain, "shape": None, "args": ()})
+        return solve_sum(source, {**plain, "shape": None, "args": ()}, saved)
     problem = Problem(source, options.maximize)
     threads = min(check_threads(options.threads), max(1, m // policy.COLUMNS_PER_THREAD))
     try:
@@ -68,11 +73,31 @@ def solve_bottleneck(
         )
     inner = {**plain, "shape": None, "args": (), "dtype": None, "time_limit": _left(asked, clock)}
     if found is None:  # infeasible; the sum's way names the rows
-        return solve_sum(source, inner)
+        return solve_sum(source, inner, saved)
     entries = sparse((found.rows, found.columns, found.costs), (n, m))
     searched = time.perf_counter() - clock
-    result = solve_sum(entries, inner)
+    result = solve_sum(entries, inner, saved)
     return _proved(result, problem, found, entries, options, threads, searched, monitor)
+
+
+def _open_checkpoint(
+    source: CostSource, options: Options, saved: Saved | None
+) -> tuple[dict[str, Any], Saved | None]:
+    """Return what identifies the problem in checkpoints of the sum, and the one of these to continue.
+
+    Refuses a checkpoint of another problem; without one, writes the first.
+    """
+    known = identity_with_counts(source, options, None, None)
+    facts = {name: fact for name, fact in known.items() if fact is not None}
+    own = {name: getattr(options, name) for name in ("maximize", "method", "epsilon", "start", "variant")}
+    own["seed"] = int(options.seed)
+    if saved is None:
+        assert options.checkpoint is not None
+        checkpoint.write(options.checkpoint, facts | own, {})
+        return facts, None
+    of_sum = "asked_method" in saved.facts
+    saved.refuse_unless(saved.facts | facts | ({} if of_sum else own))
+    return facts, saved if of_sum else None
 
 
 def _left(asked: dict[str, Any], clock: float) -> float | None:

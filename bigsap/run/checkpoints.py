@@ -19,11 +19,10 @@ from bigsap.run.interrupted import Conclusion
 from bigsap.run.run import Run
 from bigsap.run.without_far_lines import given_incumbent
 
-# The best assignment and bound are kept under these names. Strategies go on without them, so that the
-# result has the bits of an uninterrupted solve.
-_BEST = "best_"
 # What the search itself has found, from which a strategy may take its first epsilon.
 _FOUND = "found"
+# The best assignment and bound. Strategies go on without them, so that the result has the bits of an
+# uninterrupted solve.
 _BEST_COST, _BEST_BOUND = ("cost", "exact", "error", "column_of_row"), ("bound", "u", "v", "u_low", "v_low")
 # A larger file is not written again only to add the bounds of a stopped solve.
 _LARGEST_REWRITE = 1 << 27
@@ -32,8 +31,8 @@ _LARGEST_REWRITE = 1 << 27
 def open_checkpoint(run: Run, *, large: bool) -> None:
     """Refuse a checkpoint of another solve, and check before any work that the file can be written.
 
-    large: whether the solve has found integer costs that exceed the usual range. A halted run knows what the
-    checkpoint proves, and leaves it as it is.
+    large: whether the solve has found integer costs that exceed the usual range. A halted run leaves what
+    was searched as it is.
     """
     path, saved = run.options.checkpoint, run.saved
     if path is None and saved is None:
@@ -89,12 +88,11 @@ def _earlier(run: Run, saved: checkpoint.Saved, facts: Mapping[str, Any]) -> Inc
 
     A fingerprint, compared already, says that they are the same.
     """
-    best = {name.removeprefix(_BEST): part for name, part in saved.snapshot.items() if name.startswith(_BEST)}
-    if not best or facts["fingerprint"] is None:
+    if not saved.best or facts["fingerprint"] is None:
         return None
     found = _nothing(run)
-    found.exact = "exact" in best  # else its pairs are priced again
-    for name, part in best.items():
+    found.exact = "exact" in saved.best  # else its pairs are priced again
+    for name, part in saved.best.items():
         setattr(found, name, part)
     found.tell(run.monitor)
     return found
@@ -115,14 +113,14 @@ def _best(run: Run, known: Incumbent) -> Snapshot:
     names = [*(_BEST_COST if best.column_of_row is not None else ())]
     names += _BEST_BOUND if best.u is not None else ()
     found = {name: getattr(best, name) for name in names}
-    return {_BEST + name: part for name, part in found.items() if part is not None}
+    return {checkpoint.BEST + name: part for name, part in found.items() if part is not None}
 
 
 def save_bounds(run: Run, conclusion: Conclusion) -> None:
     """Add the assignment and bound of a stopped solve to its checkpoint, unless that is large."""
     path = run.options.checkpoint
-    proved = conclusion.certificate is not None or conclusion.bound is not None
-    if path is None or not proved or run.halted or Path(path).stat().st_size > _LARGEST_REWRITE:
+    known = (conclusion.certificate, conclusion.bound, conclusion.fun)
+    if path is None or known == (None, None, None) or Path(path).stat().st_size > _LARGEST_REWRITE:
         return
     found = _nothing(run)
     if conclusion.certificate is not None:
@@ -136,5 +134,5 @@ def save_bounds(run: Run, conclusion: Conclusion) -> None:
     # The answer does not depend on this file.
     with suppress(CheckpointError, OSError):
         saved = checkpoint.read(path)
-        if saved.snapshot and saved.facts.get("fingerprint") is not None:
+        if saved.facts.get("fingerprint") is not None:
             checkpoint.write(path, saved.facts, {**saved.snapshot, **_best(run, found)})

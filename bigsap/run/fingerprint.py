@@ -45,6 +45,7 @@ def identity(
         "dtype": str(source.dtype),
         "asked_dtype": _name(options.dtype),
         "maximize": given.maximize,
+        "objective": options.objective,
         "method": method,
         "asked_method": asked,
         "epsilon": options.epsilon,
@@ -61,7 +62,7 @@ def identity(
 def identity_with_counts(
     source: CostSource, options: Options, capacity: Array | None, demand: Array | None
 ) -> dict[str, Any]:
-    """Return what identifies a problem with capacities or demands, beyond ``identity`` of how it is solved.
+    """Return what identifies a problem that is solved as another one, beyond ``identity`` of the other.
 
     source: as the user has it.
     """
@@ -69,6 +70,7 @@ def identity_with_counts(
         "shape": list(source.shape),
         "asked_shape": list(source.shape),
         "asked_dtype": _name(options.dtype),
+        "objective": options.objective,
         "capacity": _digest(capacity),
         "demand": _digest(demand),
         "fingerprint": _fingerprint(source),

@@ -12,8 +12,9 @@ import pytest
 
 import bigsap
 from bigsap import policy
+from bigsap.checkpoint import read
 from bigsap.cli import commands as cli
-from bigsap.errors import CertificateError, InvalidCostError, OptionError
+from bigsap.errors import CertificateError, CheckpointError, InvalidCostError, OptionError
 from bigsap.problem import Problem
 from bigsap.progress import Stopped
 from bigsap.proof.bottleneck import prove_entries, prove_threshold
@@ -21,6 +22,7 @@ from bigsap.run import bottleneck as run_bottleneck
 from bigsap.sources.base import Entries
 from bigsap.strategies import bottleneck
 from contracts import whole
+from killed import same
 from kinds_of_costs import costs_of
 from pairwise import each
 
@@ -305,6 +307,36 @@ def test_results_are_kept(tmp_path):
     quick = bigsap.solve(cost, objective="bottleneck", certify=False)
     assert (quick.bottleneck, quick.gap) == (found.bottleneck, None)
     assert quick.col4row.tolist() == found.col4row.tolist()
+
+
+def test_stopped_anywhere_and_continued(tmp_path):
+    """The search for the threshold begins anew; that of the sum goes on."""
+    cost = np.random.default_rng(3).integers(0, 900, (120, 150))
+    whole, path = bigsap.solve(cost, objective="bottleneck", maximize=True), tmp_path / "c"
+
+    def stop(ticks):
+        count = itertools.count()
+
+        def callback(_progress):
+            if next(count) >= ticks:
+                raise StopIteration
+
+        return {"callback": callback, "callback_every": 0}
+
+    left = bigsap.solve(cost, objective="bottleneck", maximize=True, checkpoint=path, **stop(0))
+    assert (left.status, left.fun) == ("cancelled", None)
+    for ticks in range(30):
+        for other in ({"objective": "sum"}, {"maximize": False}, {"seed": 1}):
+            with pytest.raises(CheckpointError, match=f"of {next(iter(other))} ="):
+                bigsap.resume(path, cost, **other)
+        with pytest.raises(CheckpointError, match="fingerprint"):
+            bigsap.resume(path, cost + 1)
+        found = bigsap.resume(path, cost, **stop(ticks))
+    assert read(path).snapshot
+    again = bigsap.resume(path, cost)
+    assert same(again, whole)
+    assert again.bottleneck == whole.bottleneck
+    assert found.stats["resumed"] > 0
 
 
 def test_options():

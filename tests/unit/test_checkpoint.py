@@ -19,6 +19,7 @@ from bigsap import checkpoint, policy
 from bigsap.cli import main
 from bigsap.engine.lists import list_engine as engine_compressed
 from bigsap.strategies import list_run
+from gate import Gated, gate  # noqa: F401
 from instances import CLASSES, points_of
 from killed import same
 
@@ -352,6 +353,15 @@ def test_options_come_from_the_checkpoint(tmp_path):
     assert same(res, bigsap.solve(f, shape=cost.shape, **options))
 
 
+def test_auto_is_what_the_checkpoint_has(tmp_path):
+    """With room for all rows, whole rows would have been chosen."""
+    source = _as_rows(CLASSES["disjoint"](150, seed=2))
+    options = {"checkpoint": tmp_path / "c", "callback": _stop_after(9), "callback_every": 0}
+    assert bigsap.solve(source, cache=8 * 150, **options).status == "cancelled"
+    again = bigsap.resume(tmp_path / "c", source, method="auto")
+    assert (again.status, again.stats["method"], again.stats["resumed"]) == ("optimal", "compressed", 1)
+
+
 @pytest.mark.parametrize("name", ["a line", "kinds"])
 def test_what_auto_has_chosen_is_continued_as_it_was_chosen(name, tmp_path):
     """Not as if it had been asked for: lists are given up as soon, sorted costs are recognised."""
@@ -468,7 +478,7 @@ def test_a_pipe_is_not_replaced(tmp_path):
 
 def test_leftovers_of_a_killed_process_are_replaced(tmp_path):
     path = tmp_path / "c"
-    (tmp_path / ".c.tmp").write_bytes(b"half a checkpoint")
+    (tmp_path / ".c.0f.tmp").write_bytes(b"half a checkpoint")
     bigsap.solve(CLASSES["random"](10), checkpoint=path)
     assert list(tmp_path.iterdir()) == [path]
     link = tmp_path / "link"
@@ -476,6 +486,21 @@ def test_leftovers_of_a_killed_process_are_replaced(tmp_path):
     bigsap.solve(CLASSES["random"](11), checkpoint=link)
     assert link.is_symlink()
     assert checkpoint.read(path).facts["shape"] == [11, 11]
+
+
+def test_two_processes_that_write_at_a_time(tmp_path, monkeypatch):
+    """The one that began last has the last word, and the other one goes on."""
+    path, real = tmp_path / "c", os.fsync
+
+    def meanwhile(handle):
+        monkeypatch.setattr(os, "fsync", real)
+        checkpoint.write(path, {"of": "the other"}, {})
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    checkpoint.write(path, {"of": "this"}, {"v": np.zeros(5)})
+    assert checkpoint.read(path).facts == {"of": "the other"}
+    assert list(tmp_path.iterdir()) == [path]
 
 
 # --- the command line -----------------------------------------------------------------
@@ -575,6 +600,21 @@ def test_bounds_survive_a_resumption(tmp_path: Path, method: str, maximize: bool
     assert same(bigsap.resume(file, cost, threads=1), whole)
 
 
+@pytest.mark.parametrize("certify", [True, False])
+def test_what_is_known_before_the_search_survives_a_resumption(certify, gate, tmp_path):  # noqa: F811
+    """The second attempt is stopped before it has a row."""
+    cost, cancel, path = CLASSES["int10n"](60, seed=2), threading.Event(), tmp_path / "c"
+    options = {"callback": _stop_after(0), "callback_every": 0, "certify": certify}
+    first = bigsap.solve(Gated(cost, gate, after=10**6), checkpoint=path, **options)
+    assert not checkpoint.read(path).snapshot
+    gate.reached = cancel.set
+    second = bigsap.resume(path, Gated(cost, gate), cancel=cancel, certify=certify)
+    assert first.status == second.status == "cancelled"
+    assert (second.bound, second.fun) == (first.bound, first.fun)
+    assert np.array_equal(second.col4row, first.col4row)
+    assert first.fun is not None
+
+
 def test_bounds_of_costs_that_may_have_changed_are_not_believed(tmp_path: Path) -> None:
     """A function has no fingerprint."""
     rng = np.random.default_rng(6)
@@ -590,4 +630,4 @@ def test_bounds_of_costs_that_may_have_changed_are_not_believed(tmp_path: Path) 
         lambda i: matrix[i], method="ssp", cancel=event, callback=look, checkpoint=file, **options
     )
     assert first.status == "cancelled"
-    assert not any(name.startswith("best_") for name in checkpoint.read(file).snapshot)
+    assert not checkpoint.read(file).best

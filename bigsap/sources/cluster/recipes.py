@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import io
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from bigsap import policy
-from bigsap.errors import BigsapError, OptionError
+from bigsap.errors import BigsapError, OptionError, StoreError
 from bigsap.sources.arrays.mapped import place_of
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource
@@ -87,6 +88,8 @@ def _reduced(obj: Any) -> Any:
     """Return the replacement of an object that belongs to this process; None for all others."""
     kind = type(obj)
     again = getattr(obj, "made_again", None) if hasattr(kind, "read") else None
+    if kind is HttpSource:
+        return _same_provider, (obj.fingerprint(), *(again or obj.__reduce__()))
     if again is not None:
         return again
     if kind is ArraySource and place_of(obj.array) is None:
@@ -96,6 +99,14 @@ def _reduced(obj: Any) -> Any:
     if kind in _LOCAL:
         return _LOCAL[kind], ()
     return None
+
+
+def _same_provider(fingerprint: str, again: Callable[..., HttpSource], args: tuple[Any, ...]) -> HttpSource:
+    """Return the source opened again; refuse other data than the caller's."""
+    source = again(*args)
+    if source.fingerprint() != fingerprint:
+        raise StoreError(f"{source!r}: the provider's data changed since the source was made; start again")
+    return source
 
 
 _LOCAL: dict[type, Any] = {

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.errors import SourceError
+from bigsap.errors import SourceError, StoreError
+from bigsap.sources.cluster.recipes import followed, recipe_of
 from bigsap.sources.http import wire as remote_wire
 from connected import COST, connect
 from contracts import read
@@ -128,6 +129,18 @@ def test_faults_during_a_solve_never_give_an_answer(provider, name):
     # Hardly a row is kept, so that the proof asks too: for several at once.
     with connect(provider, block_rows=2) as source, pytest.raises(SourceError):
         bigsap.solve(source, threads=1, cache=8 * 25)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_worker_refuses_data_that_have_changed(provider, wrapped):
+    """It opens the provider later than the caller, whose rows are of the data before."""
+    pytest.importorskip("cloudpickle", reason="extra cluster")
+    with connect(provider) as source:
+        recipe = recipe_of(bigsap.scaled(source, 2.0) if wrapped else source)
+        followed(recipe)
+        provider.fingerprint = "another"
+        with pytest.raises(StoreError, match=r"from_http\(.* changed since .* start again"):
+            followed(recipe)
 
 
 def test_failed_guess_is_no_error(provider):
