@@ -128,7 +128,7 @@ def _is_easy(costs: Array) -> bool:
     if n != m or costs.dtype is not _FLOAT64 or not 0 < costs.size <= policy.MOST_EASY_COSTS:
         return False
     best = (costs[1 :: max(1, int(n**0.5) // policy.EASY_ROWS)] - few_row_prices(costs)).argmin(axis=1)
-    return best.size - np.unique(best).size <= best.size // policy.EASY_SHARE
+    return bool(best.size - np.unique(best).size <= best.size // policy.EASY_SHARE)
 
 
 def quick_assignment(costs: Array, maximize: bool = False) -> tuple[Array, Array] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -84,6 +85,8 @@ def full(file: str, code: DeviceCode, **settings: int) -> str:
 
 @cache
 def has_nvrtc() -> bool:
+    if importlib.util.find_spec("cuda") is None:  # a process takes a second
+        return False
     has = subprocess.run(
         [sys.executable, "-c", "from cuda.bindings import nvrtc; nvrtc.nvrtcVersion()"],
         capture_output=True,

@@ -31,6 +31,7 @@ def launched(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return names
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", ["ssp", "compressed"])
 def test_computed_costs_are_gathered(launched: Counter[str], method: str) -> None:
     g = np.random.default_rng(0)
@@ -45,6 +46,7 @@ def test_computed_costs_are_gathered(launched: Counter[str], method: str) -> Non
     assert found.verify(source).optimal
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("maximize", [False, True])
 def test_matrices_are_gathered(launched: Counter[str], maximize: bool) -> None:
     matrix = np.random.default_rng(1).random((70, 40))

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
 import re
-import signal
 import socket
-import subprocess
 import sys
 
 import numpy as np
@@ -19,7 +15,6 @@ from bigsap.cli import demo_command as demo
 from bigsap.cli import photographs as pictures
 from bigsap.client import local_service
 from bigsap.errors import BigsapError
-from gate import HANG_S, PLUGINS, gated_job, until
 
 
 def test_missing_packages_name_the_extra(monkeypatch):
@@ -32,6 +27,7 @@ def test_missing_packages_name_the_extra(monkeypatch):
         pictures.photograph("china.jpg")
 
 
+@pytest.mark.slow
 def test_small_demo_from_end_to_end(tmp_path, capsys):
     from PIL import Image
     from scipy.optimize import linear_sum_assignment
@@ -86,53 +82,3 @@ def test_service_that_does_not_start_says_why(tmp_path):
         local_service.LocalService(tmp_path / "data"),
     ):
         raise AssertionError("must not start")
-
-
-#: ``bigsap demo`` whose service is handed, in place of its job, one that waits at a gate.
-GATED = """
-import json, os, sys
-from bigsap.cli import demo_command
-from bigsap.cli.commands import main
-from bigsap.client import local_service
-real, job = demo_command.Client.submit, json.loads(sys.argv.pop(1))
-demo_command.Client.submit = lambda client, given: real(client, job)
-start = local_service.subprocess.Popen
-local_service.subprocess.Popen = lambda *given, env, **more: start(
-    *given, env=env | {"BIGSAP_PLUGINS": '["gated"]'}, **more
-)
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stopped_demo_leaves_no_service_behind(tmp_path, gate, number):
-    job = json.dumps(gated_job(gate))
-    paths = os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")])
-    child = subprocess.Popen(
-        [sys.executable, "-c", GATED, job, "demo", "--pixels", "100", "--out", tmp_path / "out"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": paths},
-    )
-    try:
-        gate.wait_for_readers()
-        child.send_signal(number)
-        assert child.wait(HANG_S) in (130, 143)
-        text = child.stdout.read()
-    finally:
-        child.kill()
-        child.communicate()
-    assert "submitted" in text
-    url = re.search(r"service started at (\S+)", text).group(1)
-
-    def gone() -> bool:
-        """Whether nobody listens there any more."""
-        try:
-            socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), HANG_S).close()
-        except OSError:
-            return True
-        return False
-
-    until(gone)
-    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("bigsap-demo")] == []

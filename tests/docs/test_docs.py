@@ -365,15 +365,6 @@ def python(*arguments: str, **more) -> str:
 
 
 @pytest.mark.slow
-def test_pictures_are_drawn(tmp_path):
-    pytest.importorskip("matplotlib")
-    python(str(ROOT / "docs" / "draw.py"), "--out", str(tmp_path), "--n", "320")
-    drawn = {file.name for file in tmp_path.iterdir()}
-    shown = re.findall(r"\]\(pictures/([^)]+)\)", (ROOT / "docs" / "method.md").read_text())
-    assert set(shown) == drawn == {file.name for file in (ROOT / "docs/pictures").iterdir()}
-
-
-@pytest.mark.slow
 def test_pictures_of_the_article_are_drawn(tmp_path):
     """Each is shown, and drawn from the code of the pages, which has its own sizes."""
     pytest.importorskip("matplotlib")

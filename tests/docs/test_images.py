@@ -36,8 +36,6 @@ pytestmark = [
     pytest.mark.timeout(3600),
 ]
 
-#: Megabytes that the CPU image may have, its base included.
-MOST_MB = 600
 FIRST_JOB_S = 3.0
 KERNELS = os.environ.get("BIGSAP_TEST_IMAGE_KERNELS", "all")
 #: The version of CUDA whose image is built.
@@ -114,17 +112,6 @@ def kept(folder: Path) -> list[str]:
 # --- what it is -----------------------------------------------------------------------------
 
 
-def test_size(cpu: Built) -> None:
-    parts = dict.fromkeys(("/opt/bigsap", "the base"), 0)
-    for folder, _, files in os.walk(cpu.root):
-        inside = folder.startswith(f"{cpu.root}/opt/bigsap")
-        parts["/opt/bigsap" if inside else "the base"] += sum(
-            os.lstat(os.path.join(folder, name)).st_size for name in files
-        )
-    print({name: f"{size / 1e6:.0f} MB" for name, size in parts.items()})
-    assert cpu.size() < MOST_MB * 1e6
-
-
 def test_configuration_is_that_of_the_file(image: Built) -> None:
     config = image.config
     assert config["User"] == "10001:10001"
@@ -175,23 +162,6 @@ def test_no_capability_is_left(image: Built) -> None:
     }
 
 
-def test_another_user(image: Built) -> None:
-    """``docker run --user 1234``: the folder of kernels compiled here is closed to it."""
-    folder = image.scratch / "theirs"
-    folder.mkdir(exist_ok=True)
-    os.chown(folder, 1234, 1234)
-    image.tmp.chmod(0o1777)
-    image.cache.chmod(0o750)
-    np.save(folder / "c.npy", WHOLE)
-    done = image.run(
-        "solve", "/data/c.npy", "--json", "-o", "/data/out.npz", user=1234, volumes={str(folder): "/data"}
-    )
-    assert done.returncode == 0, done.stderr
-    assert (folder / "out.npz").stat().st_uid == 1234
-    assert kept(image.tmp) == []
-    assert list(image.tmp.glob("tmp.*"))
-
-
 def test_errors_of_the_entrypoint(image: Built) -> None:
     done = image.run("worker")
     assert done.returncode != 0
@@ -237,13 +207,6 @@ def new_key(image: Built) -> str:
     file.chmod(0o644)
     assert list(tomllib.loads(table)) == ["alice"]
     return first.split()[-1]
-
-
-def test_health_before_any_role_is_bad(image: Built) -> None:
-    _, *check = image.config["Healthcheck"]["Test"]
-    done = image.shell(" ".join(check))
-    assert done.returncode == 1
-    assert "no role" in done.stderr
 
 
 def wait_ready(port: int, seconds: float = 30) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import bigsap
 from bigsap.display.text import result_lines
-from bigsap.errors import DtypeError, InvalidCostError, StoreError
+from bigsap.errors import StoreError
 from bigsap.sources.constant import infinities, why_infinite
 from bigsap.sources.functions.speed import PerformanceWarning
 
@@ -34,11 +34,6 @@ def test_a_matrix_of_numpy_is_no_zarr_store(tmp_path: Path) -> None:
     np.save(tmp_path / "costs.npy", np.eye(3))
     with pytest.raises(StoreError, match=r"is no zarr store but a \.npy file; use bigsap\.from_npy"):
         bigsap.from_zarr(tmp_path / "costs.npy")
-
-
-def test_a_folder_that_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"no zarr array: it has no zarr\.json"):
-        bigsap.as_source(tmp_path)
 
 
 def test_results_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
@@ -80,15 +75,6 @@ def test_a_partial_keeps_its_arrays_to_itself() -> None:
         warnings.simplefilter("always")
         bigsap.solve(Odd(), shape=data.shape)
     assert not any("secret" in str(w.message) for w in caught)
-
-
-def test_none() -> None:
-    with pytest.raises(DtypeError, match=r"^the costs are None; they must be a matrix"):
-        bigsap.solve(None)
-    with pytest.raises(InvalidCostError, match=r"cost\[0, 1\] is missing \(NA, None"):
-        bigsap.solve([[1, None], [2, 3]])
-    with pytest.raises(DtypeError, match=r"holds a str at"):
-        bigsap.solve([[1, "x"], [2, {}]])
 
 
 def test_one_row_is_a_row() -> None:

@@ -127,21 +127,6 @@ def events(service: Service, job: str) -> list[int]:
         found += [event["seq"] for event in page]
 
 
-def test_a_reload_shows_the_same(opened: Callable[..., Any], service: Service) -> None:
-    job = service.submit({"cost": {"type": "array", "values": [[1, 2], [3, 5]]}})
-    service.wait_for(job, "succeeded")
-    page = opened(f"{service.url}/#/jobs/{job}")
-    wait_text(page, "#verdict", "The assignment costs 5")
-    # Only the end of the stream tells that no line of the log is still on its way.
-    until(lambda: page.locator("#live").get_attribute("data-connection") == "ended")
-    before = page.locator("#job-log p").count()
-    assert before
-    page.reload()
-    wait_text(page, "#verdict", "The assignment costs 5")
-    until(lambda: page.locator("#live").get_attribute("data-connection") == "ended")
-    until(lambda: page.locator("#job-log p").count() == before)
-
-
 def test_a_failed_job_says_why(opened: Callable[..., Any], service: Service) -> None:
     cost = {"type": "expression", "code": "sqrt(40 - i) + j"}
     job = service.submit({"shape": [50, 50], "cost": cost})

@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from page_service import Service
 from page_steps import fits, points, wait_text, waiting_job
 
-from gate import Gate, until
+from gate import Gate
 
 PAGE = Path(__file__).parents[2] / "server" / "bigsap_server" / "page"
 
@@ -100,26 +100,6 @@ def test_contrast_names_roles_and_no_width_that_scrolls_sideways(
             said = [(v["id"], [node["html"] for node in v["nodes"]]) for v in found]
             assert not said, f"{name}, {theme}: {said}"
             assert fits(page), f"{name} at {width} px"
-
-
-def test_the_theme_is_kept(opened: Callable[..., Any], service: Service) -> None:
-    ground = "getComputedStyle(document.body).backgroundColor"
-    page = opened(service.url, theme="dark")
-    dark = page.evaluate(ground)
-    button = page.get_by_role("button", name=re.compile("Theme"))
-    button.click()
-    assert button.get_by_text("Theme: light").is_visible()
-    light = page.evaluate(ground)
-    assert light != dark
-    page.reload()
-    page.locator("main[data-page]").wait_for()
-    assert page.evaluate(ground) == light
-    button.click()
-    assert page.evaluate(ground) == dark
-    button.click()
-    assert button.get_by_text("Theme: system").is_visible()
-    page.emulate_media(color_scheme="light")
-    until(lambda: page.evaluate(ground) == light)
 
 
 def test_strict_policy_and_only_own_files(opened: Callable[..., Any], service: Service) -> None:

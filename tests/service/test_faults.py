@@ -71,6 +71,7 @@ def test_killed_workers_are_replaced_and_the_answer_is_the_same(server, gate, ga
         assert {server.finished(other)["state"] for other in others} == {"succeeded"}
 
 
+@pytest.mark.slow
 def test_cancel_now_kills_the_process_and_no_other_job(server, gate, gated, tmp_path):
     other = Gate(tmp_path / "other")
     with server.client() as client:

@@ -69,7 +69,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
         }
 
 
-@pytest.mark.some(24)
+@pytest.mark.some(14)
 @pytest.mark.parametrize(("label", "mode"), CASES)
 def test_no_request_breaks_the_service(label: str, mode: GenerationMode, service: dict[str, str]) -> None:
     SEEN[label].update(requests(label, mode, service, EXAMPLES.get(label, 8)))

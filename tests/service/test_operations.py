@@ -270,6 +270,7 @@ main(["serve", "--port", "0", "--data", sys.argv[1]])
 """
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_the_process_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals

@@ -16,7 +16,7 @@ def compile_shared(source: Path, target: Path, *include: Path) -> str:
     """Make a shared library of a file; what the compiler complains of, which is nothing if it is made."""
     compiler = host_compiler()
     assert compiler is not None
-    options = ["-O1", "-shared", "-fPIC", "-std=c++17", "-ffp-contract=off", "-w", "-pthread"]
+    options = ["-O0", "-shared", "-fPIC", "-std=c++17", "-ffp-contract=off", "-w", "-pthread"]
     # The headers of C are read as C's: those that C++ puts around them take as long as all the rest.
     options += ["-D_GLIBCXX_INCLUDE_NEXT_C_HEADERS", *(f"-I{folder}" for folder in include)]
     done = subprocess.run(

@@ -14,7 +14,6 @@ import bigsap
 from bigsap import blas
 from bigsap.sources.functions import python_calls
 from bigsap.sources.functions.called import multiplies_matrices
-from bigsap.sources.functions.python_calls import _BLOCK_SECONDS
 
 RNG = np.random.default_rng(21)
 
@@ -51,40 +50,6 @@ def test_a_block_has_hundreds_of_rows(n: int) -> None:
     del calls[1]  # the calls that find out how the function is called
     assert sum(calls.values()) == -(-n // 256)
     assert sum(size * count for size, count in calls.items()) == n
-
-
-@pytest.mark.usefixtures("quick")
-def test_rows_that_do_not_stay_come_in_large_blocks_too() -> None:
-    n = 800
-    x, y = vectors(n)
-    calls: list[int] = []
-
-    def block(rows: Any, out: Any) -> None:
-        calls.append(len(rows))
-        cosine(rows, out, x, y)
-
-    source = bigsap.from_function(block, (n, n), compiled=False)
-    found = bigsap.solve(source, cache=n * 8 * n // 10)
-    assert found.status == "optimal"
-    assert sum(calls) / len(calls) > 40
-    assert max(calls) == 256
-
-
-@pytest.mark.usefixtures("quick")
-def test_slow_blocks_are_smaller() -> None:
-    calls: list[int] = []
-
-    def block(rows: Any, out: Any) -> None:
-        calls.append(len(rows))
-        out.fill(1.0)
-
-    source = bigsap.from_function(block, (1000, 50), kind="block", compiled=False)
-    source._seconds_per_row = _BLOCK_SECONDS / 20
-    calls.clear()
-    source.read(np.arange(300), slice(0, 50), np.empty((300, 50)))
-    assert calls[0] == 16  # a sixteenth of 256
-    assert set(calls[1:]) <= {16, 64, 256, 300 - sum(calls[:-1])}
-    assert sum(calls) == 300
 
 
 def helper(x: Any, y: Any) -> Any:

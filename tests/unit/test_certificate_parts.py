@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_certificate import complete, costs_of
 
-import bigsap
 from bigsap.errors import BigsapError, CertificateError, InvalidCostError, OverflowRiskError
 from bigsap.proof import row_pass as streaming
 from bigsap.proof.certificate import certify, certify_infeasible
@@ -149,17 +148,6 @@ def test_a_pass_is_left_between_the_parts_of_a_row(threads, monkeypatch):
     assert len(source.widths) < 2000  # of 4,000
 
 
-def test_parts_after_a_slow_one_are_narrower(monkeypatch, clock):
-    monkeypatch.setattr(streaming, "_PART", 64)
-    monkeypatch.setattr(streaming, "_LEAST_PART", 4)
-    monkeypatch.setattr(streaming, "_LONG_SECONDS", 0.01)
-    source = Watched(np.random.default_rng(0).random((1, 150)), lambda: clock.sleep(0.02))
-    proof = certify(source, None, np.zeros(150))
-    assert source.widths[:4] == [64, 16, 4, 4]
-    assert sum(source.widths) == 150
-    assert proof.u[0] == source.cost.min()
-
-
 def test_every_thread_has_blocks(monkeypatch):
     """Few long rows, and many of few pairs that one thread is done with at once."""
     taken = []
@@ -174,22 +162,6 @@ def test_every_thread_has_blocks(monkeypatch):
     taken.clear()
     certify(Told(np.ones((100, 100))), None, np.zeros(100), threads=2)
     assert taken == [100]
-
-
-def test_parts_only_where_they_cost_their_share():
-    x = np.random.default_rng(0).random((9, 2))
-    for source in (bigsap.points(x, x), bigsap.lowrank(x, x), bigsap.expression("i+j", (9, 9))):
-        assert streaming.gives_parts(source)
-    value = bigsap.from_function(lambda i, j: i + j, (9, 9), kind="value", compiled=True)
-    row = bigsap.from_function(_row, (9, 9), kind="row", compiled=True)
-    assert streaming.gives_parts(value)
-    assert row.fill() is not None
-    assert not streaming.gives_parts(row)
-    assert not streaming.gives_parts(ArraySource(x))
-
-
-def _row(i):
-    return np.full(9, i * 1.0)
 
 
 @pytest.mark.parametrize("low", [False, True])

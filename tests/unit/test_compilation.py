@@ -95,21 +95,6 @@ def test_quick_compilations_are_not_told_until_they_add_up(compiling):
     assert said == [TEXT]
 
 
-@pytest.mark.parametrize("stream", [None, "closed", "broken"])
-def test_without_a_stderr(compiling, monkeypatch, stream):
-    class Broken(Terminal):
-        def write(self, text: str) -> int:
-            raise BrokenPipeError
-
-    made: Any = {None: None, "closed": Terminal(), "broken": Broken()}[stream]
-    if stream == "closed":
-        made.close()
-    monkeypatch.setattr(sys, "stderr", made)
-    monkeypatch.delenv("BIGSAP_QUIET", raising=False)
-    with report_compilation():
-        compiling(3)
-
-
 def test_nothing_is_left_behind(compiling):
     before = threading.active_count()
 
@@ -191,16 +176,3 @@ def test_numba_announces_what_it_compiles():
         [sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["1"]
-
-
-def test_a_notebook_is_told_though_it_is_no_terminal(monkeypatch):
-    def stream(module):
-        return type("OutStream", (io.StringIO,), {"__module__": module})()
-
-    monkeypatch.delenv("BIGSAP_QUIET", raising=False)
-    for module, told in {"ipykernel.iostream": True, "logging": False}.items():
-        monkeypatch.setattr(compilation.sys, "stderr", stream(module))
-        assert compilation._may_write() is told
-    monkeypatch.setenv("BIGSAP_QUIET", "1")
-    monkeypatch.setattr(compilation.sys, "stderr", stream("ipykernel.iostream"))
-    assert not compilation._may_write()

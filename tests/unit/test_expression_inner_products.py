@@ -29,6 +29,7 @@ def formula(text: str, n: int = 60, m: int = 300, **arrays: np.ndarray) -> bigsa
     return bigsap.expression(text, (n, m), **given)
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize(
     ("text", "kind", "plain"),
     [

@@ -97,24 +97,6 @@ def searched_near(result):
     return "far from all others" in result.stats["why"]
 
 
-@pytest.mark.some(4)
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_they_take_what_they_would_without(family, sign):
-    """Counts, not seconds; the answer is that of scans of the given rows, and proved by these."""
-    cost = FAMILIES[family](np.random.default_rng(7), N)
-    plain = bigsap.solve(cost, threads=1)
-    for rows, columns in (([], [7]), ([5], [7]), ([], list(range(20, 70)))):
-        far = with_lines(cost, rows, columns, 1e13, sign)
-        result = bigsap.solve(far, threads=1)
-        assert result.status == "optimal"
-        assert result.stats["refined"] == 0
-        assert searched_near(result)
-        assert result.stats["rows_scanned"] <= 2 * plain.stats["rows_scanned"] + N
-        assert result.fun == bigsap.solve(far, threads=1, memory_limit="1 GiB").fun
-        result.verify(far)
-
-
 @pytest.mark.some(1)
 @pytest.mark.parametrize("maximize", [False, True])
 def test_options(maximize):

@@ -8,42 +8,16 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap import policy
 from bigsap.problem import Problem
 from bigsap.row_cache import RowCache, Rows
 from bigsap.run.kept_rows import KeptRows, is_dear
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
-from instances import CLASSES, points_of
+from instances import CLASSES
 from oracle import optimum
 from pairwise import each
 
 N = 300
-
-
-def values(n, seed=0):
-    """A Python function of one pair of points, and how often it was asked."""
-    x, y = (p.tolist() for p in points_of("disjoint", n, seed))
-    asked = [0]
-
-    def cost(i, j):
-        asked[0] += 1
-        (a, b), (c, d) = x[i], y[j]
-        return (a - c) ** 2 + (b - d) ** 2
-
-    return bigsap.from_function(cost, (n, n), compiled=False), asked
-
-
-def test_a_slow_function_of_pairs_at_a_thousand():
-    n = 1000
-    source, asked = values(n)
-    before = asked[0]
-    res = bigsap.solve(source)
-    assert res.stats["method"] == "compressed"
-    assert asked[0] - before <= 1.05 * n * n
-    assert res.stats["pairs_evaluated"] == n * n
-    x, y = points_of("disjoint", n, 0)
-    assert res.fun == pytest.approx(bigsap.solve(bigsap.points(x, y)).fun, rel=1e-12)
 
 
 @each(method=["auto", "ssp", "compressed"], threads=[1, 2])
@@ -101,28 +75,6 @@ def test_out_of_core(cls, policy, share):
     assert (res.col4row == bigsap.solve(bare, method="compressed", cache=least).col4row).all()
 
 
-def total(cost, method, **options):
-    """Pairs that a source was asked for, the proof's among them."""
-    source = Counted(as_source(cost))
-    res = bigsap.solve(source, method=method, threads=1, **options)
-    assert res.status == "optimal"
-    return source.pairs
-
-
-@pytest.mark.some(6)
-@pytest.mark.parametrize("share", [1, 4, 16])
-@pytest.mark.parametrize(
-    ("cls", "n"), [(cls, 150) for cls in CLASSES] + [("disjoint", 720), ("sanity", 64), ("sanity", 720)]
-)
-def test_never_twice_the_pairs_of_the_better_method(cls, share, n):
-    cost = CLASSES[cls](n, 1)
-    options = {"cache": cost.itemsize * n * (n // share)}
-    found = {m: total(cost, m, **options) for m in ("auto", "ssp", "compressed")}
-    assert found["auto"] <= 2 * min(found["ssp"], found["compressed"]), found
-    if share == 1:
-        assert found["auto"] == n * n
-
-
 def pairs_by_method(cls, n):
     """Pairs that each method evaluates of n x n compiled costs, the proof's included."""
     cost = CLASSES[cls](n, 1)
@@ -142,14 +94,6 @@ def test_few_cheap_compiled_costs_are_computed_once(cls, n):
     found = pairs_by_method(cls, n)
     assert found["auto"] <= 2 * min(found.values())
     assert found["compressed"] == 2 * n * n
-
-
-def test_many_cheap_compiled_costs_are_computed_again(monkeypatch):
-    """Rather than kept: their levels leave few evaluations."""
-    monkeypatch.setattr(policy, "KEPT_BYTES", 1 << 20)
-    n = 1600
-    found = pairs_by_method("disjoint", n)
-    assert found["auto"] <= 2 * min(found.values())
 
 
 def test_dear_compiled_costs_are_computed_once(clock, monkeypatch):

@@ -23,13 +23,6 @@ from pairwise import each
 COUNTERS = ("rows_scanned", "rows_evaluated", "pairs_evaluated", "first_prices")
 
 
-def heavy(n, seed):
-    """Distances of points whose coordinates spread over orders of magnitude."""
-    generator = np.random.default_rng(seed)
-    x, y = generator.lognormal(0, 3, (n, 2)), generator.lognormal(0, 3, (n, 2))
-    return np.sqrt(squared_distances(x, y))
-
-
 def rows_of(cost):
     """The same costs, a Python call a row."""
     return bigsap.from_function(lambda i: cost[i], cost.shape, kind="row", compiled=False)
@@ -228,33 +221,6 @@ def test_prices_that_spread_decide_for_levels(noise, wanted, monkeypatch):
     assert first_prices.choose_first_prices(problem, Monitor(), 0, counts)[0] == "none"
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize("shape", [(1800, 2400), (2400, 1800), (1500, 9000)])
-@pytest.mark.parametrize("method", ["compressed", "ssp"])
-def test_rows_that_can_choose_need_no_levels(shape, method):
-    generator = np.random.default_rng(0)
-    x, y = generator.random((shape[0], 2)), generator.random((shape[1], 2))
-    near = bigsap.points(x, y)
-    taken = bigsap.solve(near, method=method)
-    assert taken.stats["first_prices"] in ("none", "estimate")
-    levels_ = bigsap.solve(near, method=method, start="levels")
-    assert taken.fun == pytest.approx(levels_.fun, rel=1e-12)
-    assert taken.stats["rows_scanned"] < 0.8 * levels_.stats["rows_scanned"]
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("shape", [(1800, 2400), (2400, 1800), (1500, 9000)])
-def test_crowded_rows_need_them(shape):
-    generator = np.random.default_rng(0)
-    x, y = generator.random((shape[0], 2)), generator.random((shape[1], 2))
-    y[:, 0] *= 0.5
-    half = bigsap.points(x, y)
-    taken = bigsap.solve(half, method="compressed")
-    assert taken.stats["first_prices"] == "levels"
-    plain = bigsap.solve(half, method="compressed", start="none")
-    assert taken.stats["rows_scanned"] < plain.stats["rows_scanned"]
-
-
 # --- the same optimum -----------------------------------------------------------------
 
 SHAPES = [(200, 200), (150, 200), (75, 200), (200, 150), (200, 75)]
@@ -389,34 +355,6 @@ def test_start_must_be_known():
 # --- work -----------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def spared():
-    """A source of 8,000 points, and what it takes."""
-    source = bigsap.points(*points_of("disjoint", 8000, seed=1))
-    return source, bigsap.solve(source, threads=2)
-
-
-def test_levels_spare_scans(spared):
-    """The counts of the bars, smaller."""
-    n, res = 8000, spared[1]
-    assert (res.status, res.stats["first_prices"]) == ("optimal", "levels")
-    assert res.stats["rows_scanned"] <= 30 * n
-    assert res.stats["rows_evaluated"] <= 2.5 * n
-    assert res.stats["pairs_evaluated"] <= 0.4 * n**2
-
-
-def test_strata_are_what_spares_them(spared, monkeypatch):
-    source, good = spared
-    monkeypatch.setattr(
-        levels,
-        "one_of_each",
-        lambda order, size, generator: np.sort(generator.permutation(order)[: order.size // size]),
-    )
-    bad = bigsap.solve(source, start="levels")
-    assert good.stats["rows_scanned"] < 0.8 * bad.stats["rows_scanned"]
-    assert good.fun == pytest.approx(bad.fun, rel=1e-9)
-
-
 @pytest.mark.parametrize("d", [2, 3, 5])
 def test_columns_begin_at_higher_prices_in_many_dimensions(d):
     """By the fourth smallest ``c - u``, which lies far above the smallest where rows are few."""
@@ -436,37 +374,6 @@ def clouds(n, seed):
     generator = np.random.default_rng(seed)
     x, y = generator.standard_normal((2, n, 4))
     return bigsap.points(x, 0.7 * y + 0.3)
-
-
-def test_higher_prices_spare_searches_that_go_everywhere(monkeypatch):
-    source = clouds(8000, 0)
-    options = {"method": "compressed", "start": "levels", "threads": 1}
-    good = bigsap.solve(source, **options)
-    monkeypatch.setattr(levels, "_RAISED", 1)
-    bad = bigsap.solve(source, **options)
-    assert good.status == bad.status == "optimal"
-    assert good.fun == pytest.approx(bad.fun, rel=1e-12)
-    assert good.stats["rows_scanned"] < 0.8 * bad.stats["rows_scanned"]
-    assert good.stats["pairs_evaluated"] < bad.stats["pairs_evaluated"]
-
-
-@pytest.mark.slow
-def test_any_seed_takes_about_as_much():
-    source = clouds(6000, 1)
-    options = {"method": "compressed", "start": "levels", "threads": 1, "certify": False}
-    found = [bigsap.solve(source, seed=seed, **options).stats for seed in range(5)]
-    for name in ("rows_scanned", "rows_evaluated", "pairs_evaluated"):
-        counts = [stats[name] for stats in found]
-        assert max(counts) <= 1.5 * np.median(counts), (name, counts)
-
-
-def test_whole_rows_start_from_levels_too():
-    cost = CLASSES["disjoint"](2000, seed=1)
-    levels_, published = (bigsap.solve(cost, method="ssp", start=s) for s in ("auto", "estimate"))
-    assert levels_.stats["first_prices"] == "levels"
-    assert published.stats["first_prices"] in (None, "estimate")
-    assert levels_.stats["rows_scanned"] < 0.85 * published.stats["rows_scanned"]
-    assert levels_.fun == pytest.approx(published.fun, rel=1e-9)
 
 
 @pytest.mark.parametrize("method", ["compressed", "ssp"])
@@ -490,47 +397,7 @@ def test_a_large_term_in_all_costs_leaves_the_optimum_exact(method):
     assert again.gap * 2**19 >= loss
 
 
-def test_exhausted_lists_hand_over():
-    """A search by lists evaluated each row a thousand times."""
-    cost = heavy(1600, 1)
-    res = bigsap.solve(cost, method="compressed")
-    assert res.status == "optimal"
-    assert res.stats["pairs_evaluated"] <= 16 * 1600**2
-    assert res.fun == pytest.approx(bigsap.solve(cost, method="ssp").fun, rel=1e-9)
-
-
 # --- bounds ---------------------------------------------------------------------------
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("shape", [(8000, 8000), (7000, 7700)])
-@pytest.mark.parametrize("method", ["compressed", "ssp"])
-def test_listeners_hear_a_bound_at_the_end_of_each_level(method, shape, monkeypatch):
-    """Of the whole, beyond the floor of the costs, and better from level to level."""
-    monkeypatch.setattr(policy, "LEVEL_BOUNDS_SHARE", 1e9)
-    monkeypatch.setattr(policy, "COARSEST_LEVEL", 600)
-    generator = np.random.default_rng(3)
-    x, y = (generator.random((k, 2)) for k in shape)
-    y[:, 0] += 1
-    source = bigsap.points(x, y)
-    heard: dict[tuple[str, int], list[float]] = {}
-
-    def listen(state):
-        heard.setdefault((state.stage, state.level), []).append(state.lower_bound)
-        if state.stage == "search":
-            raise StopIteration  # the rest is told from lists
-
-    options = {"method": method, "start": "levels", "threads": 1}
-    quiet = bigsap.solve(source, **options)
-    bigsap.solve(source, callback=listen, callback_every=0, **options)
-    coarsest = max(level for _, level in heard)
-    assert coarsest >= 2
-    floor, best = heard["levels", coarsest][0], quiet.fun
-    told = [floor, *(bound[-1] for (stage, _), bound in heard.items() if stage == "start")]
-    assert floor < told[1] <= best
-    assert abs(best - told[1]) < 0.02 * abs(best)
-    first = heard["levels", 1][0]  # of the level before
-    assert floor < first < told[1]
 
 
 def test_bounds_of_levels_change_nothing(monkeypatch):

@@ -21,8 +21,6 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from bigsap.strategies import list_sizes
-from bigsap.strategies.bounds_choice import choose_bounds
-from bigsap.strategies.start.samples import Counts
 from examples_of import examples
 from instances import points_of
 from pairwise import each
@@ -456,37 +454,6 @@ def test_block_minima_of_computed_rows():
         engine.v -= 0.01 * generator.random(3000)
 
 
-def settled(cost, k=128):
-    problem = Problem(as_source(cost))
-    counts = Counts()
-    engine = ListEngine(problem, Team(1), Monitor(), np.dtype(np.float64), k, seed=0)
-    engine.open_price[:] = engine.v
-    engine.fit_bounds()
-    choice = choose_bounds(engine, k, 0, counts)
-    return choice, engine, counts.pairs + engine.pairs_evaluated
-
-
-def test_a_probe_chooses_how_rows_are_evaluated():
-    generator = np.random.default_rng(0)
-    n = 2500
-    x, y = generator.random((n, 2)), generator.random((n, 2))
-    flat = bigsap.points(x, y)
-    order = compact_order(y)
-    for cost, expected, scattered in (
-        (flat.select(np.arange(n), order), "bounds", False),
-        (dense(flat.select(np.arange(n), order)), "minima", False),
-        (dense(flat), "minima", True),
-        (generator.random((n, n)), "whole", False),
-        (bigsap.points(generator.random((n, 12)), generator.random((n, 12))), "whole", False),
-    ):
-        choice, engine, pairs = settled(cost, 32)
-        assert choice == expected
-        assert (engine.lists.order.size > 0) == scattered
-        assert (engine.blocks.offset.size > 0) == (choice == "bounds")
-        # No more than five per cent of one pass over the matrix.
-        assert pairs <= 0.05 * n * n
-
-
 @pytest.mark.parametrize(
     ("n", "d", "metric", "maximize", "size"),
     [
@@ -516,24 +483,6 @@ def test_lists_are_short_where_a_matrix_is_in_memory(n, size, of_files, tmp_path
     np.save(tmp_path / "costs.npy", small)
     mapped = as_source(np.load(tmp_path / "costs.npy", mmap_mode="r"))
     assert list_sizes.usual_list_size(Problem(mapped), n) == of_files
-
-
-@pytest.mark.parametrize(("n", "size"), [(9_999, 160), (10_000, 256)])
-def test_lists_of_many_dimensions_are_long(n, size):
-    points = Problem(bigsap.points(np.zeros((n, 9)), np.ones((n, 9))))
-    kept = Problem(as_source(np.broadcast_to(np.zeros((1, 1)), (n, n))))
-    assert list_sizes.usual_list_size(points, n) == size
-    assert list_sizes.list_size(kept, many=True) == 160
-    assert list_sizes.list_size(kept, 24 * n * 80, many=True) == 80  # half of what memory there is
-
-
-@pytest.mark.parametrize(("repeated", "size"), [(1_000, 48), (1_500, 128)])
-def test_lists_are_longer_where_columns_repeat(repeated, size):
-    generator = np.random.default_rng(0)
-    x, y = generator.random((2, 9_999, 3))
-    y[:repeated] = y[-1]
-    order = generator.permutation(9_999)
-    assert list_sizes.list_size(Problem(bigsap.points(x, y[order]))) == size
 
 
 @each(size=[1, 7, 48, 400], product=[False, True])

@@ -328,7 +328,7 @@ for _ in range(2):  # the second finds it cut in any case
 """
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.skipif(sys.platform != "linux", reason="watches maps on Linux only")
 @pytest.mark.parametrize("moment", ["before", "during"])
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ CERTIFIED = 50.0  # with room for near pairs, whose memory is taken only when th
 # Records, statistics: whatever does not grow with n. On a busy machine a solve looks at its limits and
 # reports more often, which takes 30 KiB more. With this room a vector more is still noticed.
 OBJECTS = 46 << 10
-N = 7500
+N = 6000
 # In a process of its own: threads that other tests left (of a cluster, say) allocate as well. Small
 # solves go first, since kernels and modules are not the solve's. Rank 1 takes all of the start's
 # sweeps, random two of them.

@@ -147,7 +147,7 @@ def test_other_versions_make_other_kernels(compiled, other):
     assert run(package)[1:] == (0, 2)
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", [{"NUMBA_BOUNDSCHECK": "1"}, {"NUMBA_LOOP_VECTORIZE": "0"}])
 def test_settings_of_numba_make_other_kernels(compiled, setting):
     """Slow ones, made to find a mistake, do not stay for later runs."""
@@ -163,6 +163,7 @@ def test_two_processes_at_once(package):
     assert not list((package / "__pycache__").glob("*.tmp"))
 
 
+@pytest.mark.slow
 def test_places(package, tmp_path):
     """The chosen folder, beside the package, the user's own; or nowhere, which only costs time."""
     assert run(package, NUMBA_CACHE_DIR=str(tmp_path / "chosen")) == (ANSWER, 2, 0)

@@ -227,22 +227,6 @@ def test_a_warm_start_and_a_stop(tmp_path: Any) -> None:
 # -- the work -----------------------------------------------------------------------------
 
 
-def test_far_pairs_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by the search nor by the proof."""
-    monkeypatch.setattr(policy, "PROOF_BOUNDS_ROWS", 256)
-    monkeypatch.setattr(policy, "PROOF_BOUNDS_PAIRS", 1)
-    rng = np.random.default_rng(12)
-    n = 2000
-    for metric, reach in (("sqeuclidean", 0.05), ("haversine", 0.05), ("minkowski", 0.05)):
-        x = rng.random((n, 2))
-        source = bigsap.points(x, x + rng.normal(0, 0.005, x.shape), metric, max_distance=reach)
-        found = bigsap.solve(source)
-        assert found.stats["why"] == FEW
-        assert found.stats["pairs_evaluated"] < 0.2 * n * n, metric
-        assert found.stats["proof"] == "bounds"
-        assert found.stats["certificate_pairs"] < 0.2 * n * n, metric
-
-
 def test_many_near_pairs_are_not_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     source, matrix = near(np.random.default_rng(13), "sqeuclidean", 1200, 1200, share=0.5)
     found = bigsap.solve(source)
@@ -308,26 +292,6 @@ def rules(rng: Any, shape: tuple[int, int], mask: np.ndarray) -> list[Any]:
         (lambda c: bigsap.forbid_above(bigsap.scaled(bigsap.masked(c, none), 0.5), 1e6), 0.5),
         (lambda c: bigsap.scaled(bigsap.forbid_above(bigsap.forbid_above(c, 1e6), 1e5), 1.0), 1.0),
     ]
-
-
-@pytest.mark.some(2)
-@pytest.mark.parametrize("kind", ["plane", "rank", "many", "space"])
-def test_wrapped_costs_take_as_many_evaluations(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy, "PROOF_BOUNDS_ROWS", 256)
-    monkeypatch.setattr(policy, "PROOF_BOUNDS_PAIRS", 1)
-    rng = np.random.default_rng(16)
-    d = {"plane": 2, "space": 3, "rank": 3, "many": 24}[kind]
-    x, y = rng.normal(size=(1500, d)), rng.normal(size=(1500, d))
-    plain = bigsap.lowrank(x, y) if kind == "rank" else bigsap.points(x, y)
-    before = bigsap.solve(plain, threads=1)
-    for wrap, factor in rules(rng, plain.shape, np.zeros(plain.shape)):
-        source = wrap(plain)
-        found = bigsap.solve(source, threads=1)
-        assert found.status == "optimal"
-        assert found.fun == pytest.approx(factor * before.fun, rel=1e-12)
-        for count in ("pairs_evaluated", "certificate_pairs"):
-            assert found.stats[count] <= 1.1 * before.stats[count], (count, source)
-        assert found.stats["proof"] == before.stats["proof"]
 
 
 def test_nested_rules_are_their_matrix_bit_for_bit() -> None:

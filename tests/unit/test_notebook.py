@@ -48,19 +48,6 @@ def sources():
     ]
 
 
-@pytest.mark.parametrize("source", sources(), ids=lambda source: type(source).__name__)
-def test_sources(source):
-    shown = cells(source)
-    n, m = source.shape
-    assert shown["rows x columns"] == f"{n} x {m}"
-    assert shown["number type"] == str(source.dtype)
-    assert shown["as a matrix"] == f"{n * m * source.dtype.itemsize} B"
-
-
-def test_fields_that_are_not_computed_yet_are_completed():
-    assert set(bigsap.solve(np.eye(3)).keys()) <= set(dir(bigsap.solve(np.eye(3))))
-
-
 def test_text_is_escaped_and_sizes_are_readable():
     source = bigsap.expression("(i < j) * 1.0", (1 << 20, 1 << 20))
     shown = cells(source)

@@ -38,18 +38,6 @@ def read(source, n_rows, width):
     source.read(np.arange(n_rows), slice(0, width), np.empty((n_rows, width)))
 
 
-def test_fast_pairs_are_remembered(calls, source):
-    read(source, 64, 1 << 15)
-    assert calls[:3] == [1 << 10, 1 << 12, 1 << 14]
-    assert max(calls) <= compiled.PAIRS_PER_CALL
-    calls.clear()
-    read(source, 64, 1 << 15)
-    assert calls[0] == compiled._MOST_REMEMBERED
-    calls.clear()
-    read(source, 64, 1 << 15)
-    assert calls[0] == compiled._MOST_REMEMBERED
-
-
 def test_single_pairs_tell_nothing_of_many(calls, source):
     for _ in range(50):
         read(source, 1, 1)

@@ -153,33 +153,6 @@ def test_a_crowd_halves_the_width_and_its_end_doubles_it():
     assert widths == sorted(widths)
 
 
-def test_vain_tries_become_rare():
-    clock = Clock()
-    crowd = Contention(2, clock)
-    tries = 0
-    for _ in range(6000):  # ten minutes
-        tries += crowd.width > 1
-        _slice(crowd, clock, 0.6 if crowd.width > 1 else 0.0)
-    assert 8 <= tries <= 16
-    for _ in range(1500):  # two and a half quiet ones
-        _slice(crowd, clock, 0.0)
-    _slice(crowd, clock, 0.6)
-    waits = 0
-    while _slice(crowd, clock, 0.0) == 1:
-        waits += 1
-    assert waits <= 12  # a second, as at first
-
-
-def test_short_slices_are_judged_together():
-    clock = Clock()
-    crowd = Contention(2, clock)
-    assert _slice(crowd, clock, 0.9, seconds=0.001) == 2
-    for _ in range(4):
-        width = _slice(crowd, clock, 0.9, seconds=0.001)
-    assert width == 1
-    assert _slice(Contention(1, clock), clock, 0.9) == 1
-
-
 def _costs(name):
     rng = np.random.default_rng(5)
     return {
