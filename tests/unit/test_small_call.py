@@ -371,13 +371,13 @@ def easy(monkeypatch):
     """Costs of which a bid a row assigns nearly all; arrays of 30 rows are large here."""
     monkeypatch.setattr(policy, "MOST_SMALL_COSTS", 800)
     rng = np.random.default_rng(5)
-    return 0.1 * (1 - np.eye(60)) + rng.random(60)[None, :] + rng.random(60)[:, None]
+    return 0.1 * (1 - np.eye(200)) + rng.random(200)[None, :] + rng.random(200)[:, None]
 
 
 def test_large_arrays_whose_rows_hardly_compete_are_solved_here_too(easy, general):
     found, slow = small(easy), general(easy)
     assert found.stats["why"] == "a matrix in memory whose rows hardly compete"
-    assert found.stats["rows_scanned"] < 90
+    assert found.stats["rows_scanned"] < 225
     np.testing.assert_array_equal(found.col4row, slow.col4row)
     assert (found.fun, found.bound, found.gap) == (slow.fun, slow.bound, slow.gap)
     assert found.verify(easy).optimal
@@ -390,8 +390,8 @@ def test_large_arrays_whose_rows_hardly_compete_are_solved_here_too(easy, genera
 
 def test_easy_arrays_with_costs_that_are_no_numbers(easy):
     barred = np.where(np.random.default_rng(7).random(easy.shape) < 0.5, np.inf, easy)
-    np.fill_diagonal(barred, 0.0)
-    assert small(barred).fun == 0.0
+    np.fill_diagonal(barred, -5.0)
+    assert small(barred).fun == -1000.0
     barred[11] = np.inf  # not one of those that are looked at first
     assert set(small(barred).violator) == {11}
     for wrong, row in ((np.nan, 16), (-np.inf, 30)):

@@ -38,8 +38,9 @@ from bigsap.types import Array
 #: too large for an optimal result. HUGE: not solved, a row or column is huge as a whole.
 OPTIMAL, INFEASIBLE, INVALID, UNSURE, LOOSE, HUGE = range(6)
 
-# Problems that take more pairs, some tens of milliseconds, are faster with epsilon phases.
-_MOST_PAIRS = 3 << 24
+# Problems that take more pairs, some tens of milliseconds, are faster with epsilon phases. Those of more
+# costs than _FEW come here only if a scan a row is likely to be enough: a part of their rows more.
+_MOST_PAIRS, _FEW, _MORE_ROWS = 3 << 24, 1 << 20, 8
 
 # Number of bidding rounds, and limit of displacing bids per row over all rounds.
 _ROUNDS, _BIDS = 2, 2
@@ -80,10 +81,12 @@ class Task(NamedTuple):
     spare (m,): 0 for a free column, else -inf; settled, reached, held (m,): the columns settled
     so far, their distances, and their prices, while ``v`` has -inf.
     caps: (n,) the prices of leaving rows unassigned; empty if all must be assigned.
+    most: scans after which the search ends without a result.
     """
 
     cost: int
     stride: int
+    most: int
     v: Array
     height: Array
     column_of_row: Array
@@ -145,6 +148,7 @@ def solve_dense(
     t = Task(
         cost,
         stride,
+        n + (_MOST_PAIRS // max(m, 1) if n * m <= _FEW else n // _MORE_ROWS),
         v,
         low,
         column_of_row,
@@ -420,6 +424,8 @@ def _bid(t: Task, n_free: int, unjudged: bool, limit: float, watched: bool) -> t
                     return INVALID, 0
             else:
                 first, second = two_least(at, prices_at, m)
+            if n_scans >= t.most:
+                return UNSURE, 0
             n_scans += 1
             t.facts[1] = n_scans
             cap = t.caps[row] if gated else np.inf
@@ -495,8 +501,8 @@ def _other(t: Task, at: int, taken: int, first: float) -> tuple[int, int]:
 @kernel
 def _search(t: Task, n_free: int) -> int:
     """Run a Dijkstra search from each of the first ``n_free`` rows of ``free``."""
-    n, m, gated = t.free.size, t.v.size, t.caps.size > 0
-    n_scans, most_scans = np.int64(t.facts[1]), n + _MOST_PAIRS // max(m, 1)
+    m, gated = t.v.size, t.caps.size > 0
+    n_scans = np.int64(t.facts[1])
     prices_at, label_at = np.int64(t.v.ctypes.data), np.int64(t.label.ctypes.data)
     nothing_at, spare_at = np.int64(t.nothing.ctypes.data), np.int64(t.spare.ctypes.data)
     tree_at = np.int64(t.tree.ctypes.data)
@@ -511,7 +517,7 @@ def _search(t: Task, n_free: int) -> int:
         n_scans += 1
         n_settled = 0
         while best < best_free and best < leave:
-            if n_scans >= most_scans:
+            if n_scans >= t.most:
                 return UNSURE
             j = find(label_at, nothing_at, 0, m, best)
             if j == m:
