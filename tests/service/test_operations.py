@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import AsyncMock, MagicMock
 
 import httpx
 import numpy as np
@@ -134,6 +134,25 @@ def test_a_reload_belongs_to_no_request(tmp_path: Path, caplog: pytest.LogCaptur
     asyncio.run(hang_up())
     assert seen == [None]
     assert "the settings stay as they were: what is wrong" in caplog.text
+
+
+def test_a_reload_asked_for_during_the_start_follows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def startup(server: Any, sockets: Any) -> None:
+        signal.raise_signal(signal.SIGHUP)
+        server.started = server.should_exit = True
+
+    again = MagicMock(side_effect=ValueError("what is wrong"))
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("bigsap_server.serve.logs.configure", lambda level: None)
+    monkeypatch.setattr("bigsap_server.serve.uvicorn.Server.startup", startup)
+    monkeypatch.setattr("bigsap_server.serve.uvicorn.Server.shutdown", AsyncMock())
+    try:
+        assert serve(settings_in(tmp_path, port=0), again) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert again.called
 
 
 OTEL = {
