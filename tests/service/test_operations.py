@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import AsyncMock, MagicMock
+from unittest.mock import MagicMock
 
 import httpx
 import numpy as np
@@ -146,18 +146,21 @@ def test_a_reload_asked_for_during_the_start_follows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def startup(server: Any, sockets: Any) -> None:
+        server.started = True
+
+    def run(server: Any, sockets: Any) -> None:
         signal.raise_signal(signal.SIGHUP)
-        server.started = server.should_exit = True
+        asyncio.run(server.startup(sockets))
 
     again = MagicMock(side_effect=ValueError("what is wrong"))
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr("bigsap_server.serve.uvicorn.Server.startup", startup)
-    monkeypatch.setattr("bigsap_server.serve.uvicorn.Server.shutdown", AsyncMock())
+    monkeypatch.setattr("bigsap_server.serve.uvicorn.Server.run", run)
     try:
         assert serve(settings_in(tmp_path, port=0), again) == 0
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert again.called
+    again.assert_called_once()
 
 
 OTEL = {
