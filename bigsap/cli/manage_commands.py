@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Callable
+from typing import Any
 
 from bigsap.cli.common import AddCommand, ExitStatus, add_output_flags, print_json, print_table, tell
 from bigsap.cli.job_commands import add_service_flags, client_of, exit_of_error, show_job
@@ -46,23 +47,23 @@ def _delete(args: argparse.Namespace) -> ExitStatus:
 
 
 def _remove(args: argparse.Namespace, ids: list[str], remove: Callable[[str], None]) -> ExitStatus:
-    """Remove all that can be removed, and print why others cannot; return the first failure's exit code.
-
-    Raises UnreachableError: the others would fail as well.
-    """
-    code, gone, errors = ExitStatus.OK, list[str](), dict[str, str]()
+    """Remove all that can be removed, and print why others cannot; return the first failure's exit code."""
+    code, gone, errors, first = ExitStatus.OK, list[str](), dict[str, str](), dict[str, Any]()
     for one in ids:
         try:
             remove(one)
             gone.append(one)
-        except UnreachableError:
-            raise
         except (ServiceError, InputError) as error:
-            found = exit_of_error(error) if isinstance(error, ServiceError) else ExitStatus.BAD_INPUT
-            code, errors[one] = code or found, str(error)
+            errors[one] = str(error)
             tell(f"bigsap: error: {shown(f'{one}: {error}')}")
+            if not first:
+                code, first = ExitStatus.BAD_INPUT, {"error": type(error).__name__, "message": str(error)}
+                if isinstance(error, ServiceError):
+                    code, first["problem"] = exit_of_error(error), error.problem
+            if isinstance(error, UnreachableError):
+                break  # the others would fail as well
     if args.json:
-        print_json({"deleted": gone, "errors": errors, "exit_code": int(code)})
+        print_json({"deleted": gone, "errors": errors, **first, "exit_code": int(code)})
     return code
 
 
@@ -74,7 +75,7 @@ def _arrays(args: argparse.Namespace) -> ExitStatus:
             return _remove(args, args.delete, client.delete_array)
         found = list(client.arrays(limit=args.limit))
     if args.json:
-        print_json({"arrays": found, "exit_code": int(ExitStatus.OK)})
+        print_json({"arrays": found, "deleted": [], "exit_code": int(ExitStatus.OK)})
     else:
         rows = [
             (

@@ -220,9 +220,10 @@ class Transport:
                 # Redirects are not followed: the key is for this address alone.
                 if answer.status_code < 300 or answer.status_code == 304:
                     return answer
-                if lost and answer.status_code == 404 and answer.request.method == "DELETE":
+                failure = refusal(answer)
+                if lost and failure.slug == "not-found" and answer.request.method == "DELETE":
                     return answer  # done by the request whose answer was lost
-                failure, lost = refusal(answer), lost or answer.status_code in (502, 504)
+                lost = lost or answer.status_code in (502, 504)
                 named = _retry_after(answer.headers.get("Retry-After"))
                 # 429: refused before any work was done. Superseded: what is left of a lost request may
                 # reach the service after its repetition has begun; it ends soon.

@@ -39,6 +39,7 @@ class _Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._app, self._said, self._again = app, address, again
+        self.hung_up = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End streams and long polls first, because uvicorn waits for open connections.
@@ -56,6 +57,8 @@ class _Server(uvicorn.Server):
         if self.started:
             if threading.current_thread() is threading.main_thread():
                 reload_at_hangup(self._app, self._again)
+                if self.hung_up:
+                    _reload(self._app, self._again)
             print(f"BigSAP serves at {self._said}", flush=True)
 
 
@@ -99,8 +102,8 @@ def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> in
             for name in ("SIGTERM", "SIGBREAK"):  # the latter on Windows, by which a parent asks
                 if hasattr(signal, name):
                     signal.signal(getattr(signal, name), partial(_stop, server))
-            if hasattr(signal, "SIGHUP"):  # while it starts there is nothing to reload
-                signal.signal(signal.SIGHUP, lambda sig, frame: None)  # workers would inherit SIG_IGN
+            if hasattr(signal, "SIGHUP"):  # while it starts: reload once it has
+                signal.signal(signal.SIGHUP, lambda sig, frame: setattr(server, "hung_up", True))
         server.run(sockets=[listener])
         return 0 if server.started else 1
     except KeyboardInterrupt:

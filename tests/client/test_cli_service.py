@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ import scipy.sparse
 
 import bigsap
 from bigsap.cli import commands as cli
+from bigsap.client.http import UnreachableError
 from gate import HANG_S, gated_job, until
 
 pytest.importorskip("httpx", reason="extra http")
@@ -315,6 +318,14 @@ def test_serve_refuses(tmp_path, capsys, argv, text):
     assert text in err
 
 
+def test_the_service_starts_as_a_module_as_well(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["bigsap_server", "--config", "absent.toml"])
+    with pytest.raises(SystemExit) as leaving:
+        runpy.run_module("bigsap_server", run_name="__main__")
+    assert leaving.value.code == 1
+    assert "absent.toml" in capsys.readouterr().err
+
+
 def test_serve_without_its_packages_names_the_extra(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "bigsap_server.serve", raising=False)
@@ -327,7 +338,7 @@ def test_a_job_cannot_be_spread_over_one_worker(service, spec, capsys):
     assert "no cluster to spread a job over" in capsys.readouterr().err
 
 
-def test_jobs_and_arrays_are_managed(service, tmp_path, capsys):
+def test_jobs_and_arrays_are_managed(service, tmp_path, capsys, monkeypatch):
     own = np.random.default_rng(77).random((2, 60, 2))  # no other test has uploaded them
     np.save(tmp_path / "x.npy", own[0])
     np.save(tmp_path / "y.npy", own[1])
@@ -349,6 +360,8 @@ def test_jobs_and_arrays_are_managed(service, tmp_path, capsys):
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert (found["deleted"], list(found["errors"])) == ([job], ["job_absent", "../arrays"])
+    assert (found["error"], found["exit_code"], found["problem"]["status"]) == ("ServiceError", 6, 404)
+    assert found["message"] == found["errors"]["job_absent"]
     assert [line.split(":")[2].strip() for line in err.splitlines()] == ["job_absent", "../arrays"]
     assert run("jobs", job) == 6
     assert run("arrays", "--delete", "arr_absent", *arrays) == 6
@@ -356,6 +369,11 @@ def test_jobs_and_arrays_are_managed(service, tmp_path, capsys):
     assert run("arrays", "--json") == 0
     assert not set(arrays) & {one["id"] for one in record_of(capsys)["arrays"]}
     assert run("arrays", "--limit", 0) == 1
+    capsys.readouterr()
+    monkeypatch.setattr("bigsap.client.http.Transport.call", MagicMock(side_effect=UnreachableError({})))
+    assert run("delete", "job_a", "job_b", "--json") == 6
+    found = record_of(capsys)
+    assert (found["deleted"], list(found["errors"]), found["error"]) == ([], ["job_a"], "UnreachableError")
 
 
 def test_a_new_key_fits_the_file_of_keys(tmp_path, capsys):

@@ -46,6 +46,12 @@ from gate import HANG_S, until
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
+@pytest.fixture(autouse=True)
+def logs_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No handler of a test's own stderr is left to tests that follow."""
+    monkeypatch.setattr("bigsap_server.logs.configure", lambda level: None)
+
+
 def test_keys_take_turns_and_priorities_hold_within_a_key(tmp_path: Path) -> None:
     store = JobStore(tmp_path / "jobs.sqlite")
     names = [("ann", 0), ("ann", 0), ("ann", 5), ("bob", 0), ("cid", -3), ("bob", 9)]
@@ -136,6 +142,27 @@ def test_a_reload_belongs_to_no_request(tmp_path: Path, caplog: pytest.LogCaptur
     assert "the settings stay as they were: what is wrong" in caplog.text
 
 
+def test_a_reload_asked_for_during_the_start_follows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def startup(server: Any, sockets: Any) -> None:
+        server.started = True
+
+    def run(server: Any, sockets: Any) -> None:
+        signal.raise_signal(signal.SIGHUP)
+        asyncio.run(server.startup(sockets))
+
+    again = MagicMock(side_effect=ValueError("what is wrong"))
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("bigsap_server.serve.uvicorn.Server.startup", startup)
+    monkeypatch.setattr("bigsap_server.serve.uvicorn.Server.run", run)
+    try:
+        assert serve(settings_in(tmp_path, port=0), again) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    again.assert_called_once()
+
+
 OTEL = {
     "opentelemetry.trace": ["set_tracer_provider"],
     "opentelemetry.exporter.otlp.proto.http.trace_exporter": ["OTLPSpanExporter"],
@@ -211,11 +238,7 @@ def test_a_store_that_does_not_exist_is_refused_at_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = settings_in(tmp_path / "data", stores={"lab": tmp_path / "nothing"}, port=0)
-    before = logging.getLogger().handlers
-    try:
-        assert serve(settings) == 1
-    finally:
-        logging.getLogger().handlers = before
+    assert serve(settings) == 1
     assert "stores.lab: there is no folder" in capsys.readouterr().err
 
 
@@ -245,11 +268,10 @@ def test_a_second_server_on_the_same_data_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bigsap_server.serve.uvicorn.Config", lambda *_, **__: pytest.fail("it listens"))
-    store, before = JobStore(tmp_path / "data" / "jobs.sqlite"), logging.getLogger().handlers
+    store = JobStore(tmp_path / "data" / "jobs.sqlite")
     try:
         assert serve(settings_in(tmp_path / "data", port=0)) == 1
     finally:
-        logging.getLogger().handlers = before
         store.close()
     assert "another server owns" in capsys.readouterr().err
 

@@ -81,7 +81,13 @@ def test_redirects_are_relative(make_app: Callable[..., TestClient], prefix: str
     answer = api.get("/docs", follow_redirects=False)
     assert answer.status_code == 307
     assert answer.headers["Location"] == "./docs/"
-    for path in ("/v1/jobs/", "/v1/jobs//", "/healthz/", "/v1/jobs/?page_size=1"):
+    for path in ("/v1/jobs/", "/healthz/", "/v1/jobs/?page_size=1&label=a%20b", "/v1/jobs/a%3Fb/"):
+        answer = api.post(path, follow_redirects=False)
+        place = answer.headers["Location"]
+        assert (answer.status_code, place[:3]) == (307, "../")
+        asked, found = urlsplit(path), urlsplit(urljoin(OUTSIDE + path, place))
+        assert (inside(place, OUTSIDE + path), found.query) == (asked.path[:-1], asked.query)
+    for path in ("/v1/jobs//", "/nothing/"):
         problem(api.get(path, follow_redirects=False), 404, "not-found")
 
 

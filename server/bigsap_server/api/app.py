@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 from fastapi import FastAPI, Request
@@ -264,6 +265,10 @@ async def _failed(request: Request, error: Exception) -> Response:
     elif isinstance(error, RequestValidationError):
         found = _from_validation(error.errors(), error.body)
     elif isinstance(error, StarletteHTTPException):
+        inside = request.scope["path"]
+        if error.status_code == 404 and inside.endswith("/") and allowed_methods(inside[:-1]):
+            place = f"../{quote(inside.split('/')[-2])}?{request.url.query}".rstrip("?")
+            return RedirectResponse(place)  # relative: the address outside a proxy is unknown
         slug = _SLUGS.get(error.status_code, "malformed-request")
         found = HttpProblem(slug, str(error.detail), headers=error.headers)
         if found.status == 405:
