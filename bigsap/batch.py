@@ -39,7 +39,7 @@ from bigsap.run.small_arrays import suits
 from bigsap.run.small_batches import SmallAnswers, solve_batch
 from bigsap.solve import solve
 from bigsap.sources.missing import parted
-from bigsap.sources.tensors import is_tensor, like, on_host
+from bigsap.sources.tensors import is_tensor, like, on_host, speaks_dlpack
 from bigsap.types import Array
 
 _NAMES = inspect.signature(solve).parameters.keys() - {"cost"}
@@ -108,6 +108,8 @@ def solve_many(
     for name, reason in _REFUSED.items():
         if getattr(options.get(name), "ndim", 0) or options.get(name):
             raise OptionError(f"solve_many takes no {name}=: {reason}")
+    if speaks_dlpack(costs) and not is_tensor(costs):  # no shape, no library to give the answers to
+        costs = on_host(costs)
     iterable = is_tensor(costs) or isinstance(costs, Iterable)
     alone = isinstance(costs, (str, bytes, os.PathLike, Mapping))
     alone = alone or (hasattr(costs, "ndim") and not costs.ndim)

@@ -104,10 +104,11 @@ def write(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapp
     }
     text = json.dumps(header, default=_plain).encode("ascii")
     digest = hashlib.blake2b(digest_size=_DIGEST)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    own = secrets.token_hex(4)
+    temporary = target.with_name(f".{target.name}.{own}.tmp")
     try:
         # What a killed process left; or another process writes, whose checkpoint this one replaces.
-        for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        for left in target.parent.glob(f".{glob.escape(target.name)}.{'?' * len(own)}.tmp"):
             _discard(left)
         with open(temporary, "xb") as file:
             sizes = np.array([VERSION, len(text)], "<u4").tobytes()
@@ -133,6 +134,17 @@ def write(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapp
     except BaseException:
         _discard(temporary)
         raise
+
+
+def begin(path: str | os.PathLike[str], facts: Mapping[str, Any], saved: Saved | None) -> None:
+    """Write the first checkpoint of a solve: without a snapshot, or a copy of the one that it continues.
+
+    Nothing if that one is at ``path``. Raises OSError as ``write``.
+    """
+    if saved is None:
+        write(path, facts, {})
+    elif Path(path) != saved.path:
+        write(path, saved.facts, saved.snapshot | {BEST + name: part for name, part in saved.best.items()})
 
 
 def read(path: str | os.PathLike[str]) -> Saved:

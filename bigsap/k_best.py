@@ -271,7 +271,7 @@ class _Search:
         self.lists, self.exhausted = lists, False
         self.wanted: int | None = None
         self.answers = _room(count)
-        few = count if cap is not None else _stage(count, 1)
+        few, margin = count if cap is not None else _stage(count, 1), _MARGIN
         status = self._run(few, cap)
         while status == GUESS or (status == DONE and len(self.answers) == few < count):
             # So many assignments cost no more than this.
@@ -280,7 +280,8 @@ class _Search:
             few = _stage(count, n_found)
             growth = (math.log(few) / math.log(max(2, n_found))) ** 2
             ties = None if status == GUESS else first
-            cap = first + math.ceil(_MARGIN * growth * more) if more else ties
+            margin = 2 * margin if status == GUESS else _MARGIN  # a gap in the costs is soon crossed
+            cap = first + math.ceil(margin * growth * more) if more else ties
             if few == count and cap is not None and lists.beyond is not None and cap >= lists.beyond:
                 self.wanted = cap
                 return

@@ -108,12 +108,13 @@ def solve(
         With "auto", arrays of up to 2**20 costs in memory, not mapped, and points and low rank of
         as many pairs, all of which are computed, are solved directly: ``stats["method"] ==
         "dense"``. One thread runs searches without epsilon whose data fit a cache, in less than a
-        tenth of a second, always with a proof. This does not apply with ``dtype`` (unless it is the
-        array's), ``epsilon=False``, ``start``, ``device``, ``checkpoint`` or ``progress``, nor if
-        ``memory_limit`` does not hold two copies (of points three). Problems that would need many
-        searches, or whose proof would fail, are solved by the general methods. ``callback`` is
-        called for one phase and at the end; a ``warm_start`` of as many rows as columns is where
-        searches begin.
+        tenth of a second, always with a proof. So are square float64 arrays of up to 2**24 costs,
+        minimised, whose rows hardly compete, judged by a sample. This does not apply with ``dtype``
+        (unless it is the array's), ``epsilon=False``, ``start``, ``device``, ``checkpoint`` or
+        ``progress``, nor if ``memory_limit`` does not hold two copies (of points three). Problems
+        that would need many searches, or whose proof would fail, are solved by the general methods.
+        ``callback`` is called for one phase and at the end; a ``warm_start`` of as many rows as
+        columns is where searches begin.
     variant: of ``"hungarian"``: ``"tree"``, alternating trees under a clock; ``"auto"``, the same
         after a trial of tight pairs, with searches row by row if trees take too long ("tree" does
         so too if ``memory_limit`` keeps lists short); ``"classical"``, zeros as bits, an eighth of

@@ -91,12 +91,11 @@ def _open_checkpoint(
     facts = {name: fact for name, fact in known.items() if fact is not None}
     own = {name: getattr(options, name) for name in ("maximize", "method", "epsilon", "start", "variant")}
     own["seed"] = int(options.seed)
-    if saved is None:
-        assert options.checkpoint is not None
-        checkpoint.write(options.checkpoint, facts | own, {})
-        return facts, None
-    of_sum = "asked_method" in saved.facts
-    saved.refuse_unless(saved.facts | facts | ({} if of_sum else own))
+    of_sum = saved is not None and "asked_method" in saved.facts
+    if saved is not None:
+        saved.refuse_unless(saved.facts | facts | ({} if of_sum else own))
+    if options.checkpoint is not None:
+        checkpoint.begin(options.checkpoint, facts | own, saved)
     return facts, saved if of_sum else None
 
 

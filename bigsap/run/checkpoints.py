@@ -57,8 +57,7 @@ def open_checkpoint(run: Run, *, large: bool) -> None:
     facts |= {"resumed": run.resumed, "reach": run.reach}
     if path is None:
         return
-    if saved is None:
-        checkpoint.write(path, facts, {})
+    checkpoint.begin(path, facts, saved)
     if run.halted:
         return
 
@@ -120,7 +119,7 @@ def save_bounds(run: Run, conclusion: Conclusion) -> None:
     """Add the assignment and bound of a stopped solve to its checkpoint, unless that is large."""
     path = run.options.checkpoint
     known = (conclusion.certificate, conclusion.bound, conclusion.fun)
-    if path is None or known == (None, None, None) or Path(path).stat().st_size > _LARGEST_REWRITE:
+    if path is None or known == (None, None, None):
         return
     found = _nothing(run)
     if conclusion.certificate is not None:
@@ -133,6 +132,6 @@ def save_bounds(run: Run, conclusion: Conclusion) -> None:
             setattr(found, name, getattr(conclusion, name))
     # The answer does not depend on this file.
     with suppress(CheckpointError, OSError):
-        saved = checkpoint.read(path)
-        if saved.facts.get("fingerprint") is not None:
+        saved = checkpoint.read(path) if Path(path).stat().st_size <= _LARGEST_REWRITE else None
+        if saved is not None and saved.facts.get("fingerprint") is not None:
             checkpoint.write(path, saved.facts, {**saved.snapshot, **_best(run, found)})

@@ -421,8 +421,7 @@ def open_checkpoint(
     facts = {**facts, "resumed": resumed}
     if path is None:
         return resumed
-    if saved is None:
-        checkpoint.write(path, facts, {})
+    checkpoint.begin(path, facts, saved)
 
     def save(snapshot: Snapshot) -> None:
         checkpoint.write(path, {**facts, "saved_after": monitor.seconds}, snapshot)

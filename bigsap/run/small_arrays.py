@@ -1,4 +1,4 @@
-"""Small arrays that fit a cache, solved by the dense kernel: one compiled call, one thread.
+"""Small arrays that fit a cache, and easy large ones, solved by the dense kernel: one call, one thread.
 
 ``solve`` and ``linear_sum_assignment`` use it for small problems, ``small_batches`` for many of
 them. Results are the same as those that ``certify`` proves. Where the kernel is not certain of a

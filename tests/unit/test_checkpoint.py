@@ -353,6 +353,17 @@ def test_options_come_from_the_checkpoint(tmp_path):
     assert same(res, bigsap.solve(f, shape=cost.shape, **options))
 
 
+@pytest.mark.parametrize("options", [{}, {"method": "auction"}, {"objective": "bottleneck"}, {"capacity": 2}])
+def test_another_file_goes_on_where_the_first_ended(options, tmp_path):
+    """Also if nothing new is found."""
+    cost, path, other = CLASSES["random"](90, seed=4), tmp_path / "c", tmp_path / "other"
+    assert bigsap.solve(cost, checkpoint=path, time_limit=0, **options).status == "time_limit"
+    kept, counts = path.read_bytes(), {"capacity": options["capacity"]} if "capacity" in options else {}
+    stopped = bigsap.resume(path, cost, checkpoint=other, time_limit=0, **counts)
+    assert (stopped.status, path.read_bytes()) == ("time_limit", kept)
+    assert same(bigsap.resume(other, cost, **counts), bigsap.resume(path, cost, **counts))
+
+
 def test_auto_is_what_the_checkpoint_has(tmp_path):
     """With room for all rows, whole rows would have been chosen."""
     source = _as_rows(CLASSES["disjoint"](150, seed=2))
@@ -478,7 +489,7 @@ def test_a_pipe_is_not_replaced(tmp_path):
 
 def test_leftovers_of_a_killed_process_are_replaced(tmp_path):
     path = tmp_path / "c"
-    (tmp_path / ".c.0f.tmp").write_bytes(b"half a checkpoint")
+    (tmp_path / ".c.0123abcd.tmp").write_bytes(b"half a checkpoint")
     bigsap.solve(CLASSES["random"](10), checkpoint=path)
     assert list(tmp_path.iterdir()) == [path]
     link = tmp_path / "link"
@@ -501,6 +512,19 @@ def test_two_processes_that_write_at_a_time(tmp_path, monkeypatch):
     checkpoint.write(path, {"of": "this"}, {"v": np.zeros(5)})
     assert checkpoint.read(path).facts == {"of": "the other"}
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_longer_name_is_another_checkpoint(tmp_path, monkeypatch):
+    other, real = tmp_path / "c.2", os.fsync
+
+    def meanwhile(handle):
+        monkeypatch.setattr(os, "fsync", real)
+        checkpoint.write(tmp_path / "c", {}, {})
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    checkpoint.write(other, {"of": "this"}, {})
+    assert checkpoint.read(other).facts == {"of": "this"}
 
 
 # --- the command line -----------------------------------------------------------------

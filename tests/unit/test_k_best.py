@@ -170,6 +170,18 @@ def test_a_cap_that_is_too_low_is_raised(monkeypatch):
     assert runs.count(k_best.GUESS) == 3
 
 
+def test_few_enumerations_cross_a_gap_of_the_costs(monkeypatch):
+    # 120 assignments cost little, all others a million times as much.
+    cost = np.full((8, 8), 10**9)
+    np.fill_diagonal(cost, 0)
+    cost[:5, :5] = np.random.default_rng(8).integers(0, 5, (5, 5)) * 1000
+    caps, search = [], k_best._Search._run
+    monkeypatch.setattr(k_best._Search, "_run", lambda self, *a: caps.append(a) or search(self, *a))
+    costs = bigsap.solve_k_best(cost, 200).costs
+    assert costs[119] < 10**6 < costs[120]
+    assert len(caps) < 20
+
+
 def test_attributes_and_iteration():
     cost = np.array([[4, 1, 3], [2, 0, 5], [3, 2, 2]])
     found = bigsap.solve_k_best(cost, 3)

@@ -317,16 +317,20 @@ def test_memory_pinned_for_a_device_is_read_in_place(kind):
 
 
 def test_what_can_be_read_by_dlpack_alone():
+    def spoken(array):
+        names = {
+            "__dlpack__": lambda self, **options: array.__dlpack__(**options),
+            "__dlpack_device__": lambda self: (1, 0),
+        }
+        return type("Spoken", (), names)()
+
     array = costs((4, 5))
-    spoken = {
-        "__dlpack__": lambda self, **options: array.__dlpack__(**options),
-        "__dlpack_device__": lambda self: (1, 0),
-    }
-    tensor = type("Spoken", (), spoken)()
+    tensor = spoken(array)
     assert bigsap.solve(tensor).fun == bigsap.solve(array).fun
     _, columns = bigsap.linear_sum_assignment(tensor)
     assert columns.tolist() == bigsap.linear_sum_assignment(array)[1].tolist()
     assert bigsap.points(tensor, tensor).shape == (4, 4)
+    assert bigsap.solve_many(spoken(array[None])).fun == bigsap.solve(array).fun
 
 
 def test_a_function_that_returns_tensors_of_one_number():
