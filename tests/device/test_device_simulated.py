@@ -16,14 +16,18 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap import policy
 from bigsap.engine.cuda import device_engine as gpu
 from bigsap.engine.cuda import shares as gpu_parts
 from bigsap.engine.cuda.device_engine import DeviceEngine, merge_minima
 from bigsap.engine.cuda.shares import greetings
 from bigsap.errors import DeviceMemoryError, OptionError
+from bigsap.sources import as_source
 from bigsap.sources.cuda import device_memory
+from bigsap.sources.cuda.placed import place
 from bigsap.sources.cuda.slabs import slab_bounds
-from bigsap.strategies.placement import unrelated
+from bigsap.strategies import placement as devices_of
+from bigsap.strategies.placement import few_values, unrelated
 from pairwise import each
 
 optimize = pytest.importorskip("scipy.optimize")
@@ -78,7 +82,7 @@ def test_slabs_do_what_one_device_does(cupy: Any, shape: tuple[int, int], device
 def test_groups_of_several_blocks(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = {"GROUP": 2, "THREADS": 64, "COLS": 1, "USE_CLUSTER": 0}
     monkeypatch.setattr(gpu_parts, "geometry", lambda m, major: dict(shape))
-    matrix = costs(14, 20)
+    matrix = costs(30, 40)
     one = bigsap.solve(matrix, device="cuda", method="ssp")
     assert one.fun == pytest.approx(optimum(matrix), rel=1e-12)
     same(bigsap.solve(matrix, device="cuda:0,1"), one)
@@ -102,6 +106,7 @@ def test_computed_costs(cupy: Any) -> None:
     text = "(x[i,0]-y[j,0])**2 + (x[i,1]-y[j,1])**2"
     square = ((x[:, None] - y[None]) ** 2).sum(-1)
     for source, matrix in (
+        (bigsap.points(x, y), square),
         (bigsap.lowrank(x, y), x @ y.T),
         (bigsap.expression(text, (30, 40), x=x, y=y), square),
         (bigsap.cuda_kernel(KERNEL, (40, 30), (y, x)), square),
@@ -313,6 +318,13 @@ def test_minima_of_two_slabs() -> None:
     assert found.tolist() == [1.0, 4.0, np.inf]
 
 
+def test_integers_of_a_small_range_are_solved_by_lists() -> None:
+    g = np.random.default_rng(0)
+    assert few_values(g.integers(-400, 400, (16, 800)), 800)
+    assert not few_values(g.integers(0, 800_000, (16, 800)), 800)
+    assert few_values(g.integers(0, 800_000, (16, 800)), 400_000)
+
+
 def test_rows_without_a_pattern_are_known() -> None:
     g = np.random.default_rng(0)
     for m in (700, 5000):
@@ -329,6 +341,63 @@ def test_rows_without_a_pattern_are_known() -> None:
     assert not unrelated(some)
     assert not unrelated(np.ones((16, 700)))
     assert not unrelated(1e300 * g.random((16, 700)))  # too large to tell
+
+
+def test_what_auto_takes_on_a_device(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "FEW_ROWS", 200)
+    monkeypatch.setattr(policy, "UNRELATED_ROWS", 300)
+    g = np.random.default_rng(0)
+
+    def taken(source: Any) -> str:
+        found = devices_of.device_method(place(as_source(source), 0, None))
+        assert found is not None
+        return found[0]
+
+    methods = [taken(g.random((n, n))) for n in (199, 200, 299, 300)]
+    assert methods == ["ssp", "compressed", "compressed", "ssp"]
+    assert taken(g.random((250, 350))) == "ssp"
+    assert taken(costs(250, 250)) == "ssp"
+    assert taken(bigsap.points(*g.random((2, 250, 2)))) == "ssp"
+    matrix = g.random((210, 210))
+    result = bigsap.solve(matrix, device="cuda")
+    assert (result.stats["method"], result.status) == ("compressed", "optimal")
+    assert result.fun == pytest.approx(optimum(matrix), rel=1e-12)
+
+
+def test_lists_on_trial(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where costs are as dense everywhere lists are searched; of clusters, whole rows."""
+    monkeypatch.setattr(policy, "FEW_ROWS", 100)
+    monkeypatch.setattr(policy, "TRIED_ROWS", 200)
+    monkeypatch.setattr(policy, "LIST_SIZE", 20)
+    g = np.random.default_rng(0)
+    k = np.arange(240) % 8
+    middles, sizes = 30 * g.random((8, 2)), 0.01 + g.random(8)[:, None] ** 4
+    x, y = (middles[k] + sizes[k] * g.random((240, 2)) for _ in range(2))
+    even, clusters = g.random((240, 240)) + 3 * g.random(240), ((x[:, None] - y) ** 2).sum(2)
+    for scattered, matrix in ((False, even), (True, clusters)):
+        result = bigsap.solve(matrix, device="cuda")
+        assert result.status == "optimal"
+        assert result.fun == pytest.approx(optimum(matrix), rel=1e-9)
+        assert result.stats["why"].startswith("the device scans" if scattered else "lists")
+
+
+@pytest.mark.slow
+def test_scans_of_many_rows_begin_from_levels(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = costs(600, 600)
+    published = bigsap.solve(matrix, device="cuda", method="ssp")
+    assert published.stats["first_prices"] != "levels"
+    monkeypatch.setattr(policy, "LEVELS_ON_DEVICE_ROWS", 600)
+    monkeypatch.setattr(policy, "FIRST_PRICES_ROWS", 600)
+    result = bigsap.solve(matrix, device="cuda", method="ssp")
+    assert result.status == "optimal"
+    assert result.stats["first_prices"] == "levels"
+    assert result.fun == pytest.approx(optimum(matrix), rel=1e-12)
+    assert result.stats["rows_scanned"] < published.stats["rows_scanned"]
+    noise = np.random.default_rng(0).random((600, 600))
+    for method in ("ssp", "compressed"):
+        result = bigsap.solve(noise, device="cuda", method=method)
+        assert result.stats["first_prices"] == "estimate"
+        assert result.fun == pytest.approx(optimum(noise), rel=1e-12)
 
 
 @pytest.mark.parametrize("m", [700, 3000])

@@ -655,3 +655,17 @@ def test_bounds_of_costs_that_may_have_changed_are_not_believed(tmp_path: Path) 
     )
     assert first.status == "cancelled"
     assert not checkpoint.read(file).best
+
+
+def test_what_the_search_has_found_survives_several_interruptions(tmp_path):
+    """Strategies may take an epsilon from it, so it is as in a solve without interruption."""
+    source, path = CLASSES["disjoint"](150, seed=2), tmp_path / "c"
+    stopped = bigsap.solve(source, method="ssp", checkpoint=path, callback=_stop_after(4), callback_every=0)
+    assert stopped.status == "cancelled"
+    found = checkpoint.read(path).snapshot["found"]
+    assert None not in found
+    again = bigsap.resume(path, source, callback=_stop_after(0), callback_every=0)
+    assert again.status == "cancelled"
+    cost, bound = checkpoint.read(path).snapshot["found"]
+    assert cost <= found[0]
+    assert bound >= found[1]

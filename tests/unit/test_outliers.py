@@ -43,6 +43,23 @@ def without():
     }
 
 
+@pytest.mark.some(5)
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
+@pytest.mark.parametrize("kind", ["rows", "columns", "pairs"])
+@pytest.mark.parametrize(("distance", "count"), [(1e2, 1), (1e4, 1), (1e6, 10), (1e9, 1)])
+def test_outliers_take_no_more(metric, kind, distance, count, without):
+    if metric == "sqeuclidean" and kind != "pairs" and distance >= 1e6:
+        # Such squares are rounded by more than most points are apart.
+        pytest.skip("columns, or ten rows that want the same few columns, take up to five times")
+    result = bigsap.solve(points(distance, kind, count, metric))
+    assert result.status == "optimal"
+    for name in ("rows_scanned", "rows_evaluated", "pairs_evaluated"):
+        assert result.stats[name] <= 2.5 * without[metric][name], name
+    # Searches for other problems, or a matrix of residual costs, are not needed.
+    assert result.stats["refined"] <= 1
+    assert len(result.stats["phases"]) <= 4
+
+
 def outlying_of(source):
     problem = Problem(source)
     return outlying(problem, strata_of(problem, Monitor(), 0, Counts()))
@@ -119,6 +136,21 @@ def test_a_huge_cost_in_a_matrix_takes_no_more(kind, outlier, size, n):
     refined = outlier == "columns" and size < 1e10 and n > 1000
     assert result.stats["rows_scanned"] <= (4 if refined else 2.5) * plain.stats["rows_scanned"]
     assert result.stats["refined"] <= refined
+
+
+@pytest.mark.parametrize(("n", "size"), [(1100, 1e13), (60, 1e13), (240, 1e16), (1700, float(2**63))])
+def test_a_forced_pair_takes_no_more(n, size):
+    """By the estimator's prices, limits of bids, shifts of prices, and tight pairs, in this order."""
+    rng = np.random.default_rng(n)
+    cost = rng.lognormal(0, 2, (n, n)) if n == 240 else 100 * rng.random((n, n))
+    plain = bigsap.solve(cost)
+    pair = cost[0, 0]
+    cost[0] = cost[:, 0] = size
+    cost[0, 0] = pair
+    result = bigsap.solve(cost)
+    assert result.stats["method"] == plain.stats["method"]
+    assert result.stats["rows_scanned"] <= 3 * plain.stats["rows_scanned"]
+    assert result.stats["refined"] == 0
 
 
 def test_outlying_lines_of_a_matrix():

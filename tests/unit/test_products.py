@@ -199,6 +199,38 @@ def test_a_solve_takes_products_and_is_optimal(monkeypatch):
     assert found.status == "optimal"
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_stale_rows_of_large_problems_are_evaluated_within_phases(monkeypatch, kept):
+    """Prices in the midst of a phase rest on lists that are not stale, so fewer of them move."""
+    x, y = some_points(600, 600, 20)
+    options = {"method": "compressed", "certify": True} | ({} if kept else {"cache": 8 * 600})
+    monkeypatch.setattr(policy, "MANY_LIST_SIZE", 10)
+    monkeypatch.setattr(policy, "REACHES", 1e9)
+    scans = {}
+    for refreshed, rows in ((True, 100), (False, 10_000)):
+        monkeypatch.setattr(policy, "REFRESHED_ROWS", rows)
+        found = bigsap.solve(bigsap.points(x, y), **options)
+        assert found.status == "optimal"
+        scans[refreshed] = found.stats["rows_scanned"]
+        assert found.fun == bigsap.solve(whole(bigsap.points(x, y)), method="ssp").fun
+    assert scans[True] < scans[False]
+
+
+def test_events_of_refreshed_lists_wait_for_what_the_lists_reach(monkeypatch):
+    """Less postponed, more rows are asked for within the first phase."""
+    x, y = some_points(600, 600, 20)
+    monkeypatch.setattr(policy, "MANY_LIST_SIZE", 10)
+    monkeypatch.setattr(policy, "REFRESHED_ROWS", 100)
+    monkeypatch.setattr(policy, "REFRESH_SCANS", 1)  # within the phase, few lists are made anew before
+    first = {}
+    for reach in (0.5, 6.0):
+        monkeypatch.setattr(policy, "REACHES", reach)
+        found = bigsap.solve(bigsap.points(x, y), method="compressed")
+        assert found.status == "optimal"
+        first[reach] = found.stats["phases"][0]["rows_evaluated"]
+    assert first[0.5] > first[6.0]
+
+
 def test_products_use_one_thread_each_and_give_the_others_back():
     threadpoolctl = pytest.importorskip("threadpoolctl")
 

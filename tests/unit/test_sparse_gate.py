@@ -20,6 +20,7 @@ from bigsap.proof.unassigned import drop_clipped_pairs, extend_warm_start
 from bigsap.sources import as_source
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies import cheap_pairs, optional_rows
+from contracts import whole
 from examples_of import examples
 from oracle import optimum, value
 from pairwise import each
@@ -128,6 +129,25 @@ def test_the_answer_of_the_long_way(asked, shape, maximize, kind):
     assert few.nit == 1
 
 
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cityblock", "chebyshev"])
+@pytest.mark.parametrize("gate", [0.5, 2.0])
+def test_points_open_few_blocks(asked, metric, gate):
+    """Bounds of blocks lose no pair: the same lists as of the matrix."""
+    x, y, spacing = tracks(3000, 3)
+    source = bigsap.points(x, y, metric)
+    price = gate * spacing
+    price = price**2 if metric == "sqeuclidean" else price
+    found = solve(source, price)
+    n, m = found.shape
+    costs = whole(source)
+    same = solve(costs, price)
+    assert asked == [True, True]
+    assert found.fun == same.fun
+    assert (found.col4row == same.col4row).all()
+    assert found.stats["pairs_evaluated"] < 0.12 * n * m
+    assert found.stats["rows_scanned"] < 4 * n
+
+
 def test_many_coordinates(asked):
     """Blocks are in no use any more: rows are kept as they are read, each once."""
     x, y, spacing = tracks(1500, 4, d=8, spread=0.05)
@@ -159,6 +179,22 @@ def test_lists_longer_than_a_threads_room(asked, monkeypatch):
     found = solve(cost, price)
     assert asked == [True]
     assert found.fun == pytest.approx(solve(cost, price, method="ssp").fun, rel=1e-12)
+
+
+def test_from_the_frame_before():
+    """Few rows are searched when little has changed; the same optimum as from nothing."""
+    rng = np.random.default_rng(7)
+    x, y, spacing = tracks(4000, 7, spread=0.05)
+    price = spacing**2
+    before = solve(bigsap.points(x, y), price)
+    moved = rng.permutation(len(x))[:20]
+    x[moved] += rng.normal(0, spacing, (20, 2))
+    costs = bigsap.points(x, y)
+    warm = solve(costs, price, warm_start=before)
+    cold = solve(costs, price)
+    assert warm.fun == pytest.approx(cold.fun, rel=1e-12)
+    assert warm.stats["rows_scanned"] < 0.3 * cold.stats["rows_scanned"]
+    assert warm.verify(costs, unassigned_cost=price).optimal
 
 
 def test_pairs_that_unravel_round_by_round(monkeypatch):

@@ -61,6 +61,23 @@ def test_the_order_is_a_permutation_that_puts_common_columns_near() -> None:
     assert np.median(spread) < 40
 
 
+def test_no_order_where_none_helps() -> None:
+    rng = np.random.default_rng(1)
+    local = neighbours(2000, 8, rng, sorted_=True)
+    random = scipy.sparse.csr_array(
+        (np.ones(16000), (np.repeat(np.arange(2000), 8), rng.integers(0, 2000, 16000))), (2000, 2000)
+    )
+    across = (
+        neighbours(2000, 8, rng) + 1e-9 * scipy.sparse.eye_array(2000, format="csr")[rng.permutation(2000)]
+    )
+    alone = scipy.sparse.eye_array(2000, format="csr")
+    full = scipy.sparse.csr_array(np.ones((200, 200)))
+    none = scipy.sparse.csr_array((30, 30))
+    for a in (local, random, across.tocsr(), alone, full, none):
+        start, ids = a.indptr.astype(np.int64), a.indices.astype(np.int32)
+        assert local_ordering(start, ids, a.shape[1]) is None
+
+
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("kind", ["float", "int64", "float32"])
 def test_answers_are_those_without_an_order(order_all: list[bool], maximize: bool, kind: str) -> None:

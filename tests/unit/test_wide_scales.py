@@ -10,6 +10,7 @@ import pytest
 
 import bigsap
 import exact_oracle
+from bigsap.proof.row_minima import margins_of
 from contracts import whole
 from oracle import optimum
 from pairwise import each
@@ -140,3 +141,8 @@ def test_two_rows_of_very_unequal_costs_have_the_better_assignment() -> None:
     cost = np.array([[1e16, 1e16], [0.7269, 0.7820]])
     for found in (bigsap.solve(cost).col4row, bigsap.linear_sum_assignment(cost)[1]):
         assert found.tolist() == [1, 0]
+
+
+def test_margins_are_the_least_differences_that_are_no_ties():
+    smallest = np.array([[1.0, 1.0, 3.0], [5.0, 5.0, 5.0], [2.0, 6.0, np.inf], [7.0, np.inf, np.inf]])
+    assert margins_of(smallest).tolist() == [2.0, 4.0]
