@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 
@@ -22,6 +23,7 @@ def torch():
 
 
 def jax():
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")  # else arrays lie on a GPU, where there is one
     return pytest.importorskip("jax.numpy")
 
 
