@@ -284,8 +284,8 @@ class TestOutcomes:
 
         usual = SlabsOnDevices.slabs
 
-        def wrong(self: SlabsOnDevices) -> Any:
-            found = usual(self)
+        def wrong(self: SlabsOnDevices, *given: Any) -> Any:
+            found = usual(self, *given)
             found[1].source.array[5, 2] -= 0.5
             return found
 
