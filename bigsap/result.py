@@ -387,7 +387,7 @@ class Result:
         unassigned_cost: npt.ArrayLike | None = None,
         pairs: bool = False,
     ) -> Certificate:
-        """Check every claim of this result against the costs, from scratch.
+        """Check every claim of this result, but for each pair's ``costs``, against the costs, from scratch.
 
         cost, shape, args, dtype, unassigned_cost: the problem, as given to ``solve``.
             Without ``unassigned_cost`` the prices recorded in the result are used.
