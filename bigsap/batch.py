@@ -76,8 +76,9 @@ def solve_many(
         a row.
     device: ``"cpu"``; or a device, see ``solve``, which then solves one problem after the other: for
         few and large ones.
-    threads: problems solved at a time; None: the cores available. Each is solved by one
-        thread; for few large problems call ``solve``, which shares one among threads.
+    threads: problems solved at a time, each by one thread; with a ``device`` the threads of each
+        problem. None: the cores available. For few large problems call ``solve``, which shares
+        one among several threads.
     errors: ``"raise"``: the first problem, in order, that cannot be solved ends the
         batch; ``"return"``: its exception takes the place of its result.
     options: of ``solve``, the same for every problem. ``callback`` is called from
@@ -119,8 +120,9 @@ def solve_many(
         )
     options = {**options, "maximize": maximize, "threads": 1}
     host = one_of(device, ("cpu",))
-    if not host:
-        options["device"] = device
+    if not host:  # its kernels wait for each other, and need its memory: one problem at a time
+        options |= {"device": device, "threads": n_threads}
+        n_threads = 1
     # Check option names first: a misspelt option is an error of the call, not of each problem.
     if not options.keys() <= _NAMES:
         bound_call("solve_many", solve, None, **options)
@@ -185,7 +187,7 @@ def _one_by_one(
             return {}
         left = ((place, problems.cost(place)) for place in places)
     share = None
-    if options.get("memory_limit") is None:
+    if "device" not in options and options.get("memory_limit") is None:
         share = max(1, usable_memory() // n_threads)
     pool = ThreadPoolExecutor(n_threads, "bigsap-many", quiet_thread)
     leaving = threading.Event()

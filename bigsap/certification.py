@@ -50,8 +50,8 @@ def certify(
     cost, shape, args, dtype, maximize, unassigned_cost: the problem, as for ``solve``.
     col4row: the assignment, in one of these forms. (n,) integers, the column of each row, -1 =
         unassigned. A tuple ``(row_ind, col_ind)`` of two vectors, as scipy returns it. A plan, an
-        (n, m) array with at most one entry other than 0 in each row and column. A ``Result``: its
-        ``col4row``. None: prove a bound alone. min(n, m) pairs are assigned; with
+        (n, m) array with at most one entry other than 0 in each row and column. A ``Result`` of
+        this sense: its ``col4row``. None: prove a bound alone. min(n, m) pairs are assigned; with
         ``unassigned_cost`` as many as you like.
     v: (m,) column prices, any finite numbers: the better they are, the smaller the gap, and no
         prices can make the bound wrong. They are prices of the minimising problem: with
@@ -82,7 +82,7 @@ def certify(
     source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), maximize)
     n, m = (int(size) for size in source.shape)
     if isinstance(col4row, Result):
-        col4row = columns_of_result(col4row)
+        col4row = columns_of_result(col4row, maximize)
     result = v if isinstance(v, Result) else None
     prices: Any = None if isinstance(v, Result) else v
     if result is not None and (result.shape != (n, m) or result.maximize != maximize):
@@ -165,8 +165,14 @@ def _check_array(what: str, given: Any) -> None:
             parted(part, what)
 
 
-def columns_of_result(result: Result) -> Array:
-    """Return the column of each row. Raises OptionError where rows take several."""
+def columns_of_result(result: Result, maximize: bool) -> Array:
+    """Return the column of each row. Raises OptionError where rows take several, or for another sense."""
+    if result.maximize != maximize:
+        made, asked = ("largest" if sense else "smallest" for sense in (result.maximize, maximize))
+        raise OptionError(
+            f"the assignment is a result for the {made} total, but the problem asks for the {asked}:"
+            " set maximize to the result's"
+        )
     if result.col4row is None:
         raise OptionError("rows that take several columns cannot be proved here: exchange rows and columns")
     found: Array = result.col4row

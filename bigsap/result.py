@@ -33,6 +33,8 @@ VERSION = 1
 
 # Arrays that a result may lack.
 _OPTIONAL = ("unassigned_cost", "u_low", "v_low", "costs", "capacity", "demand")
+# Arrays of a file.
+_ARRAYS = ("meta", "u", "v", "violator", "col4row", "row4col", *_OPTIONAL)
 
 # If two threads read a result first, one computes its fields.
 _COMPLETING = threading.RLock()
@@ -385,7 +387,7 @@ class Result:
         unassigned_cost: npt.ArrayLike | None = None,
         pairs: bool = False,
     ) -> Certificate:
-        """Check every claim of this result against the costs, from scratch.
+        """Check every claim of this result, but for each pair's ``costs``, against the costs, from scratch.
 
         cost, shape, args, dtype, unassigned_cost: the problem, as given to ``solve``.
             Without ``unassigned_cost`` the prices recorded in the result are used.
@@ -484,9 +486,9 @@ class Result:
         try:
             with open(path, "rb") as file:
                 return cls._read(file)
-        except (zipfile.BadZipFile, EOFError, KeyError, TypeError, ValueError) as error:
+        except (zipfile.BadZipFile, AttributeError, EOFError, KeyError, TypeError, ValueError) as error:
             raise StoreError(f"{os.fspath(path)}: not a BigSAP result file: {error}") from error
-        except (NotImplementedError, RuntimeError, OverflowError, zlib.error) as error:
+        except (NotImplementedError, RuntimeError, OverflowError, MemoryError, zlib.error) as error:
             raise StoreError(f"{os.fspath(path)}: damaged BigSAP result: {error}") from error
 
     @classmethod
@@ -495,39 +497,34 @@ class Result:
             raise ValueError("it is no .npz file")
         file.seek(0)
         with np.load(file, allow_pickle=False) as parts:
-            meta = json.loads(bytes(parts["meta"][()]))
-            if meta["format"] != FORMAT or meta["version"] != VERSION:
-                raise ValueError(f"format {meta['format']!r} version {meta['version']!r}")
-            u, v, violator = parts["u"], parts["v"], parts["violator"]
-            gate, u_low, v_low, costs, capacity, demand = (parts.get(name) for name in _OPTIONAL)
-            columns = parts["col4row" if demand is None else "row4col"]
+            arrays = {name: parts[name] for name in _ARRAYS if name in parts}
+        meta = json.loads(arrays["meta"].tobytes())
+        if meta["format"] != FORMAT or meta["version"] != VERSION:
+            raise ValueError(f"format {meta['format']!r} version {meta['version']!r}")
         n, m = meta["shape"]
-        if gate is not None and (gate.shape != (n,) or gate.dtype not in ("i8", "f8")):
-            raise ValueError("unassigned_cost does not fit the shape")
-        if not all(type(meta[k]) in (int, float, type(None)) for k in ("fun", "bound", "gap")):
-            raise ValueError("fun, bound or gap is no number")
-        size, most = (n, m) if demand is None else (m, n)
-        if columns.shape != (size,) or columns.dtype.kind != "i" or violator.dtype.kind != "i":
-            raise ValueError("col4row does not fit the shape")
-        for counts, side in ((capacity, m), (demand, n)):
-            if counts is not None and (counts.shape != (side,) or counts.dtype != np.int64):
-                raise ValueError("capacity or demand does not fit the shape")
-        if u.shape != (n,) or v.shape != (m,) or {u.dtype.kind, v.dtype.kind} - set("if"):
-            raise ValueError("the duals do not fit the shape")
-        for low, dual in ((u_low, u), (v_low, v)):
-            if low is not None and (low.shape != dual.shape or low.dtype != np.float64):
-                raise ValueError("the low parts of the duals do not fit them")
+        numbers = [meta[name] for name in ("fun", "bound", "gap") if meta[name] is not None]
+        for value in (*numbers, meta["stats"].get("bottleneck", 0)):
+            if type(value) not in (int, float) or math.isnan(value):
+                raise ValueError("fun, bound, gap or bottleneck is no number")
+        pairs, size, most = ("row4col", m, n) if "demand" in arrays else ("col4row", n, m)
+        for kinds, lengths in (
+            ("if", {"u": n, "v": m, "u_low": n, "v_low": m, "unassigned_cost": n}),
+            ("i", {pairs: size, "capacity": m, "demand": n, "violator": arrays["violator"].size}),
+        ):
+            for name, length in lengths.items():
+                _check_array(arrays, name, length, kinds)
+        columns = arrays[pairs]
         if columns.size and not -1 <= columns.min() <= columns.max() < most:
-            raise ValueError("col4row names a column outside the matrix")
-        chosen = pairs_of(columns.astype(np.intp), m, capacity, demand)
-        if costs is not None and (costs.shape != chosen["row_ind"].shape or costs.dtype.kind not in "if"):
-            raise ValueError("the costs do not fit the pairs")
+            raise ValueError(f"{pairs} names a place outside the matrix")
+        chosen = pairs_of(columns.astype(np.intp), m, arrays.get("capacity"), arrays.get("demand"))
+        _check_array(arrays, "costs", len(chosen["row_ind"]), "if")
+        chosen |= {name: arrays.get(name) for name in _OPTIONAL}
         status = Status(meta["status"])
         return cls(
             **chosen,
             fun=meta["fun"],
-            u=u,
-            v=v,
+            u=arrays["u"],
+            v=arrays["v"],
             bound=meta["bound"],
             gap=meta["gap"],
             status=status,
@@ -535,15 +532,9 @@ class Result:
             message=str(meta["message"]),
             nit=int(meta["nit"]),
             stats=dict(meta["stats"]),
-            violator=violator.astype(np.intp),
+            violator=arrays["violator"].astype(np.intp),
             maximize=bool(meta["maximize"]),
-            shape=(n, m),
-            unassigned_cost=gate,
-            u_low=u_low,
-            v_low=v_low,
-            costs=costs,
-            capacity=capacity,
-            demand=demand,
+            shape=(len(arrays["u"]), len(arrays["v"])),
         )
 
     def plot(self) -> Any:
@@ -585,6 +576,15 @@ def pairs_of(chosen: Array, m: int, capacity: Array | None, demand: Array | None
     row_ind, col_ind, row4col = views_of(chosen, m)
     given = None if capacity is not None else row4col
     return {"row_ind": row_ind, "col_ind": col_ind, "col4row": chosen, "row4col": given}
+
+
+def _check_array(arrays: Mapping[str, Array], name: str, length: int, kinds: str) -> None:
+    """Raise ValueError for an array of another length or kind of numbers; it may be missing."""
+    array = arrays.get(name)
+    if array is not None and (
+        array.shape != (length,) or array.dtype.kind not in kinds or array.dtype.itemsize > 8
+    ):
+        raise ValueError(f"{name} does not fit the shape")
 
 
 def _number(value: Any) -> Any:  # numpy's are not valid in JSON

@@ -43,7 +43,7 @@ def add_command(command: AddCommand) -> None:
 def _certify(args: argparse.Namespace) -> ExitStatus:
     from bigsap.cli.costspec import open_problem
 
-    v = None if args.prices is None else read_assignment(args.prices, None)
+    v = None if args.prices is None else read_assignment(args.prices)
     if isinstance(v, bigsap.Result) and np.isnan(v.v).any():
         raise InputError(f"--prices {args.prices}: the result has no prices")
     costs, asked = open_problem(args.costs)
@@ -54,8 +54,9 @@ def _certify(args: argparse.Namespace) -> ExitStatus:
     given = {name: asked[name] for name in asked if name in wanted} | given_options(args)
     if v is not None:  # one pass, no solve
         given.pop("time_limit", None)
-    chosen = read_assignment(args.assignment, "col4row")
-    _check_form(args.assignment, chosen, costs.shape)
+    chosen = read_assignment(args.assignment)
+    columns = chosen.col4row if isinstance(chosen, bigsap.Result) else chosen
+    _check_form(args.assignment, columns, costs.shape)
     _check_prices(args.prices, v.v if isinstance(v, bigsap.Result) else v, costs.shape[1])
     certificate = bigsap.certify(costs, chosen, v, pairs=args.pairs, **given)
     code = ExitStatus.OK if certificate.optimal else ExitStatus.IMPRECISE
@@ -97,8 +98,8 @@ def _check_prices(name: str, found: Any, m: int) -> None:
         )
 
 
-def read_assignment(name: str, field: str | None) -> Any:
-    """Return the array of a ``.npy`` file, or a saved result, or a field of it."""
+def read_assignment(name: str) -> Any:
+    """Return the array of a ``.npy`` file, or a saved result."""
     from bigsap.sources.spec_files import load_npy
 
     file = Path(name)
@@ -106,9 +107,4 @@ def read_assignment(name: str, field: str | None) -> Any:
         raise InputError(f"{file}: no such file")
     if file.suffix != ".npz":
         return np.asarray(load_npy(file))
-    result = bigsap.Result.load(file)
-    if field == "col4row" and result.col4row is None:
-        raise InputError(
-            f"{file}: rows that take several columns cannot be proved here: exchange rows and columns"
-        )
-    return result if field is None else getattr(result, field)
+    return bigsap.Result.load(file)

@@ -32,8 +32,8 @@ def job_request(args: argparse.Namespace) -> dict[str, Any]:
     if args.warm_start is not None:
         request["warm_start"] = _start(args.warm_start)
     if args.certify is not None:
-        prices = None if args.prices is None else read_assignment(args.prices, None)
-        request["assignment"] = assignment_of(read_assignment(args.certify, "col4row"), prices)
+        prices = None if args.prices is None else read_assignment(args.prices)
+        request["assignment"] = assignment_of(request, read_assignment(args.certify), prices)
     elif args.prices is not None:
         raise InputError("--prices is not valid without --certify")
     if args.spread is not None:

@@ -74,21 +74,28 @@ def request_of(cost: Any, options: Mapping[str, Any] | None = None, shape: Any =
     if shape is not None:
         request["shape"] = list(cost_shape(shape, "shape="))
     if "cost" in request:
-        chosen = request.get("options")
-        maximize = isinstance(chosen, Mapping) and chosen.get("maximize") is True
-        request["cost"] = spec_of(request["cost"], maximize=maximize)
+        request["cost"] = spec_of(request["cost"], maximize=_maximizes(request))
     return request
 
 
-def assignment_of(col4row: Any, v: Any = None, shape: Any = None) -> Record:
-    """Return ``assignment`` of a job request, with arrays in it, for arguments of ``Client.certify``."""
+def _maximizes(request: Record) -> bool:
+    options = request.get("options")
+    return isinstance(options, Mapping) and options.get("maximize") is True
+
+
+def assignment_of(request: Record, col4row: Any, v: Any = None) -> Record:
+    """Return ``assignment`` of a job request, with arrays in it, for arguments of ``Client.certify``.
+
+    request: without it.
+    """
     from bigsap.certification import columns_of, columns_of_result, prices_of
 
     low = None
     if isinstance(v, Result):
         v, low = prices_of(v)
     if isinstance(col4row, Result):
-        col4row = columns_of_result(col4row)
+        col4row = columns_of_result(col4row, _maximizes(request))
+    shape = request.get("shape")
     if isinstance(col4row, tuple) and shape is None:
         raise InputError(
             "pairs (row_ind, col_ind) are not enough: give shape=(n, m), or the column of each row"

@@ -153,7 +153,7 @@ class Client:
         assignment of allowed pairs.
         """
         request = request_of(spec, given.pop("options", None), given.get("shape"))
-        request["assignment"] = assignment_of(col4row, v, request.get("shape"))
+        request["assignment"] = assignment_of(request, col4row, v)
         return self.submit(request, **given)
 
     def estimate(

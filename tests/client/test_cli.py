@@ -16,6 +16,7 @@ import scipy.sparse
 import bigsap
 from bigsap.cli import commands as cli
 from bigsap.cli import common as cli_common
+from bigsap.client.job_request import assignment_of
 from bigsap.compile import kernel_files
 from bigsap.errors import CertificateError, InvalidCostError
 
@@ -382,6 +383,21 @@ def test_a_file_that_is_no_assignment_is_bad_input(tmp_path, capsys, found, pric
         command += ["--prices", tmp_path / "prices.npy"]
     assert run(*command) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_a_result_of_another_sense_is_not_judged(tmp_path, capsys, maximize):
+    cost = np.random.default_rng(3).random((3, 4))
+    np.save(tmp_path / "c.npy", cost)
+    bigsap.solve(cost, maximize=maximize).save(tmp_path / "found.npz")
+    flags = [["--maximize"], []]
+    command = ["certify", tmp_path / "c.npy", tmp_path / "found.npz"]
+    assert run(*command, *flags[maximize]) == 1
+    assert "set maximize to the result's" in capsys.readouterr().err
+    assert run(*command, *flags[not maximize]) == 0
+    request = {"options": {"maximize": not maximize}}
+    with pytest.raises(bigsap.OptionError, match="set maximize"):
+        assignment_of(request, bigsap.Result.load(tmp_path / "found.npz"))
 
 
 @pytest.mark.parametrize("demand", [1, 2])

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap import policy
+from bigsap import batch, policy
 from bigsap.engine.cuda import device_engine as gpu
 from bigsap.engine.cuda import shares as gpu_parts
 from bigsap.engine.cuda.device_engine import DeviceEngine, merge_minima
@@ -284,14 +284,28 @@ class TestOutcomes:
 
         usual = SlabsOnDevices.slabs
 
-        def wrong(self: SlabsOnDevices) -> Any:
-            found = usual(self)
+        def wrong(self: SlabsOnDevices, *given: Any) -> Any:
+            found = usual(self, *given)
             found[1].source.array[5, 2] -= 0.5
             return found
 
         monkeypatch.setattr(SlabsOnDevices, "slabs", wrong)
         with pytest.raises(bigsap.CertificateError, match="the device computes"):
             bigsap.solve(costs(40, 40), device="cuda:0,1")
+
+
+def test_a_batch_on_a_device_is_solved_one_problem_after_the_other(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All memory of the device is the problem's, and all threads."""
+    pools, asked, pool, usual = [], [], batch.ThreadPoolExecutor, batch.solve
+    monkeypatch.setattr(batch, "ThreadPoolExecutor", lambda n, *rest: pools.append(n) or pool(n, *rest))
+    monkeypatch.setattr(batch, "solve", lambda cost, **given: asked.append(given) or usual(cost, **given))
+    matrices = np.stack([costs(20, 30, seed) for seed in range(4)])
+    found = bigsap.solve_many(matrices, device="cuda", threads=3)
+    assert found.fun == pytest.approx([optimum(matrix) for matrix in matrices])
+    assert pools == [1]
+    assert asked == [{"maximize": False, "device": "cuda", "threads": 3}] * 4
 
 
 @each(n_columns=[0, 1, 15, 16, 17, 100, 4096, 100_001], n_devices=[1, 2, 3, 8])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from bigsap.engine.cuda import device_forest as gpu
 from bigsap.engine.trees import device_result
 from bigsap.sources import as_source
 from bigsap.sources.cuda.placed import place
+from bigsap.sources.cuda.row_blocks import RowsOnDevices
 from bigsap.strategies import placement
 from oracle import optimum
 from whole_numbers import KINDS, costs_of
@@ -350,3 +353,25 @@ def test_classical_takes_any_costs() -> None:
         bigsap.solve(cost, device="cuda", **points)
     with pytest.raises(bigsap.OverflowRiskError):
         bigsap.solve(np.full((4, 4), 2**62), device="cuda", **points)
+
+
+@pytest.mark.parametrize("by", [1, -1])
+def test_a_block_of_rows_has_rounded_minima_and_another_none(by: int) -> None:
+    """The pass rounds ``c - v`` in the rows of one device, and not in those of the other."""
+    cost = np.vstack((np.zeros((16, 3)), np.ones((16, 3))))[::by]
+    prices = np.full(3, 2.0**-60)
+    blocks = RowsOnDevices(as_source(cost), (0, 1), None)
+    found = blocks.row_minima(None, prices, None, False, lambda _: None)
+    assert found is not None
+    for row, parts in enumerate(zip(*found[:2], strict=True)):
+        assert sum(map(Fraction, parts)) == Fraction(cost[row, 0]) - Fraction(prices[0])
+
+
+@pytest.mark.parametrize("method", ["hungarian", "ssp"])
+def test_a_solve_stopped_before_its_costs_are_copied(method: str) -> None:
+    cost = np.random.default_rng(5).random((40, 36))
+    cancel = threading.Event()
+    cancel.set()
+    result = bigsap.solve(cost, method=method, device="cuda:0,1", cancel=cancel)
+    assert result.status == "cancelled"
+    assert result.bound <= optimum(cost, False)[0] <= result.fun

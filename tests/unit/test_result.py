@@ -6,7 +6,9 @@ import dataclasses
 import errno
 import io
 import json
+import math
 import os
+import zipfile
 
 import numpy as np
 import pytest
@@ -207,6 +209,21 @@ def npy_of(array):
     return file.getvalue()
 
 
+def with_member(path, name, content):
+    parts = parts_of(path)
+    del parts[name]
+    np.savez(path, **parts)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(f"{name}.npy", content)
+
+
+def header_of(length):
+    file = io.BytesIO()
+    form = {"descr": "<f8", "fortran_order": False, "shape": (length,)}
+    np.lib.format.write_array_header_1_0(file, form)
+    return file.getvalue()
+
+
 DAMAGE = {
     "empty": lambda p: p.write_bytes(b""),
     "half": lambda p: p.write_bytes(p.read_bytes()[: p.stat().st_size // 2]),
@@ -225,6 +242,14 @@ DAMAGE = {
     "short dual": lambda p: rewrite(p, v=np.zeros(5)),
     "column": lambda p: rewrite(p, col4row=np.array([0, 1, 2, 3, 4, 6])),
     "missing": lambda p: rewrite(p, violator=None),
+    "no array": lambda p: with_member(p, "u", b"hello"),
+    "beyond the memory": lambda p: with_member(p, "v", header_of(2**58)),
+    "table of rows": lambda p: rewrite(p, violator=np.zeros((2, 2), int)),
+    "wide floats": lambda p: rewrite(p, u=np.zeros(6, np.longdouble)),
+    "no stats": lambda p: rewrite(p, meta=meta_with(p, stats=[])),
+    "bottleneck": lambda p: rewrite(p, meta=meta_with(p, stats={"bottleneck": "7"})),
+    "bound": lambda p: rewrite(p, meta=meta_with(p, bound=math.nan)),
+    "gap": lambda p: rewrite(p, meta=meta_with(p, gap=10**400)),
 }
 
 

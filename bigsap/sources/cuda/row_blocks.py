@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -25,16 +26,19 @@ class RowsOnDevices(Divided):
     def _columns(self) -> SlabsOnDevices:
         return SlabsOnDevices(self.source, self.devices, self._limit, self._tick, turned=not self.turned)
 
-    def blocks(self) -> list[tuple[Any, int]]:
-        """Return the blocks, each a source on its device, and the number of its first row."""
+    def blocks(self, tick: Callable[[], None] | None = None) -> list[tuple[Any, int]]:
+        """Return the blocks, each a source on its device, and the number of its first row.
+
+        tick: as for ``SlabsOnDevices.slabs``.
+        """
         if self._blocks is None:
-            self._blocks = self._made()
+            self._blocks = self._made(tick)
         return self._blocks
 
-    def _made(self) -> list[tuple[Any, int]]:
+    def _made(self, tick: Callable[[], None] | None) -> list[tuple[Any, int]]:
         source = self.source
         if not isinstance(source, MatrixOnDevice):
-            slabs: list[Any] = self._columns.slabs()
+            slabs: list[Any] = self._columns.slabs(tick)
             return [(slab.source.transposed(), slab.start) for slab in slabs]
         array, made = source.array.T if self.turned else source.array, []
         bounds = slab_bounds(self.shape[0], len(self.devices))
@@ -53,15 +57,16 @@ class RowsOnDevices(Divided):
     ) -> RowDuals | None:
         """Make the certificate's pass: each device processes its rows."""
         found = []
-        for block, start in self.blocks():
+        for block, start in self.blocks(lambda: tick(0)):
             own = None if matching is None else matching[start : start + block.shape[0]]
             of_block = block.row_minima(own, prices, low, maximize, lambda k, at=start: tick(at + k))
             if of_block is None:
                 return None
             found.append(of_block)
         high, matched = (np.concatenate([parts[k] for parts in found]) for k in (0, 3))
-        mid = None if found[0][1] is None else np.concatenate([parts[1] for parts in found])
-        return high, mid, None, matched
+        mids = [np.zeros(parts[0].size) if parts[1] is None else parts[1] for parts in found]
+        rounded = any(parts[1] is not None for parts in found)
+        return high, np.concatenate(mids) if rounded else None, None, matched
 
 
 def is_matrix(source: Any) -> bool:

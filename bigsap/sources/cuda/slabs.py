@@ -92,14 +92,18 @@ class SlabsOnDevices(Divided):
 
     _slabs: list[DeviceSlab] | None = None
 
-    def slabs(self) -> list[DeviceSlab]:
-        """Return the slabs, from the first column to the last. DeviceMemoryError names the bytes."""
+    def slabs(self, tick: Callable[[], None] | None = None) -> list[DeviceSlab]:
+        """Return the slabs, from the first column to the last. DeviceMemoryError names the bytes.
+
+        tick: called while costs are copied; None: the one given with the costs.
+        """
         if self._slabs is None:
             bounds = slab_bounds(self.shape[1], len(self.devices))
             if len(bounds) == 1:
                 bounds = [0, 0]
             pieces = list(pairwise(bounds))
-            self._slabs = self._copied(pieces) if self._must_copy() else self._parts(pieces)
+            tick = tick or self._tick
+            self._slabs = self._copied(pieces, tick) if self._must_copy() else self._parts(pieces)
         return self._slabs
 
     def code(self) -> DeviceCode:
@@ -139,7 +143,7 @@ class SlabsOnDevices(Divided):
             part = moved(part, source.device, device, "a slab of the costs")
         return MatrixOnDevice(part)
 
-    def _copied(self, pieces: list[tuple[int, int]]) -> list[DeviceSlab]:
+    def _copied(self, pieces: list[tuple[int, int]], tick: Callable[[], None]) -> list[DeviceSlab]:
         """Return slabs copied from the host; the transpose's are rows of the copied matrix."""
         source, n, m = self.source, *self.source.shape
         arrays = []
@@ -151,13 +155,13 @@ class SlabsOnDevices(Divided):
         if self.turned:
             for device, array, (start, stop) in zip(self.devices, arrays, pieces, strict=False):
                 with on(device):
-                    for first, panel in panels(source, np.arange(start, stop), self._tick):
+                    for first, panel in panels(source, np.arange(start, stop), tick):
                         bring(array[first : first + len(panel)], panel)
             return [
                 DeviceSlab(MatrixOnDevice(array.T), *piece)
                 for array, piece in zip(arrays, pieces, strict=True)
             ]
-        for first, panel in panels(source, np.arange(n), self._tick):
+        for first, panel in panels(source, np.arange(n), tick):
             for device, array, (start, stop) in zip(self.devices, arrays, pieces, strict=False):
                 with on(device):
                     part = np.ascontiguousarray(panel[:, start:stop])
@@ -189,5 +193,5 @@ class SlabsOnDevices(Divided):
         """Make the certificate's pass, see ``bigsap.proof.row_minima``; None if the host must make it."""
         from bigsap.sources.cuda.device_proof import row_minima
 
-        pieces = [(slab.source, slab.start, slab.stop) for slab in self.slabs()]
+        pieces = [(slab.source, slab.start, slab.stop) for slab in self.slabs(lambda: tick(0))]
         return row_minima(self, pieces, matching, prices, low, maximize, tick)
