@@ -145,8 +145,8 @@ QUICK_PAIRS = 1 << 16
 TIMED_PAIRS = 4096
 #: The first measurement takes the row's pairs divided by this; and the approximate limit in seconds.
 TIMED_FIRST_SHARE, TIMING_SECONDS = 64, 0.05
-#: Compiled costs that take this many seconds per pair are kept. This is about fifty times a memory look-up,
-#: so that timing noise does not decide close cases.
+#: Compiled costs that take this many seconds per pair are kept: about fifty times a memory look-up, so that
+#: either way is good where timing noise decides. Minkowski distances in the plane take as long.
 DEAR_SECONDS = 5e-8
 #: Compiled costs of at most this many bytes in all are kept whatever they take: small problems have no
 #: levels, and without levels lists would compute each cost three to eight times.

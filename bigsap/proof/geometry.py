@@ -35,6 +35,8 @@ _MONOTONE = {"sqeuclidean", "cosine", "euclidean", "cityblock", "chebyshev"}
 _UNIT = 2.0**-53
 #: Smallest scale of multiplied costs: products with smaller ones may lose bits.
 _LEAST = 1e-200
+#: More than a sum of some coordinates loses by underflow.
+_LOST = 2.0**-1060
 #: With more coordinates, boxes of points are useless as bounds.
 MOST_COORDINATES = policy.BOX_COORDINATES
 
@@ -98,22 +100,30 @@ def geometry(source: CostSource) -> Geometry | None:
 
 
 def _scaled(points: Geometry | None, factor: float) -> Geometry | None:
-    """Return the geometry of costs times a positive factor, which rounds once more."""
+    """Return the geometry of costs times a positive factor, which rounds once more.
+
+    What underflows, in the costs before the factor or in the sums here, is far below the blur.
+    """
     if points is None:
         return None
     x, scale, power = points.x, points.scale, points.power
     slip = points.slip + _slip(points.y.shape[1])
-    if points.kind == PRODUCT:
-        x = x * factor
-    elif points.kind == CHORD:
-        power = power * factor
-    else:
-        scale = scale * factor ** {ROOT: 2.0, POWER: power}.get(points.kind, 1.0)
+    lost = _LOST
+    with np.errstate(over="ignore"):
+        if points.kind == PRODUCT:
+            x = x * factor
+            lost *= max(1.0, float(np.abs(points.y).max(initial=0.0)))
+        elif points.kind == CHORD:
+            power = power * factor
+        else:
+            root = {ROOT: 2.0, POWER: power}.get(points.kind, 1.0)
+            scale = scale * np.float64(factor) ** root
+            lost **= 1.0 / root
     sound = np.isfinite(x).all() and np.isfinite(scale).all() and bool((scale > _LEAST).all())
     if not sound or not math.isfinite(power):
         return None
-    blur, limit = points.blur * factor * (1 + 2.0**-40), points.limit * factor
-    return replace(points, x=x, scale=scale, power=power, slip=slip, blur=blur, limit=limit)
+    blur = (points.blur * factor + lost * max(1.0, factor)) * (1 + 2.0**-40)
+    return replace(points, x=x, scale=scale, power=power, slip=slip, blur=blur, limit=points.limit * factor)
 
 
 def _slip(d: int) -> float:
@@ -162,7 +172,7 @@ def _on_sphere(x: Array, y: Array, radius: float) -> Geometry | None:
     widest = max(float(np.abs(a).max(initial=0.0)) for a in (x, y))
     error = _UNIT * (256 + 64 * widest)
     at, there = _in_space(x[:, 0], x[:, 1]), _in_space(y[0], y[1])
-    blur = 4.0 * radius * float(np.sqrt(error))
+    blur = 4.0 * radius * float(np.sqrt(error)) + _LOST
     return Geometry(at, there, np.ones(3), CHORD, 1.0, radius, 0.0, blur)
 
 

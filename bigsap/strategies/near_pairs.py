@@ -24,6 +24,8 @@ from bigsap.strategies.start.samples import Counts
 from bigsap.types import Array
 
 _UNIT = 2.0**-53
+#: Powers below this may have lost bits.
+_HIDDEN = 2.0**-1000
 
 
 def is_near(source: CostSource) -> bool:
@@ -73,9 +75,11 @@ def _bounds(source: CostSource, limit: float) -> tuple[Separation | None, float]
         return None, above
     name, x, y, weights, parameter = plain.prepared()
     if name == "minkowski":
-        # No sum of powers is below its largest term; a power and a root are within 64 units.
+        # No sum of powers is below its largest term; a power and a root are within 64 units, unless it
+        # underflows.
         scale = weights ** (1.0 / parameter)
-        return (Separation(x, y, scale, "largest") if sound_scales(scale) else None), above
+        hidden = (_HIDDEN * max(1.0, float(weights.max()))) ** (1.0 / parameter)
+        return (Separation(x, y, scale, "largest") if sound_scales(scale) else None), max(above, hidden)
     return _chords(x, y, limit, parameter) if name == "haversine" else (None, above)
 
 
@@ -86,7 +90,7 @@ def _chords(x: Array, y: Array, limit: float, radius: float) -> tuple[Separation
     differences of angles with an error of at most ``8 u (1 + largest difference)``, coordinates in
     space have errors of 2 u; the edge is raised by many times as much.
     """
-    half = limit / (2.0 * radius)
+    half = math.nextafter(limit, math.inf) / (2.0 * radius)  # a denormal cost may be rounded down
     if not half < 1.5 or max(np.abs(x[:, 0]).max(), np.abs(y[0]).max()) > np.pi / 2:
         return None, math.inf
     widest = max(np.abs(x).max(), np.abs(y).max())

@@ -257,6 +257,23 @@ def test_the_proof_opens_no_box_beyond_the_limit(metric: str, monkeypatch: pytes
             assert looked.pairs < 0.5 * 500 * 500 + 600 * 500
 
 
+def test_a_pair_whose_powers_underflow_is_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cost is 0, however far it is beyond the limit in one coordinate."""
+    monkeypatch.setattr(policy, "OPTIONAL_SHARE", 1)
+    collect, seen = near_pairs.near_pairs, []
+
+    def noted(*given: Any) -> Any:
+        seen.append(collect(*given))
+        return seen[-1]
+
+    monkeypatch.setattr("bigsap.run.near_pairs.near_pairs", noted)
+    x = np.column_stack((np.arange(700.0), np.zeros(700)))
+    source = bigsap.points(x, x + np.array((0.0, 1e-7)), "minkowski", p=50.0, max_distance=1e-8)
+    assert bigsap.solve(source).fun == 0.0
+    found = [pairs.entries().columns.size for pairs in seen]
+    assert found == [np.isfinite(whole(source)).sum()]
+
+
 def test_a_pair_that_the_search_missed_is_found_by_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """The proof does not trust the pairs that were collected."""
     source, matrix = near(np.random.default_rng(15), "euclidean", 400, 400, share=0.05)

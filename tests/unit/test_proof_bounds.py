@@ -233,6 +233,37 @@ def test_no_bound_is_above_a_pair_of_its_box(metric, family, d, kind, maximize, 
                 assert Fraction(sloped) <= min(exact[box])
 
 
+@pytest.mark.parametrize(
+    ("source", "factor"),
+    [
+        (("euclidean", 1e-71), 1e-90),
+        (("euclidean", 1e-160), 1e-90),
+        (("euclidean", 1e-163), 1e130),
+        (("minkowski", 1e-30), 1e100),  # to the power of 7 beyond float64
+        (("minkowski", 3e-47), 1e40),
+        (("sqeuclidean", 1e-95), 1e-130),
+        (("lowrank", 1e-200), 1e-130),
+    ],
+)
+@pytest.mark.parametrize("maximize", [False, True])
+def test_no_bound_of_multiplied_costs_hides_what_underflows(source, factor, maximize):
+    (metric, size), rng = source, np.random.default_rng(7)
+    x, y = rng.random((12, 3)) * size, rng.random((200, 3)) * size
+    if metric == "lowrank":
+        plain = bigsap.lowrank(x, y / size / size)
+    else:
+        plain = bigsap.points(x, y, metric, p=7.0 if metric == "minkowski" else None, max_distance=1.0)
+    multiplied = bigsap.scaled(plain, factor)
+    if geometry(multiplied) is None:
+        return  # every pair is read
+    there, tree, costs, _ = in_boxes(multiplied, np.zeros(200), maximize)
+    signed = (-1 if maximize else 1) * dense(there)
+    for row in range(12):
+        for node in range(tree.first.size):
+            box = slice(tree.first[node], tree.last[node])
+            assert _plain(costs, tree, row, node) <= signed[row, box].min()
+
+
 def test_a_box_of_wrong_prices_would_show(monkeypatch):
     """Majorants that are too small exclude what they must not: the tests here would see it."""
     rng = np.random.default_rng(0)
