@@ -231,7 +231,7 @@ class Monitor:
         A callback that requested the end is not called again.
         """
         self.bounds = None
-        if not self._refused and not self.ended:
+        if not self._refused:
             with suppress(Stopped):
                 self._report(time.perf_counter())
 
