@@ -259,7 +259,7 @@ class Monitor:
     def end(self, reason: str) -> None:
         """Make every further ``tick`` raise Stopped; no more checkpoints are written.
 
-        For a stop before the search: a callback that requested it is not called again.
+        For a stop before the search.
         """
         self._ended, self.save = reason, None
 

@@ -306,7 +306,7 @@ def test_the_last_report():
     cancel = threading.Event()
     reports.clear()
     bigsap.solve(cost, callback=lambda s: (reports.append(s), cancel.set()), cancel=cancel)
-    assert [state.stage for state in reports] == ["start", "done"]
+    assert [state.stage for state in reports] == ["search", "done"]
 
     # It cannot be ended any more.
     def late(state):
