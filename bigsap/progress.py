@@ -117,6 +117,7 @@ class Monitor:
     guards: list[Callable[[], None]] = field(default_factory=list)
     bounds: Callable[[], None] | None = None
     as_given: Callable[[Any, Any], tuple[Any, Any]] | None = None
+    ends: bool = True
 
     def __post_init__(self) -> None:
         if self.time_limit is not None:
@@ -194,8 +195,8 @@ class Monitor:
             self.bounds = bounds
 
     def _serve(self, report: bool = False) -> None:
-        if self._ended is not None:
-            raise Stopped(self._ended)
+        if self._ended is not None or self._refused:
+            raise Stopped(self._ended or "cancelled")
         now = time.perf_counter()
         if report or now - self._reported >= self.interval or self._rows_passed():
             self._report(now)
@@ -231,7 +232,7 @@ class Monitor:
         A callback that requested the end is not called again.
         """
         self.bounds = None
-        if not self._refused and not self.ended:
+        if self.ends and not self._refused:
             with suppress(Stopped):
                 self._report(time.perf_counter())
 
@@ -259,7 +260,7 @@ class Monitor:
     def end(self, reason: str) -> None:
         """Make every further ``tick`` raise Stopped; no more checkpoints are written.
 
-        For a stop before the search: a callback that requested it is not called again.
+        For a stop before the search.
         """
         self._ended, self.save = reason, None
 

@@ -268,9 +268,10 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
 def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) -> Result:
     """Check the options, open the source, climb the ladder.
 
-    asked: every option of ``solve`` by name; ``stands_for``: see ``Run``. saved: the checkpoint to continue.
+    asked: every option of ``solve`` by name; ``stands_for``: see ``Run``; ``monitor``: of the solve whose
+    part this is. saved: the checkpoint to continue.
     """
-    monitor = Monitor(
+    monitor = asked.get("monitor") or Monitor(
         time_limit=asked["time_limit"],
         callback=asked["callback"],
         interval=asked["callback_every"],
@@ -400,6 +401,7 @@ def _general(
         return result
     finally:
         if bar is not None:
+            bar.update(monitor.progress)
             bar.close()
 
 

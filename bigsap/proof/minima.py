@@ -229,7 +229,8 @@ def by_bounds(
             if done is not None:
                 looked, bounds = looked + done.pairs, done.bounds
             near = None if if_few else width
-            again = multiplied(inner, whole(found), prices, maximize, threads, tick, near)
+            own = prices.of_first(inner.shape[1])
+            again = multiplied(inner, whole(found), own, maximize, threads, tick, near)
             done = done if again is None else again
     if done is None:
         return None

@@ -45,6 +45,10 @@ class Prices:
         """Whether the prices are int64."""
         return self.high.dtype.kind == "i"
 
+    def of_first(self, count: int) -> Prices:
+        """Return the prices of the first columns, without those of additional ones."""
+        return Prices(self.high[:count], None if self.low is None else self.low[:count])
+
     def below(self) -> Array:
         """``low`` as an array for ``scan``, empty if None."""
         return np.empty(0) if self.low is None else self.low

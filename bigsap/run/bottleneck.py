@@ -56,27 +56,30 @@ def solve_bottleneck(
     source: as the user has it. asked: every option of ``solve``. solve_sum: solves the costs given by
     the sum, with options by name. saved: the checkpoint to continue; a search for the threshold begins anew.
     """
-    clock = time.perf_counter()
     n, m = (int(size) for size in source.shape)
-    plain = {**asked, "objective": "sum", "device": "cpu"}
+    plain = {**asked, "objective": "sum", "device": "cpu", "monitor": monitor}
     if options.checkpoint is not None or saved is not None:
         plain["stands_for"], saved = _open_checkpoint(source, options, saved)
     if n == 0 or m == 0:
         return solve_sum(source, {**plain, "shape": None, "args": ()}, saved)
     problem = Problem(source, options.maximize)
+    monitor.progress.n_rows, monitor.progress.n_columns = sorted((n, m))
     threads = min(check_threads(options.threads), max(1, m // policy.COLUMNS_PER_THREAD))
     try:
         found = threshold(problem, threads, monitor.tick)
     except Stopped as stop:
+        _report_end(monitor)
         return Result.from_assignment(
             None, shape=(n, m), status=Status(stop.reason), maximize=options.maximize
         )
-    inner = {**plain, "shape": None, "args": (), "dtype": None, "time_limit": _left(asked, clock)}
+    inner = {**plain, "shape": None, "args": (), "dtype": None}
     if found is None:  # infeasible; the sum's way names the rows
         return solve_sum(source, inner, saved)
     entries = sparse((found.rows, found.columns, found.costs), (n, m))
-    searched = time.perf_counter() - clock
+    searched = monitor.seconds
+    monitor.ends = False
     result = solve_sum(entries, inner, saved)
+    monitor.ends = True
     return _proved(result, problem, found, entries, options, threads, searched, monitor)
 
 
@@ -99,9 +102,9 @@ def _open_checkpoint(
     return facts, saved if of_sum else None
 
 
-def _left(asked: dict[str, Any], clock: float) -> float | None:
-    limit = asked["time_limit"]
-    return None if limit is None else max(0.0, float(limit) - (time.perf_counter() - clock))
+def _report_end(monitor: Monitor) -> None:
+    monitor.progress.stage = "done"
+    monitor.conclude()
 
 
 def _until_late(monitor: Monitor) -> Tick:
@@ -142,6 +145,7 @@ def _proved(
     clock = time.perf_counter()
     if options.certify and result.status in (Status.OPTIMAL, Status.IMPRECISE):
         listed = entries.entries()
+        monitor.progress.stage = "certificate"
         try:
             by, pairs = prove_entries(
                 problem.source,
@@ -161,7 +165,8 @@ def _proved(
             result = replace(result, bound=None, gap=None)
             stats |= {"gaps": [], "proof": None}
         seconds["certificate"] += time.perf_counter() - clock
-    seconds["total"] += searched + time.perf_counter() - clock
+    seconds["total"] = monitor.seconds
+    _report_end(monitor)
     stats["seconds"] = seconds
     stats["source"] = type(problem.source).__name__
     violator = np.sort(found.violator).astype(np.intp)

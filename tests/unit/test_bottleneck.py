@@ -339,6 +339,30 @@ def test_stopped_anywhere_and_continued(tmp_path):
     assert found.stats["resumed"] > 0
 
 
+def test_one_solve_reports():
+    """Threshold, sum and proof are its parts: no count falls, it ends once, and a stop is not asked twice."""
+    cost = np.random.default_rng(3).integers(0, 900, (15, 12))
+
+    def reports(last):
+        seen = []
+
+        def callback(state):
+            seen.append(state)
+            if len(seen) == last:
+                raise StopIteration
+
+        bigsap.solve(cost, objective="bottleneck", callback=callback, callback_every=0)
+        return seen
+
+    seen = reports(None)
+    assert [state.stage for state in seen].index("done") == len(seen) - 1
+    assert len({(state.n_rows, state.n_columns) for state in seen}) == 1
+    for name in ("phase", "rows_scanned", "rows_evaluated", "seconds"):
+        counts = [getattr(state, name) for state in seen]
+        assert counts == sorted(counts)
+    assert [len(reports(last)) for last in range(1, len(seen))] == list(range(1, len(seen)))
+
+
 def test_options():
     cost = np.eye(4)
     with pytest.raises(OptionError, match="objective must be one of"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import threading
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -300,6 +302,12 @@ def test_the_last_report():
     bigsap.solve(cost, callback=refuse)
     assert len(asked) == 1
 
+    # Another's stop before the search is reported as well.
+    cancel = threading.Event()
+    reports.clear()
+    bigsap.solve(cost, callback=lambda s: (reports.append(s), cancel.set()), cancel=cancel)
+    assert [state.stage for state in reports] == ["search", "done"]
+
     # It cannot be ended any more.
     def late(state):
         if state.stage == "done":
@@ -404,6 +412,19 @@ def test_the_best_bound_is_kept_with_its_duals():
             known.add_duals((cost - v).min(axis=1), v)
         assert known.bound == pytest.approx(8.0)
         assert known.v.tolist() == (good - good.max()).tolist()
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (4, 6), (6, 4)])
+def test_a_bound_is_the_sum_of_the_duals_that_prove_it(shape):
+    """Rounded down, however much larger than it the prices are."""
+    rng = np.random.default_rng(3)
+    cost, v = rng.random(shape), 1e6 * rng.random(shape[1])
+    known = Incumbent(Problem(as_source(cost)), np.inf, active=True)
+    known.add_duals((cost - v).min(axis=1), v)
+    u, v = ([Fraction(x) for x in dual.tolist()] for dual in (known.u, known.v))
+    for (i, j), c in np.ndenumerate(cost):
+        assert u[i] + v[j] <= Fraction(c)
+    assert Fraction(known.bound) <= sum(u + v) < Fraction(np.nextafter(known.bound, np.inf))
 
 
 def floors_of(terms, maximize):

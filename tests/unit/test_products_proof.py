@@ -116,3 +116,13 @@ def test_a_solve_is_proved_by_products():
     again = found.verify(bigsap.points(x, y), pairs=True)
     assert again.fun == found.fun
     assert again.bound == found.bound
+
+
+@pytest.mark.parametrize("kind", ["sqeuclidean", "lowrank"])
+def test_more_rows_than_columns_that_may_stay_unassigned(kind):
+    """The additional columns are no vectors."""
+    x, y = some_points(60, 300, 40)
+    source = SOURCES[kind](y, x)
+    result = bigsap.solve(source, unassigned_cost=float(np.median(whole(source))), method="ssp")
+    assert result.status == "optimal"
+    result.verify(source, pairs=True)
