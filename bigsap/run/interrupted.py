@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 
 from bigsap import policy
+from bigsap.engine.core.incumbent import Incumbent
 from bigsap.engine.core.pair_costs import signed_total
 from bigsap.engine.core.state import FREE
+from bigsap.errors import OverflowRiskError
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
+from bigsap.proof.exact import down, expansion
 from bigsap.run.deadline import Deadline, Late
 from bigsap.run.run import Run
 from bigsap.sources.base import read_while
@@ -99,7 +102,7 @@ def answer(
     if certificate is None:
         known.add_floor()
     fun = None if cost is None else problem.sign * cost
-    bound = known.bound
+    bound = known.bound if known.u is None else sum_of_duals(known, problem.integer)
     if certificate is not None:
         proved = problem.sign * certificate.bound
         if bound is None or proved >= bound:
@@ -113,6 +116,22 @@ def answer(
         u_low=known.u_low,
         v_low=known.v_low,
     )
+
+
+def sum_of_duals(known: Incumbent, integer: bool) -> Any:
+    """Return the exact sum of the duals that prove the bound, rounded down.
+
+    The bound that the search compares had its own share of roundings subtracted, and differs from it where
+    prices are large.
+    """
+    parts = [part for part in (known.u, known.v, known.u_low, known.v_low) if part is not None]
+    if parts[0].dtype.kind != "f":
+        return known.bound
+    try:
+        bound = down(expansion(*parts))
+    except OverflowRiskError:  # a row without a column, or sums beyond float64
+        return known.bound
+    return math.ceil(bound) if integer and math.isfinite(bound) else bound
 
 
 def _completed(

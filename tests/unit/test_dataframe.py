@@ -103,7 +103,7 @@ def test_saved_results_keep_costs(tmp_path):
     with np.load(tmp_path / "r.npz") as parts:
         kept = {name: parts[name] for name in parts.files}
     np.savez(tmp_path / "short.npz", **{**kept, "costs": kept["costs"][1:]})
-    with pytest.raises(StoreError, match="costs do not fit"):
+    with pytest.raises(StoreError, match="costs does not fit"):
         bigsap.Result.load(tmp_path / "short.npz")
     # A file of a version without costs.
     np.savez(tmp_path / "old.npz", **{name: part for name, part in kept.items() if name != "costs"})

@@ -18,12 +18,18 @@ from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.proof.certificate import Certificate
-from bigsap.proof.exact import down, exact_sum, expansion
+from bigsap.proof.exact import exact_sum
 from bigsap.proof.tightness import UNIT
 from bigsap.sources.base import Separable, Separation, range_of
 from bigsap.types import Array
 
 _AT_ONCE = 512
+
+
+def _size(a: Array) -> float:
+    """Return the sum of magnitudes, without a temporary vector."""
+    parts = (a[k : k + _AT_ONCE] for k in range(0, a.size, _AT_ONCE))
+    return float(sum(np.abs(part).sum() for part in parts))
 
 
 class Incumbent:
@@ -85,7 +91,7 @@ class Incumbent:
         """Add the bound of row minima ``low[i] = min_j c[i,j] - v[j]`` at the prices v. O(n + m).
 
         Any prices prove a bound (see ``bigsap.proof.certificate``). The largest possible rounding
-        error is subtracted from u, and the bound is the exact sum of the duals, rounded down.
+        error is subtracted.
         """
         n, m = self._problem.shape
         if not n or not m:
@@ -94,27 +100,29 @@ class Incumbent:
         if worst >= self._infinity:
             return
         if n <= m:
-            t = np.partition(v, n - 1)[n - 1]
-            u, prices = low + t, np.minimum(v - t, 0)
+            t = np.partition(v, n - 1)[n - 1] if n < m else v.max()
+            u, prices = (low + t, np.minimum(v - t, 0)) if n < m else (low, v)
         else:
             t = np.partition(low, m - 1)[m - 1]
             u, prices = np.minimum(low - t, 0), v + t
         if u.max(initial=0) >= self._infinity:
             return
+        bound = exact_sum(u) + exact_sum(prices)
         if v.dtype.kind == "f":
-            # The minima were rounded, and so were these sums.
-            u = u - 4 * UNIT * (np.abs(u) + float(max(v.max(), -v.min())) + abs(float(t)))
-            if not math.isfinite(u.min()):
-                return
-            bound: Any = down(expansion(u, prices))
+            reach = float(max(v.max(), -v.min())) + abs(float(t))
+            size = _size(u) + _size(prices) + (n + m) * reach
+            bound = float(bound) - 4 * UNIT * size
             if self._problem.integer and math.isfinite(bound):
                 bound = math.ceil(bound)
-        else:
-            bound = exact_sum(u) + exact_sum(prices)
         if self.bound is None or bound > self.bound:
             self.bound = bound
             if self.active:
-                self.u, self.v = u, prices
+                if n == m:
+                    # Additional columns, of rows that may stay unassigned, rely on it.
+                    u, prices = u + t, v - t
+                # The minima were rounded, and so were these sums.
+                less = 4 * UNIT * (np.abs(u) + reach) if v.dtype.kind == "f" else 0
+                self.u, self.v = u - less, prices.copy()
                 self.u_low = self.v_low = None
 
     def add_floor(self) -> None:
