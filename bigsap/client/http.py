@@ -227,9 +227,10 @@ class Transport:
                 named = _retry_after(answer.headers.get("Retry-After"))
                 # 429: refused before any work was done. Superseded: what is left of a lost request may
                 # reach the service after its repetition has begun; it ends soon.
-                may = answer.status_code == 429 or (
-                    again and (answer.status_code in _BUSY or failure.slug == "block-superseded")
+                left_over = failure.slug == "block-superseded" or (
+                    failure.slug == "array-incomplete" and named is not None
                 )
+                may = answer.status_code == 429 or (again and (answer.status_code in _BUSY or left_over))
                 may = may and failure.problem.get("quota") not in _LASTING
             if not may:
                 raise failure

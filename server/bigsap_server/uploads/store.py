@@ -236,7 +236,9 @@ class ArrayStore:
             self._check_idle(array_id)
             if meta.sealed is None:
                 if self._open[array_id]:
-                    raise HttpProblem("array-incomplete", "a block is still being received")
+                    # Perhaps what is left of a request whose connection was lost: it ends soon.
+                    later = {"Retry-After": "1"}
+                    raise HttpProblem("array-incomplete", "a block is still being received", headers=later)
                 if missing := meta.missing():
                     raise HttpProblem("array-incomplete", "not all rows are received", missing=missing[:100])
             self._sealing.add(array_id)
