@@ -147,10 +147,13 @@ def test_busy_service_is_asked_again_when_it_says(pauses):
         assert len(seen) == 3
 
 
-def test_a_superseded_block_is_sent_again(pauses):
-    # The rest of a lost request reached the service after its repetition had begun.
-    superseded = {"type": "urn:bigsap:problem:block-superseded", "title": "x", "status": 409}
-    with stub((409, {}, superseded), (200, {}, {"rows": 1})) as (url, seen):
+@pytest.mark.parametrize(
+    ("slug", "headers"), [("block-superseded", {}), ("array-incomplete", {"Retry-After": "0.05"})]
+)
+def test_what_is_left_of_a_lost_request_is_waited_for(slug, headers, pauses):
+    # It reached the service after its repetition had begun, or is still being received.
+    refused = {"type": f"urn:bigsap:problem:{slug}", "title": "x", "status": 409}
+    with stub((409, headers, refused), (200, {}, {"rows": 1})) as (url, seen):
         transport = Transport(url, patience=5)
         assert transport.call("PUT", "/v1/arrays/arr_1/rows/0", content=b"x").json() == {"rows": 1}
         transport.close()
