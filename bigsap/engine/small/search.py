@@ -166,8 +166,7 @@ def solve_dense(
     )
     claim = Claim(column_of_row, v, caps)
     found = Found(low, rest, matched, prices, facts)
-    limit = np.inf
-    alone = warm
+    limit, alone = np.inf, warm
     for i in range(n):
         alone = alone and column_of_row[i] < 0
     while True:
@@ -216,8 +215,7 @@ def solve_matrix(matrix: Array, pairs: Array, room: Array) -> int:
     where each array takes a tenth of the time.
     """
     n, m = matrix.shape
-    keep = 3 * n + m + FACTS
-    numbers = keep + 6 * m + 2 * n + SPARE
+    keep, numbers = 3 * n + m + FACTS, 5 * n + 7 * m + FACTS + SPARE
     if room.size < numbers + 2 * (n + m) or pairs.shape[1] != n:
         return UNSURE
     for i in range(n):
@@ -501,8 +499,7 @@ def _other(t: Task, at: int, taken: int, first: float) -> tuple[int, int]:
 @kernel
 def _search(t: Task, n_free: int) -> int:
     """Run a Dijkstra search from each of the first ``n_free`` rows of ``free``."""
-    m, gated = t.v.size, t.caps.size > 0
-    n_scans = np.int64(t.facts[1])
+    m, gated, n_scans = t.v.size, t.caps.size > 0, np.int64(t.facts[1])
     prices_at, label_at = np.int64(t.v.ctypes.data), np.int64(t.label.ctypes.data)
     nothing_at, spare_at = np.int64(t.nothing.ctypes.data), np.int64(t.spare.ctypes.data)
     tree_at = np.int64(t.tree.ctypes.data)

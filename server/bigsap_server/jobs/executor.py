@@ -7,6 +7,7 @@ the job's folder (``control``), which decides whenever an executor loses contact
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class Report:
 Listener = Callable[[Report], None]
 
 
-class Executor:
+class Executor(ABC):
     """Runs attempts. Methods are called by one thread; the listener is called by any."""
 
     own_process = False
@@ -42,16 +43,16 @@ class Executor:
         """Connect to the workers; reports go to the listener. Raises OSError, and is then called again."""
         self._listener = listener
 
-    def poll(self) -> None:
+    def poll(self) -> None:  # noqa: B027 - nothing to detect, unless there is a cluster
         """Detect losses and reconnect. Called several times a second."""
 
     def ready(self) -> bool:
         """Return whether an attempt can be run."""
         return True
 
+    @abstractmethod
     def free(self) -> int:
         """Return how many more attempts could run now."""
-        raise NotImplementedError
 
     def workers(self) -> dict[str, int]:
         """Return the numbers of the cluster's workers by activity.
@@ -60,16 +61,16 @@ class Executor:
         """
         return {}
 
+    @abstractmethod
     def submit(self, order: Order) -> None:
         """Run an attempt. Raises OSError when no worker can take it."""
-        raise NotImplementedError
 
-    def kill(self, order: Order) -> None:
+    def kill(self, order: Order) -> None:  # noqa: B027 - threads cannot be killed
         """Kill the process of an attempt that ignores its command, or drop one not yet begun."""
 
+    @abstractmethod
     def close(self) -> None:
         """Release the workers. Attempts under way are lost."""
-        raise NotImplementedError
 
 
 class InlineExecutor(Executor):
