@@ -39,16 +39,15 @@ def limit_process(**most: int) -> None:
 
     Mapped files do not count among ``DATA``. What exceeds a limit fails its job, not the machine.
     """
-    if sys.platform == "win32":
-        return
-    try:
-        import resource
-    except ImportError:  # a Python built without it
-        return
-    for name, value in most.items():
-        kind = getattr(resource, f"RLIMIT_{name}")
-        hard = resource.getrlimit(kind)[1]
-        resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
+    if sys.platform != "win32":
+        try:
+            import resource
+        except ImportError:  # a Python built without it
+            return
+        for name, value in most.items():
+            kind = getattr(resource, f"RLIMIT_{name}")
+            hard = resource.getrlimit(kind)[1]
+            resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
 def over(detail: str, pointer: str) -> HttpProblem:
