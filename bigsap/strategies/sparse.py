@@ -36,8 +36,9 @@ from bigsap.types import Array
 
 #: Stages: first prices, an auction, tight pairs, rounds of the reduction, shortest paths, the end.
 START, BID, TIGHT, REDUCE, SEARCH, DONE = range(6)
-#: The first epsilon in mean regrets, its divisor, and the number of auctions before the exact part; with
-#: many rows one more, since shortest paths then go farther.
+#: The first epsilon in mean regrets, its divisor, and the number of auctions before the exact part. With
+#: many rows another comes first, at a larger epsilon, since some region is contested for long; and
+#: another last, since shortest paths go farther.
 _FIRST, _DIVIDE, _AUCTIONS, _MANY_ROWS = 1.0, 8.0, 3, 1 << 18
 #: Rounds of the reduction, and scans a row of each.
 _ROUNDS, _ROUND_SCANS = 2, 4
@@ -194,8 +195,9 @@ class SparseSearch:
         regret = float(auction.mean_regret(self.pairs, state))
         self._monitor.tick()
         course.least = max(self._arithmetic.grid, _LEAST * spread)
-        course.left = _AUCTIONS + (self._problem.shape[0] >= _MANY_ROWS)
-        self._open(_FIRST * regret)
+        many = self._problem.shape[0] >= _MANY_ROWS
+        course.left = _AUCTIONS + 2 * many
+        self._open(_FIRST * _DIVIDE**many * regret)
 
     def _take_warm(self, warm: Warm) -> None:
         v = np.asarray(warm.v, np.float64) * self._scale

@@ -2,7 +2,7 @@
 
 An auction in the order of a stack (Bertsekas 1988): a row takes its best column and lowers its price
 so that the row is indifferent to its second best, less epsilon; the row that held the column bids
-next. Every pair then is within epsilon of its row's best. ``reduce`` is the same without epsilon,
+in its place. Every pair then is within epsilon of its row's best. ``reduce`` is the same without epsilon,
 the augmenting row reduction of Jonker and Volgenant (1987): pairs stay exactly tight, so a row that
 finds its best column held and its second best as good is put off.
 """
@@ -12,8 +12,14 @@ from __future__ import annotations
 import numpy as np
 
 from bigsap.compile.decorator import kernel
+from bigsap.engine.core.atomics import prefetch
+from bigsap.engine.core.scan import LINE
 from bigsap.engine.core.state import FREE
 from bigsap.engine.sparse.pairs import PRIVATE, Matching, Pairs, own_price, signed
+from bigsap.types import Array
+
+# Rows that bid in turn, and how many turns before a row's own its entries and then their prices are fetched.
+_RING, _FETCH_ENTRIES, _FETCH_PRICES = 8, 5, 2
 
 
 @kernel
@@ -87,21 +93,52 @@ def unmatch(s: Matching) -> None:
     s.at.position = 0
 
 
+@kernel(forceinline=True)
+def _later(turn: int, turns: int, count: int) -> int:
+    """Return the place in a ring so many turns later; -1 if the ring has fewer rows."""
+    if turns >= count:
+        return -1
+    return turn + turns if turn + turns < count else turn + turns - count
+
+
+@kernel(forceinline=True)
+def _fetch(ring: Array, turn: int, count: int, p: Pairs, s: Matching) -> None:
+    """Prefetch entries of one row of the ring, and the prices of those of another."""
+    place = _later(turn, _FETCH_ENTRIES, count)
+    if place >= 0:
+        begin, end = p.start[ring[place]], p.start[ring[place] + 1]
+        ids, costs = p.ids.ctypes.data, p.costs.ctypes.data
+        for offset in range(begin * p.ids.itemsize, end * p.ids.itemsize, LINE):
+            prefetch(ids + offset)
+        for offset in range(begin * p.costs.itemsize, end * p.costs.itemsize, LINE):
+            prefetch(costs + offset)
+    place = _later(turn, _FETCH_PRICES, count)
+    if place >= 0:
+        for k in range(p.start[ring[place]], p.start[ring[place] + 1]):
+            prefetch(s.v.ctypes.data + p.ids[k] * s.v.itemsize)
+
+
 @kernel
 def bid(p: Pairs, s: Matching, epsilon: float, most_scans: int, budget: int) -> bool:
     """Let the rows of the queue, last first, bid until all are assigned; return whether they are.
 
-    Returns earlier, between two rows, at ``most_scans`` scans in all and after ``budget`` entries. Every
-    row has an entry.
+    A few rows form a ring and bid in turn, so that what a scan reads is fetched during the scans before
+    it. A row that loses its column takes the place of the row that won it. Returns earlier, between two
+    rows, at ``most_scans`` scans in all and after ``budget`` entries. Every row has an entry.
     """
-    at, v, queue = s.at, s.v, s.queue
+    at, v, queue, ring = s.at, s.v, s.queue, s.late
     infinity = p.infinity
     top = at.n_queue
     last = at.entries + budget
     scans, entries = at.scans, at.entries
-    while top > 0 and entries < last and scans < most_scans:
+    turn = count = 0
+    while count < _RING and top > 0:
         top -= 1
-        row = queue[top]
+        ring[count] = queue[top]
+        count += 1
+    while count > 0 and entries < last and scans < most_scans:
+        _fetch(ring, turn, count, p, s)
+        row = ring[turn]
         begin, end = p.start[row], p.start[row + 1]
         scans += 1
         entries += end - begin
@@ -116,20 +153,36 @@ def bid(p: Pairs, s: Matching, epsilon: float, most_scans: int, budget: int) -> 
                     low, second, best, column = tau, low, k, j
                 else:
                     second = tau
+        after = FREE
         if column < 0:
             s.column_of_row[row] = column
-            continue
-        if second < infinity:
-            v[column] -= (second - low) + epsilon
         else:
-            v[column] -= p.wall
-        old = s.row_of_column[column]
-        s.row_of_column[column], s.column_of_row[row] = row, column
-        s.match_cost[row] = signed(p, best)
-        if old >= 0:
-            s.column_of_row[old] = FREE
-            queue[top] = old
-            top += 1
+            if second < infinity:
+                v[column] -= (second - low) + epsilon
+            else:
+                v[column] -= p.wall
+            after = s.row_of_column[column]
+            s.row_of_column[column], s.column_of_row[row] = row, column
+            s.match_cost[row] = signed(p, best)
+        if after >= 0:
+            s.column_of_row[after] = FREE
+        elif top > 0:
+            top -= 1
+            after = queue[top]
+        if after >= 0:
+            ring[turn] = after
+            prefetch(p.start.ctypes.data + after * p.start.itemsize)
+            turn += 1
+        else:
+            count -= 1
+            for k in range(turn, count):
+                ring[k] = ring[k + 1]
+        if turn >= count:
+            turn = 0
+    # The next to bid comes back on top: later calls go on with the same ring, however often they return.
+    for k in range(count - 1, -1, -1):
+        queue[top] = ring[turn + k if turn + k < count else turn + k - count]
+        top += 1
     at.n_queue, at.scans, at.entries = top, scans, entries
     return top == 0
 

@@ -62,7 +62,7 @@ class Matching(NamedTuple):
 
     v: P (n_columns,). column_of_row, row_of_column: ID, inverse of each other; FREE, or PRIVATE.
     match_cost: P (n_rows,) signed cost of the row's pair, where it is assigned. queue, late: ID
-    (n_rows,), rows to be matched.
+    (n_rows,), rows to be matched; during an auction ``late`` is the ring of rows that bid in turn.
     """
 
     v: Array
