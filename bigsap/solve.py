@@ -176,7 +176,8 @@ def solve(
         "compressed" it holds the lists too, some 1.6 KB a row, and not every phase is written if
         phases are shorter than a few times the writing. The file is kept after the solve.
     certify: False skips the certificate, and computes ``fun`` only from costs that the search
-        still holds; ``bound`` and ``gap`` are then None, and ``u`` and ``v`` are unchecked.
+        still holds; ``bound`` and ``gap`` are then None, ``u`` and ``v`` unchecked, and
+        ``optimal`` is the search's word.
         ``"pairs"``: read every pair, also where bounds of the costs suffice;
         ``stats["proof"]`` records which.
     start: first prices: ``"levels"``, of exactly solved samples of a quarter of the rows and

@@ -119,8 +119,12 @@ class Settings(BaseSettings):
     scheduler: str | None = Field(None, description="address of a Dask scheduler; default: own")
     executor: Literal["dask", "inline"] = Field("dask", description="inline: threads, for tests")
     workers: int | None = Field(None, ge=1, description="worker processes; default: half the cores")
-    devices: list[Literal["cpu", "cuda"]] = Field(["cpu"], min_length=1, description="what the workers have")
-    threads_per_job: int | None = Field(None, ge=1, description="default: cores over workers")
+    devices: list[Literal["cpu", "cuda"]] = Field(
+        ["cpu"], min_length=1, description="what the workers have, for jobs to ask for"
+    )
+    threads_per_job: int | None = Field(
+        None, ge=1, description="threads of one job; default: cores over workers"
+    )
     worker_memory_bytes: int | None = Field(
         None,
         ge=GIB,
@@ -131,7 +135,9 @@ class Settings(BaseSettings):
     heartbeat_s: float = Field(0.8, gt=0, le=1.0, description="seconds between progress reports")
     drain_s: float = Field(30.0, ge=0, description="seconds to stop gracefully")
     keys: Path | None = Field(None, description="TOML file of hashed keys")
-    stores: dict[str, Path] = Field(default_factory=dict, description="named folders to read")
+    stores: dict[str, Path] = Field(
+        default_factory=dict, description="named folders whose zarr stores and .npy files jobs may read"
+    )
     zarr_uris: list[str] = Field(
         default_factory=list, description="allowed prefixes of addresses of zarr arrays and .npy files"
     )
@@ -146,9 +152,13 @@ class Settings(BaseSettings):
     webhook_secret: str | None = Field(
         None, min_length=16, description="signs webhooks; without it there are none", repr=False
     )
-    plugins: list[str] = Field(default_factory=list, description="enabled cost plugins")
+    plugins: list[str] = Field(
+        default_factory=list, description="enabled cost plugins, entry points `bigsap.costs`"
+    )
     limits: Limits = Field(default_factory=Limits, description="what requests may take")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="of logs")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="of logs: debug, info, warning or error"
+    )
     page: bool = Field(True, description="serve the web page at /")
 
     @classmethod

@@ -6,11 +6,13 @@ import importlib.metadata
 import io
 import itertools
 import json
+import re
 import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import bigsap_server
 import numpy as np
 import pytest
 from bigsap_server.costs import sandbox
@@ -169,6 +171,13 @@ def test_both_dialects_have_the_same_fields() -> None:
         needed = {field for field, info in fields.items() if info.is_required()}
         assert needed | given.get(name, set()) | elsewhere.get(name, set()) == set(KINDS[name].required)
     assert set(KINDS) - seen == {"npy"}
+
+
+def test_the_page_has_words_for_every_member() -> None:
+    script = (Path(bigsap_server.__file__).parent / "page" / "js" / "job.js").read_text()
+    listed = re.search(r"const KINDS = {(.*?)};", script, re.S)
+    assert listed is not None
+    assert set(re.findall(r"(\w+): \"", listed[1])) == set(MEMBERS)
 
 
 def test_normalised_requests_are_stable(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import { count, duration, isActive, moment, number, percent, rough, standing, st
 const LINES = 500;
 const KINDS = {
   points: "two point sets", array: "a matrix", expression: "an expression", lowrank: "low rank",
-  table: "a table of classes", zarr: "a zarr store", http_rows: "a row provider", plugin: "a plugin",
+  table: "a table of classes", sparse: "listed pairs", zarr: "a zarr store", npy: "a .npy file",
+  http_rows: "a row provider", plugin: "a plugin",
   sum: "a sum of costs", scale: "a scaled cost", mask: "a masked cost", forbid_above: "a gated cost",
 };
 
