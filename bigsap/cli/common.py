@@ -199,14 +199,17 @@ def check_output(name: str) -> Path:
     return file
 
 
-def save_result(result: Result, file: Path) -> None:
-    """Save a result, or its pairs alone where the name is that of a table."""
+def save_result(result: Result, file: Path, *, costs: bool = True) -> None:
+    """Save a result, or its pairs alone where the name is that of a table.
+
+    costs: whether a table without pairs has a column of costs; the tables of a service's results have none.
+    """
     if file.suffix not in TABLES:
         result.save(file)
         return
     table = {"row": result.row_ind, "column": result.col_ind}
-    if result.costs is not None:
-        table["cost"] = result.costs
+    if result.costs is not None or (costs and not len(result.row_ind)):
+        table["cost"] = result.pairs(costs=True)["cost"]
     target = file.resolve()  # a link stays one
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:

@@ -100,6 +100,14 @@ def test_pairs_are_saved_as_a_table(factor, tmp_path):
         pandas.testing.assert_frame_equal(found, frame)
 
 
+def test_a_table_without_pairs_has_the_same_columns(tmp_path):
+    np.save(tmp_path / "c.npy", np.full((2, 2), np.inf))
+    for name in ("r.csv", "r.parquet"):
+        assert run("solve", tmp_path / "c.npy", "-o", tmp_path / name) == 3
+    for found in (pandas.read_csv(tmp_path / "r.csv"), pandas.read_parquet(tmp_path / "r.parquet")):
+        assert (list(found), len(found)) == (["row", "column", "cost"], 0)
+
+
 def test_a_table_without_its_package_is_refused_before_the_solve(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     assert run("solve", "absent.npy", "-o", tmp_path / "r.parquet") == 1
