@@ -267,10 +267,13 @@ def test_sealing_is_waited_for_as_long_as_the_service_reads(client, monkeypatch)
 def test_other_data_under_the_same_id_is_noticed(client):
     array = RNG.random((10, 2))
     array_id = client.upload(array)
-    with pytest.raises(ServiceError, match="digest"):
+    with pytest.raises(ServiceError, match="digest") as other:
         client.upload(array + 1, array_id=array_id)
-    with pytest.raises(ServiceError, match=r"shape \(10, 2\)"):
+    with pytest.raises(ServiceError, match=r"shape \(10, 2\)") as shorter:
         client.upload(array[:5], array_id=array_id)
+    with pytest.raises(ServiceError, match="no such array") as absent:
+        client.upload(array, array_id="arr_0000000000000000")
+    assert {other.type, shorter.type, absent.type} == {ServiceError}  # none to be continued
 
 
 def test_broken_downloads_go_on(proxy):

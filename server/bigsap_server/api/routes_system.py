@@ -91,7 +91,7 @@ def _options(settings: Settings) -> list[schemas.OptionWords]:
             schemas.OptionWords(
                 name=option.remote,
                 label=option.label,
-                help=option.help.partition(": a number, or a .npy file")[0],
+                help=option.remote_help.partition(": a number, or a .npy file")[0],
                 kind="choice" if choices else option.kind,
                 choices=choices,
                 default=ours.get(option.remote, option.remote_default or option.default),
