@@ -15,7 +15,7 @@ pytest.importorskip("httpx", reason="extra http")
 pytest.importorskip("fastapi", reason="extra server")
 
 from bigsap.client import Client, JobFailedError, ServiceError, UploadError
-from bigsap.errors import DtypeError, ShapeError
+from bigsap.errors import DtypeError, InputError, ShapeError
 from gate import HANG_S, gated_job
 from http_stand_ins import Proxy
 
@@ -203,6 +203,20 @@ def test_upload_keeps_dtype_and_shape(client):
 def test_what_cannot_be_uploaded(client, array, error):
     with pytest.raises(error):
         client.upload(array)
+
+
+@pytest.mark.parametrize("given", [{"wait": "x"}, {"wait": np.nan}, {"idempotency_key": 3}])
+def test_nothing_is_submitted_with_wrong_arguments(client, given):
+    with pytest.raises(InputError, match="must be"):
+        client.submit([[1.0]], label="wrong", **given)
+    assert list(client.jobs(label="wrong")) == []
+
+
+def test_what_is_no_key_and_no_time(client):
+    with pytest.raises(InputError, match="the key must be text"):
+        Client(client.url, 3)
+    with pytest.raises(InputError, match="seconds"):
+        client.submit([[1.0]]).wait("x")
 
 
 def sent_rows(client: Client, monkeypatch) -> list[str]:
