@@ -159,7 +159,7 @@ def _serve(args: argparse.Namespace) -> ExitStatus:
 
 
 def _submit(args: argparse.Namespace) -> ExitStatus:
-    output = None if args.output is None else check_output(args.output)
+    output = None if args.output is None else check_output(args.output, args.spec)
     if args.idempotency_key is not None:  # checked before anything is uploaded
         header_text("--idempotency-key", args.idempotency_key)
     request = job_request(args)
