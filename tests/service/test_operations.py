@@ -252,6 +252,24 @@ def test_the_stream_of_a_removed_key_ends(tmp_path: Path) -> None:
             assert [line for line in lines if line.startswith("data:")] == []
 
 
+def test_the_long_poll_of_a_removed_key_ends(tmp_path: Path) -> None:
+    file, answers = keys_of(tmp_path / "keys.toml", "ann", "bob"), list[httpx.Response]()
+    app = create_app(settings_in(tmp_path / "data", keys=file))
+    with served(app) as url, httpx.Client(base_url=url, timeout=HANG_S) as client:
+        service = app.app.state.service
+        service.supervisor.stop()
+        ann, caller = {"X-API-Key": "ann"}, service.keys.caller(None, "ann")
+        job = client.post("/v1/jobs", json=SQUARE, headers=ann)
+        poll, tag = f"{job.json()['links']['self']}?wait=60", {"If-None-Match": job.headers["ETag"]}
+        thread = threading.Thread(target=lambda: answers.append(client.get(poll, headers=ann | tag)))
+        thread.start()
+        until(lambda: caller.streams == 1)
+        new = settings_in(tmp_path / "data", keys=keys_of(file, "bob"))
+        service.notifier._loop.call_soon_threadsafe(reload, app, new)
+        thread.join(HANG_S)
+    problem(answers[0], 403, "forbidden")
+
+
 def test_a_store_that_does_not_exist_is_refused_at_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -134,7 +134,12 @@ def _checks(service: Service) -> dict[str, bool]:
     }
 
 
-@router.get("/metrics", summary="Prometheus metrics", response_class=Response, responses=_KEYED)
+@router.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {}}}, **_KEYED},
+)
 async def metrics(service: TheService, caller: Reader) -> Response:
     """In the text format of Prometheus."""
     text: bytes = await run_in_threadpool(service.metrics.text)
