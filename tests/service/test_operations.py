@@ -252,6 +252,18 @@ def test_the_stream_of_a_removed_key_ends(tmp_path: Path) -> None:
             assert [line for line in lines if line.startswith("data:")] == []
 
 
+def test_a_new_key_of_the_same_name_has_its_jobs(tmp_path: Path) -> None:
+    file = keys_of(tmp_path / "keys.toml", "ann")
+    app = create_app(settings_in(tmp_path / "data", keys=file))
+    with TestClient(app, base_url="http://127.0.0.1:8765") as client:
+        job = client.post("/v1/jobs", json=SQUARE, headers={"X-API-Key": "ann"}).json()["links"]["self"]
+        file.write_text(file.read_text().replace(hashed("ann"), hashed("new")))
+        assert client.portal is not None
+        client.portal.call(reload, app, settings_in(tmp_path / "data", keys=file))
+        assert client.get(job, headers={"X-API-Key": "new"}).status_code == 200
+        problem(client.get(job, headers={"X-API-Key": "ann"}), 401, "unauthorized")
+
+
 def test_the_long_poll_of_a_removed_key_ends(tmp_path: Path) -> None:
     file, answers = keys_of(tmp_path / "keys.toml", "ann", "bob"), list[httpx.Response]()
     app = create_app(settings_in(tmp_path / "data", keys=file))
