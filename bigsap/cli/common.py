@@ -203,7 +203,7 @@ def check_output(name: str, costs: str = "") -> Path:
 
 def spare(file: Path, costs: str) -> None:
     """Raise InputError if writing the file would overwrite the ``costs``."""
-    if costs and file.exists() and Path(costs).exists() and file.samefile(costs):
+    if file.exists() and os.path.exists(costs) and file.samefile(costs):  # costs: perhaps an address
         raise InputError(f"{file}: holds the costs, which would be overwritten; name another file")
 
 

@@ -113,6 +113,7 @@ def test_the_costs_are_not_overwritten(tmp_path, capsys):
         assert run(command, costs, flag, file) == 1
         assert "c.npz: holds the costs" in capsys.readouterr().err
     assert costs.read_bytes() == before
+    cli_common.check_output(str(costs), f"https://host/{'x' * 300}.npy")
 
 
 def test_a_table_without_pairs_has_the_same_columns(tmp_path):
