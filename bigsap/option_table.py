@@ -21,7 +21,7 @@ class SolveOption:
 
     name: in ``bigsap.solve``. label: on the web page. help: a phrase without a full stop. example:
     how a value is written, in capitals. remote: the name in a job request, where it differs.
-    remote_choices, remote_default: those of a request, where they differ.
+    remote_choices, remote_default, remote_help: those of a request, where they differ.
     """
 
     name: str
@@ -35,9 +35,11 @@ class SolveOption:
     remote: str = ""
     remote_choices: tuple[str, ...] = ()
     remote_default: Any = None
+    remote_help: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "remote", self.remote or self.name)
+        object.__setattr__(self, "remote_help", self.remote_help or self.help)
 
     @property
     def flag(self) -> str:
@@ -124,8 +126,16 @@ OPTIONS = (
         example="NAME",
         remote_choices=("auto", "cpu", "cuda"),
         remote_default="auto",
+        remote_help="where the work is done",
     ),
-    SolveOption("threads", "Threads", "default: all this process may use", kind="count", example="N"),
+    SolveOption(
+        "threads",
+        "Threads",
+        "default: all this process may use",
+        kind="count",
+        example="N",
+        remote_help="default: a fair share of the service's",
+    ),
     SolveOption(
         "cache",
         "Row cache",
@@ -164,6 +174,7 @@ OPTIONS = (
         default=60.0,
         example="S",
         remote="checkpoint_s",
+        remote_help="seconds between checkpoints; default: the service's",
     ),
     SolveOption("seed", "Seed", "of the order of rows", kind="count", default=0, example="N"),
 )

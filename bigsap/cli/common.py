@@ -176,11 +176,12 @@ def open_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def check_output(name: str) -> Path:
+def check_output(name: str, costs: str = "") -> Path:
     """Check, before the solve, that the file of ``-o`` can be written; return it with its suffix.
 
     A folder is refused: files in it must not be overwritten without the owner's decision. Raises
-    InputError, and ImportError where the package that writes the file is missing.
+    InputError, also for the file of the ``costs``, and ImportError where the package that writes the
+    file is missing.
     """
     file = Path(name)
     if file.is_dir() or name.endswith(("/", os.sep)):
@@ -196,17 +197,27 @@ def check_output(name: str) -> Path:
         raise InputError(f"{file}: is a folder; name a file in it, as {file / 'result.npz'}")
     if not os.access(folder, os.W_OK):
         raise InputError(f"{file}: the folder {folder} cannot be written")
+    spare(file, costs)
     return file
 
 
-def save_result(result: Result, file: Path) -> None:
-    """Save a result, or its pairs alone where the name is that of a table."""
+def spare(file: Path, costs: str) -> None:
+    """Raise InputError if writing the file would overwrite the ``costs``."""
+    if file.exists() and os.path.exists(costs) and file.samefile(costs):  # costs: perhaps an address
+        raise InputError(f"{file}: holds the costs, which would be overwritten; name another file")
+
+
+def save_result(result: Result, file: Path, *, costs: bool = True) -> None:
+    """Save a result, or its pairs alone where the name is that of a table.
+
+    costs: whether a table without pairs has a column of costs; the tables of a service's results have none.
+    """
     if file.suffix not in TABLES:
         result.save(file)
         return
     table = {"row": result.row_ind, "column": result.col_ind}
-    if result.costs is not None:
-        table["cost"] = result.costs
+    if result.costs is not None or (costs and not len(result.row_ind)):
+        table["cost"] = result.pairs(costs=True)["cost"]
     target = file.resolve()  # a link stays one
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:

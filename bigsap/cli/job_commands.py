@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,6 +139,9 @@ def client_of(args: argparse.Namespace) -> Client:
 
 
 def _serve(args: argparse.Namespace) -> ExitStatus:
+    # Until the settings are read a reload has nothing to do; unhandled, its signal would end the process.
+    if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         settings = importlib.import_module("bigsap_server.settings")
         serve = importlib.import_module("bigsap_server.serve")
@@ -154,7 +159,7 @@ def _serve(args: argparse.Namespace) -> ExitStatus:
 
 
 def _submit(args: argparse.Namespace) -> ExitStatus:
-    output = None if args.output is None else check_output(args.output)
+    output = None if args.output is None else check_output(args.output, args.spec)
     if args.idempotency_key is not None:  # checked before anything is uploaded
         header_text("--idempotency-key", args.idempotency_key)
     request = job_request(args)
@@ -162,6 +167,7 @@ def _submit(args: argparse.Namespace) -> ExitStatus:
     with client_of(args) as client:
         files = FileArguments(client, args, Path(args.spec).parent, uploaded)
         request = files.sent(request)
+        files.check_uploaded()
         if args.dry_run:
             return _show_estimate(args, client.estimate(request))
         job = client.submit(request, label=args.label, idempotency_key=args.idempotency_key)
@@ -274,7 +280,7 @@ def _result(args: argparse.Namespace) -> ExitStatus:
 
 def _show_result(args: argparse.Namespace, job: Job, result: Result, output: Path | None) -> ExitStatus:
     if output is not None:
-        save_result(result, output)
+        save_result(result, output, costs=False)
     code = exit_of(result)
     if args.json:
         record = {"id": job.id, "state": job.state, **result_record(result)}

@@ -31,7 +31,8 @@ def add_commands(command: AddCommand) -> None:
 
     keys = command("keys", _keys, "make a key: print it, and its entry for the file of keys")
     keys.add_argument("name", metavar="NAME", help="whose key it is")
-    keys.add_argument("scopes", nargs="*", metavar="SCOPE", help="read, submit, admin; default read submit")
+    scopes = "read, submit, admin; default read submit"
+    keys.add_argument("scopes", nargs="*", default=[], metavar="SCOPE", help=scopes)
     add_output_flags(keys)
 
 

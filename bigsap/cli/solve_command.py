@@ -21,6 +21,7 @@ from bigsap.cli.common import (
     on_terminal,
     print_json,
     save_result,
+    spare,
     tell,
 )
 from bigsap.cli.option_flags import add_solve_options, given_options, warm_start_of
@@ -60,7 +61,9 @@ def add_command(command: AddCommand) -> None:
 def _solve(args: argparse.Namespace) -> ExitStatus:
     from bigsap.cli.costspec import open_problem
 
-    output = None if args.output is None else check_output(args.output)
+    output = None if args.output is None else check_output(args.output, args.costs)
+    if args.checkpoint is not None:
+        spare(Path(args.checkpoint), args.costs)
     if args.resume and args.checkpoint is None:
         raise InputError("--resume needs --checkpoint FILE, the file to continue from")
     if args.no_certify and args.certify_pairs:

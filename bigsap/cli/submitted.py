@@ -93,6 +93,11 @@ class FileArguments:
         self._client, self._args, self._folder = client, args, folder
         self._continued, self._done = uploaded, dict[str, str]()
 
+    def check_uploaded(self) -> None:
+        """Raise InputError for an upload to be continued of a file that the request has not named."""
+        for file in self._continued.keys() - self._done.keys():
+            raise InputError(f"--uploaded {file}: the request names no such file")
+
     def sent(self, spec: Any, pointer: str = "") -> Any:
         """Return ``spec`` with files replaced by the ids of uploaded arrays."""
         from bigsap.client.job_request import spec_of

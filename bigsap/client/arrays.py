@@ -114,41 +114,43 @@ def upload(
         raise DtypeError(f"an array of {array.dtype} cannot be uploaded, only real numbers")
     if array.ndim not in (1, 2):
         raise ShapeError(f"an array of shape {array.shape} cannot be uploaded, only (n,) or (n, k)")
-    there: dict[str, Any] | None = None
-    if array_id is None:
+    there: dict[str, Any]
+    if array_id is not None:
+        there = transport.call("GET", path_of("arrays", array_id)).json()
+    else:
         wanted: dict[str, Any] = {"dtype": kind, "shape": list(array.shape)}
         if isinstance(array, np.ndarray) and array.nbytes <= _HASHED_BYTES:
             # The service may have it already.
             wanted["sha256"] = hashlib.sha256(np.ascontiguousarray(array, wire).data).hexdigest()
         there = transport.call("POST", "/v1/arrays", json=wanted, again=False).json()
         array_id = str(there["id"])
+    if tuple(there["shape"]) != array.shape or np.dtype(there["dtype"]) != wire:
+        raise _mismatch(
+            f"{array_id} is {there['dtype']} of shape {tuple(there['shape'])},"
+            f" not {wire.str} of shape {array.shape}"
+        )
     try:
-        if there is None:
-            there = transport.call("GET", path_of("arrays", array_id)).json()
-        return _send(transport, array, wire, there, block_bytes, progress)
+        digest, there = _send(transport, array, wire, there, block_bytes, progress)
     except ServiceError as error:
         raise UploadError(error, array_id) from error
+    if there.get("sha256") != digest:
+        raise _mismatch(f"{array_id} holds other data than was sent: its digest differs")
+    return array_id
 
 
 def _send(
     transport: Transport,
     array: Array | RowBlocks,
     wire: np.dtype[Any],
-    there: Mapping[str, Any],
+    there: dict[str, Any],
     block_bytes: int,
     progress: Callable[[int, int], None] | None,
-) -> str:
-    """Send the rows that the service lacks, seal the array, compare the digests.
+) -> tuple[str, dict[str, Any]]:
+    """Send the rows that the service lacks, seal the array; return their digest and the service's record.
 
-    there: the service's record of the array.
+    there: that record before.
     """
-    array_id = str(there["id"])
-    path = path_of("arrays", array_id)
-    if tuple(there["shape"]) != array.shape or np.dtype(there["dtype"]) != wire:
-        raise _mismatch(
-            f"{array_id} is {there['dtype']} of shape {tuple(there['shape'])},"
-            f" not {wire.str} of shape {array.shape}"
-        )
+    path = path_of("arrays", str(there["id"]))
     n_rows = len(array)
     row_bytes = max(1, array[:1].nbytes)
     # Older services do not report the size of block that they accept.
@@ -172,9 +174,7 @@ def _send(
         # The service reads the whole array before it answers.
         reading = n_rows * row_bytes / _READ_BYTES_PER_S
         there = transport.call("POST", f"{path}/seal", wait=reading).json()
-    if there.get("sha256") != digest.hexdigest():
-        raise _mismatch(f"{array_id} holds other data than was sent: its digest differs")
-    return array_id
+    return digest.hexdigest(), there
 
 
 def _mismatch(detail: str) -> ServiceError:

@@ -73,6 +73,8 @@ def _sentence(problem: Mapping[str, Any], pointer: str | None) -> str:
 
 def header_text(name: str, value: str) -> str:
     """Return ``value`` if a header can hold it unchanged; raise InputError otherwise."""
+    if not isinstance(value, str):
+        raise InputError(f"{name} must be text, not {type(value).__name__}")
     if not value:
         raise InputError(f"{name} is empty")
     if not (value.isascii() and value.isprintable()) or value != value.strip():

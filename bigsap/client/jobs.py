@@ -10,6 +10,7 @@ Needs ``pip install "bigsap[http]"``. A refused request raises ``ServiceError``.
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from bigsap.client.http import (
 from bigsap.client.job_request import RowBlocks, assignment_of, request_of, spec_of
 from bigsap.client.shown import Shown
 from bigsap.display.progress_bar import Bar
+from bigsap.errors import InputError, number
 from bigsap.result import Result
 from bigsap.sources.convert import cost_shape
 from bigsap.types import Array
@@ -120,6 +122,7 @@ class Client:
         alternative in the message; ServiceError if the request is refused; InvalidCostError for NaN
         in it, naming the first entry; TimeoutError after ``wait`` seconds: the job continues.
         """
+        longest = None if isinstance(wait, bool) else _seconds("wait", wait)
         key = secrets.token_hex(16) if idempotency_key is None else idempotency_key
         headers = {"Idempotency-Key": header_text("the idempotency key", key)}
         body = self.request_of(spec, options=options, shape=shape)
@@ -136,7 +139,7 @@ class Client:
                 if error.slug != "forbidden":  # the access key may only submit
                     raise
         if wait is not False:
-            job.wait(None if wait is True else float(wait), progress=progress)
+            job.wait(longest, progress=progress)
         return job
 
     def certify(self, spec: Any, col4row: Any, v: Any = None, **given: Any) -> Job:
@@ -281,6 +284,13 @@ class Client:
         return found
 
 
+def _seconds(name: str, value: Any) -> float:
+    seconds = number(value)
+    if seconds is None or math.isnan(seconds):
+        raise InputError(f"{name} must be a number of seconds, got {value!r}")
+    return seconds
+
+
 class Job:
     """A job of a service, as of the last answer. ``record`` is the whole answer."""
 
@@ -344,7 +354,7 @@ class Job:
         progress: draw a bar on stderr (tqdm's if installed). callback: called whenever the job has
         changed. Raises TimeoutError after ``timeout`` seconds; the job continues.
         """
-        end = None if timeout is None else time.monotonic() + timeout
+        end = None if timeout is None else time.monotonic() + _seconds("timeout", timeout)
         pause = _PAUSE
         bar = Bar() if progress else None
         try:

@@ -102,7 +102,8 @@ def _uncertified(run: Run, outcome: Outcome) -> Conclusion:
             return proved
         if run.refined and certificate is not None:
             u, u_low, v, v_low = signed_duals(run, certificate)
-            return Conclusion(proved.column_of_row, certificate.fun, u=u, v=v, u_low=u_low, v_low=v_low)
+            fun, known = certificate.fun, certificate.matched
+            return Conclusion(proved.column_of_row, fun, u=u, v=v, u_low=u_low, v_low=v_low, costs=known)
     return Conclusion(
         found,
         unchecked.fun,

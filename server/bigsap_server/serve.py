@@ -39,7 +39,7 @@ class _Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._app, self._said, self._again = app, address, again
-        self.hung_up = False
+        self.hung_up: list[int] = []
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End streams and long polls first, because uvicorn waits for open connections.
@@ -70,6 +70,10 @@ def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> in
     ends the process at once, and the next start recovers from that too. again: reads the settings
     anew, for SIGHUP, which takes keys and what else can be changed (``settings.RELOADED``).
     """
+    hung_up: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and hasattr(signal, "SIGHUP"):  # while it starts: reload once it has
+        signal.signal(signal.SIGHUP, lambda sig, frame: hung_up.append(sig))
     logs.configure(settings.log_level)
     listener = store = None
     try:
@@ -96,14 +100,13 @@ def serve(settings: Settings, again: Callable[[], Settings] | None = None) -> in
             timeout_graceful_shutdown=_GOODBYE_S,
         )
         server = _Server(config, app, _address(settings.host, listener), again or Settings)
+        server.hung_up = hung_up
         # uvicorn raises a signal again when it has stopped, which must then have no effect. Before uvicorn
         # handles signals, a signal must stop the start.
-        if threading.current_thread() is threading.main_thread():
+        if in_main:
             for name in ("SIGTERM", "SIGBREAK"):  # the latter on Windows, by which a parent asks
                 if hasattr(signal, name):
                     signal.signal(getattr(signal, name), partial(_stop, server))
-            if hasattr(signal, "SIGHUP"):  # while it starts: reload once it has
-                signal.signal(signal.SIGHUP, lambda sig, frame: setattr(server, "hung_up", True))
         server.run(sockets=[listener])
         return 0 if server.started else 1
     except KeyboardInterrupt:

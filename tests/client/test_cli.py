@@ -100,6 +100,30 @@ def test_pairs_are_saved_as_a_table(factor, tmp_path):
         pandas.testing.assert_frame_equal(found, frame)
 
 
+def test_the_costs_are_not_overwritten(tmp_path, capsys):
+    costs = tmp_path / "c.npz"
+    scipy.sparse.save_npz(costs, scipy.sparse.csr_array(np.ones((2, 2))))
+    before = costs.read_bytes()
+    for command, flag, file in (
+        ("solve", "-o", costs),
+        ("solve", "-o", tmp_path / "c"),  # .npz is added
+        ("solve", "--checkpoint", costs),
+        ("submit", "-o", costs),
+    ):
+        assert run(command, costs, flag, file) == 1
+        assert "c.npz: holds the costs" in capsys.readouterr().err
+    assert costs.read_bytes() == before
+    cli_common.check_output(str(costs), f"https://host/{'x' * 300}.npy")
+
+
+def test_a_table_without_pairs_has_the_same_columns(tmp_path):
+    np.save(tmp_path / "c.npy", np.full((2, 2), np.inf))
+    for name in ("r.csv", "r.parquet"):
+        assert run("solve", tmp_path / "c.npy", "-o", tmp_path / name) == 3
+    for found in (pandas.read_csv(tmp_path / "r.csv"), pandas.read_parquet(tmp_path / "r.parquet")):
+        assert (list(found), len(found)) == (["row", "column", "cost"], 0)
+
+
 def test_a_table_without_its_package_is_refused_before_the_solve(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     assert run("solve", "absent.npy", "-o", tmp_path / "r.parquet") == 1

@@ -159,6 +159,17 @@ def test_each_file_is_uploaded_once_and_may_be_named_again(service, tmp_path, ca
     out, err = capsys.readouterr()
     assert json.loads(out)["fun"] == 0.0
     assert uploads[0] in err
+    np.save(tmp_path / "x.npy", X + 1)
+    for unfit in ("arr_0000000000000000", uploads[0]):  # absent, or of other data: never to be continued
+        given = f"{tmp_path / 'x.npy'}={unfit}"
+        assert run("submit", tmp_path / "s.json", "--uploaded", given) == 6
+        assert "to continue" not in capsys.readouterr().err
+
+
+def test_tables_of_a_service_have_no_costs(service, tmp_path):
+    (tmp_path / "s.json").write_text('{"type": "array", "values": [[Infinity]]}')
+    assert run("submit", tmp_path / "s.json", "-o", tmp_path / "r.csv") == 3
+    assert (tmp_path / "r.csv").read_text() == "row,column\n"
 
 
 def test_dry_run_starts_nothing(service, spec, capsys):
@@ -209,6 +220,7 @@ BAD = [
     ("submit https://nobody.example/c.zarr", 1, "/cost/uri"),
     ("submit metric.json -o absent/r.npz", 1, "the folder absent does not exist"),
     ("submit metric.json --uploaded x.npy", 1, "FILE=ID"),
+    ("submit metric.json --uploaded x.npy=arr_1", 1, "x.npy: the request names no such file"),
     ("submit metric.json --url nowhere", 1, "http"),
     ("jobs --limit 0", 1, "--limit"),
     ("jobs ../arrays", 1, "is no id"),
@@ -387,3 +399,6 @@ def test_a_new_key_fits_the_file_of_keys(tmp_path, capsys):
     assert (caller.owner, caller.scopes) == ("ann", {"read"})
     assert run("keys", "ann", "write") == 1
     assert "unknown scope 'write'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run("keys")
+    assert "SCOPE" not in capsys.readouterr().err.splitlines()[-1]

@@ -15,7 +15,7 @@ pytest.importorskip("httpx", reason="extra http")
 pytest.importorskip("fastapi", reason="extra server")
 
 from bigsap.client import Client, JobFailedError, ServiceError, UploadError
-from bigsap.errors import DtypeError, ShapeError
+from bigsap.errors import DtypeError, InputError, ShapeError
 from gate import HANG_S, gated_job
 from http_stand_ins import Proxy
 
@@ -205,6 +205,20 @@ def test_what_cannot_be_uploaded(client, array, error):
         client.upload(array)
 
 
+@pytest.mark.parametrize("given", [{"wait": "x"}, {"wait": np.nan}, {"idempotency_key": 3}])
+def test_nothing_is_submitted_with_wrong_arguments(client, given):
+    with pytest.raises(InputError, match="must be"):
+        client.submit([[1.0]], label="wrong", **given)
+    assert list(client.jobs(label="wrong")) == []
+
+
+def test_what_is_no_key_and_no_time(client):
+    with pytest.raises(InputError, match="the key must be text"):
+        Client(client.url, 3)
+    with pytest.raises(InputError, match="seconds"):
+        client.submit([[1.0]]).wait("x")
+
+
 def sent_rows(client: Client, monkeypatch) -> list[str]:
     """The paths of row blocks, as they are sent from now on."""
     paths: list[str] = []
@@ -267,10 +281,13 @@ def test_sealing_is_waited_for_as_long_as_the_service_reads(client, monkeypatch)
 def test_other_data_under_the_same_id_is_noticed(client):
     array = RNG.random((10, 2))
     array_id = client.upload(array)
-    with pytest.raises(ServiceError, match="digest"):
+    with pytest.raises(ServiceError, match="digest") as other:
         client.upload(array + 1, array_id=array_id)
-    with pytest.raises(ServiceError, match=r"shape \(10, 2\)"):
+    with pytest.raises(ServiceError, match=r"shape \(10, 2\)") as shorter:
         client.upload(array[:5], array_id=array_id)
+    with pytest.raises(ServiceError, match="no such array") as absent:
+        client.upload(array, array_id="arr_0000000000000000")
+    assert {other.type, shorter.type, absent.type} == {ServiceError}  # none to be continued
 
 
 def test_broken_downloads_go_on(proxy):

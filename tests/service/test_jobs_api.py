@@ -429,7 +429,12 @@ def test_catalogue_and_capabilities(api: Any) -> None:
 
 def test_defaults_of_options_are_the_operators(make_app: Callable[..., Any]) -> None:
     api = make_app({"time_limit_s": 90}, checkpoint_s=7.5, threads_per_job=1)
-    found = {one["name"]: one["default"] for one in api.get("/v1/capabilities").json()["options"]}
+    options = api.get("/v1/capabilities").json()["options"]
+    found = {one["name"]: one["default"] for one in options}
+    helps = {one["name"]: one["help"] for one in options}
+    assert "60" not in helps["checkpoint_s"]
+    assert "this process" not in helps["threads"]
+    assert "cuda" not in helps["device"]
     assert (found["checkpoint_s"], found["time_limit_s"], found["threads"]) == (7.5, 90, 1)
     assert (found["maximize"], found["device"], found["cache"]) == (False, "auto", None)
 

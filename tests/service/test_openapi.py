@@ -177,6 +177,12 @@ def test_errors_are_problem_documents_in_the_document() -> None:
                     assert list(answer["content"]) == ["application/problem+json"], path
 
 
+def test_answers_name_their_types() -> None:
+    for path, operations in DOCUMENT["paths"].items():
+        for operation in operations.values():
+            assert operation["responses"].get("200", {"content": True}).get("content"), path
+
+
 @pytest.mark.parametrize(
     ("method", "path", "statuses"),
     [

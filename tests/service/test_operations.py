@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import importlib
 import io
 import json
 import logging
@@ -41,6 +42,7 @@ from checks import SQUARE, problem, solved, upload
 
 import bigsap
 from apps import TestClient, served, settings_in
+from bigsap.cli import main
 from gate import HANG_S, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -145,22 +147,38 @@ def test_a_reload_belongs_to_no_request(tmp_path: Path, caplog: pytest.LogCaptur
 def test_a_reload_asked_for_during_the_start_follows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also one that comes before the service is imported does not end the process."""
+    settings, early = settings_in(tmp_path, port=0), MagicMock()
+    load = MagicMock(side_effect=[settings, ValueError("what is wrong")])
+
+    def imported(name: str) -> Any:
+        signal.raise_signal(signal.SIGHUP)
+        return importlib.import_module(name)
+
     async def startup(server: Any, sockets: Any) -> None:
         server.started = True
 
     def run(server: Any, sockets: Any) -> None:
-        signal.raise_signal(signal.SIGHUP)
         asyncio.run(server.startup(sockets))
 
-    again = MagicMock(side_effect=ValueError("what is wrong"))
-    before = signal.getsignal(signal.SIGTERM)
+    def opened(*given: Any) -> JobStore:
+        signal.raise_signal(signal.SIGHUP)
+        return JobStore(*given)
+
+    before = [(kind, signal.getsignal(kind)) for kind in (signal.SIGTERM, signal.SIGHUP)]
+    monkeypatch.setattr("bigsap_server.settings.load", load)
+    monkeypatch.setattr("bigsap.cli.job_commands.importlib", MagicMock(import_module=imported))
+    monkeypatch.setattr("bigsap_server.serve.JobStore", opened)
     monkeypatch.setattr("bigsap_server.serve.uvicorn.Server.startup", startup)
     monkeypatch.setattr("bigsap_server.serve.uvicorn.Server.run", run)
+    signal.signal(signal.SIGHUP, early)
     try:
-        assert serve(settings_in(tmp_path, port=0), again) == 0
+        assert main(["serve"]) == 0
     finally:
-        signal.signal(signal.SIGTERM, before)
-    again.assert_called_once()
+        for kind, handler in before:
+            signal.signal(kind, handler)
+    assert load.call_count == 2
+    early.assert_not_called()
 
 
 OTEL = {
@@ -232,6 +250,36 @@ def test_the_stream_of_a_removed_key_ends(tmp_path: Path) -> None:
             new = settings_in(tmp_path / "data", keys=keys_of(file, "bob"))
             service.notifier._loop.call_soon_threadsafe(reload, app, new)
             assert [line for line in lines if line.startswith("data:")] == []
+
+
+def test_a_new_key_of_the_same_name_has_its_jobs(tmp_path: Path) -> None:
+    file = keys_of(tmp_path / "keys.toml", "ann")
+    app = create_app(settings_in(tmp_path / "data", keys=file))
+    with TestClient(app, base_url="http://127.0.0.1:8765") as client:
+        job = client.post("/v1/jobs", json=SQUARE, headers={"X-API-Key": "ann"}).json()["links"]["self"]
+        file.write_text(file.read_text().replace(hashed("ann"), hashed("new")))
+        assert client.portal is not None
+        client.portal.call(reload, app, settings_in(tmp_path / "data", keys=file))
+        assert client.get(job, headers={"X-API-Key": "new"}).status_code == 200
+        problem(client.get(job, headers={"X-API-Key": "ann"}), 401, "unauthorized")
+
+
+def test_the_long_poll_of_a_removed_key_ends(tmp_path: Path) -> None:
+    file, answers = keys_of(tmp_path / "keys.toml", "ann", "bob"), list[httpx.Response]()
+    app = create_app(settings_in(tmp_path / "data", keys=file))
+    with served(app) as url, httpx.Client(base_url=url, timeout=HANG_S) as client:
+        service = app.app.state.service
+        service.supervisor.stop()
+        ann, caller = {"X-API-Key": "ann"}, service.keys.caller(None, "ann")
+        job = client.post("/v1/jobs", json=SQUARE, headers=ann)
+        poll, tag = f"{job.json()['links']['self']}?wait=60", {"If-None-Match": job.headers["ETag"]}
+        thread = threading.Thread(target=lambda: answers.append(client.get(poll, headers=ann | tag)))
+        thread.start()
+        until(lambda: caller.streams == 1)
+        new = settings_in(tmp_path / "data", keys=keys_of(file, "bob"))
+        service.notifier._loop.call_soon_threadsafe(reload, app, new)
+        thread.join(HANG_S)
+    problem(answers[0], 403, "forbidden")
 
 
 def test_a_store_that_does_not_exist_is_refused_at_the_start(

@@ -80,6 +80,8 @@ def test_it_is_refused_where_there_is_no_cluster(api: Any) -> None:
 def test_what_spread_must_be(api: Any, wrong: Any) -> None:
     found = problem(api.post("/v1/jobs", json=SQUARE | {"spread": wrong}), 422, "invalid-spec")
     assert found["pointer"].startswith("/spread")
+    if wrong == 1:
+        assert "greater than or equal to 2" in found["detail"]
 
 
 @pytest.fixture

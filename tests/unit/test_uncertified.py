@@ -206,6 +206,7 @@ def test_a_start_that_rounded_what_the_answer_does_not_show(seed):
     options: dict[str, Any] = {"unassigned_cost": 0.3, "maximize": True}
     found = bigsap.solve(cost, method="hungarian", certify=False, warm_start=start, **options)
     assert found.fun == pytest.approx(bigsap.solve(cost, **options).fun, rel=1e-12)
+    assert found.costs.tolist() == cost[found.row_ind, found.col_ind].tolist()
 
 
 def test_sums_of_sparse_integers_are_exact():

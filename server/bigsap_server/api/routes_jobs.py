@@ -257,8 +257,11 @@ async def get_job(
     job, longest = await service.job(job_id, caller), service.settings.limits.wait_s
     if matches(if_none_match, etag(job.version)) and min(wait, longest) > 0 and job.active:
         with caller.waiting():
-            version = job.version
-            job = await _waited(service, job, min(wait, longest), lambda job: job.version != version)
+            version, seconds = job.version, min(wait, longest)
+            job = await _waited(
+                service, job, seconds, lambda job: job.version != version or not caller.has("read")
+            )
+        caller.require("read")  # the key may be gone meanwhile
     headers = {"ETag": etag(job.version)}
     if wait > 0 and longest == 0 and job.active:
         headers |= _RETRY

@@ -91,7 +91,7 @@ def _options(settings: Settings) -> list[schemas.OptionWords]:
             schemas.OptionWords(
                 name=option.remote,
                 label=option.label,
-                help=option.help.partition(": a number, or a .npy file")[0],
+                help=option.remote_help.partition(": a number, or a .npy file")[0],
                 kind="choice" if choices else option.kind,
                 choices=choices,
                 default=ours.get(option.remote, option.remote_default or option.default),
@@ -134,7 +134,12 @@ def _checks(service: Service) -> dict[str, bool]:
     }
 
 
-@router.get("/metrics", summary="Prometheus metrics", response_class=Response, responses=_KEYED)
+@router.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {}}}, **_KEYED},
+)
 async def metrics(service: TheService, caller: Reader) -> Response:
     """In the text format of Prometheus."""
     text: bytes = await run_in_threadpool(service.metrics.text)

@@ -162,7 +162,7 @@ class JobRequest(Model):
     assignment: Assignment | None = Field(
         None, description="prove this one: its cost, and how far from the optimum it can be"
     )
-    spread: bool | Annotated[int, Field(ge=2, le=1024)] = Field(
+    spread: Annotated[int, Field(ge=2, le=1024)] | bool = Field(
         False, description="over several workers of the cluster; a number: at most so many"
     )
     webhook: str | None = Field(
