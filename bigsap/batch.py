@@ -113,7 +113,7 @@ def solve_many(
     if speaks_dlpack(costs) and not is_tensor(costs):  # no shape, no library to give the answers to
         costs = on_host(costs)
     iterable = is_tensor(costs) or isinstance(costs, Iterable)
-    alone = isinstance(costs, (str, bytes, os.PathLike, Mapping)) or looks_sparse(costs)
+    alone = isinstance(costs, (str, bytes, os.PathLike, Mapping, np.matrix)) or looks_sparse(costs)
     alone = alone or (hasattr(costs, "ndim") and not costs.ndim)
     if alone or not iterable:
         raise OptionError(
