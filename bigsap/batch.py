@@ -39,6 +39,7 @@ from bigsap.run.small_arrays import suits
 from bigsap.run.small_batches import SmallAnswers, solve_batch
 from bigsap.solve import solve
 from bigsap.sources.missing import parted
+from bigsap.sources.sparse.sparse_costs import looks_sparse
 from bigsap.sources.tensors import is_tensor, like, on_host, speaks_dlpack
 from bigsap.types import Array
 
@@ -112,7 +113,7 @@ def solve_many(
     if speaks_dlpack(costs) and not is_tensor(costs):  # no shape, no library to give the answers to
         costs = on_host(costs)
     iterable = is_tensor(costs) or isinstance(costs, Iterable)
-    alone = isinstance(costs, (str, bytes, os.PathLike, Mapping))
+    alone = isinstance(costs, (str, bytes, os.PathLike, Mapping, np.matrix)) or looks_sparse(costs)
     alone = alone or (hasattr(costs, "ndim") and not costs.ndim)
     if alone or not iterable:
         raise OptionError(

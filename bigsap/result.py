@@ -579,10 +579,10 @@ def pairs_of(chosen: Array, m: int, capacity: Array | None, demand: Array | None
 
 
 def _check_array(arrays: Mapping[str, Array], name: str, length: int, kinds: str) -> None:
-    """Raise ValueError for an array of another length or kind of numbers; it may be missing."""
+    """Raise ValueError for an array of another length or kind of 64-bit numbers; it may be missing."""
     array = arrays.get(name)
     if array is not None and (
-        array.shape != (length,) or array.dtype.kind not in kinds or array.dtype.itemsize > 8
+        array.shape != (length,) or array.dtype.kind not in kinds or array.dtype.itemsize != 8
     ):
         raise ValueError(f"{name} does not fit the shape")
 

@@ -80,7 +80,7 @@ def _assignment(cost_matrix: Any, maximize: bool) -> tuple[Any, Any]:
         return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
     try:
         found = None
-        if suits(costs, maximize):
+        if suits(costs, easy=not maximize):
             if costs is not cost_matrix:  # else that was tried
                 found = quick_assignment(costs, maximize)
             found = found or assignment(costs, maximize)

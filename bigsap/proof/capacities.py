@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import CertificateError
-from bigsap.proof.certificate import Certificate, certificate_of, certify_infeasible, checked_prices
+from bigsap.proof.certificate import Certificate, certificate_of, checked_prices
 from bigsap.proof.claim import Claim
 from bigsap.proof.conclusion import conclude
 from bigsap.proof.minima import Looked, minima
@@ -24,7 +24,7 @@ from bigsap.proof.pair_costs import listed_costs, read_pair_costs
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.unassigned import at_most_prices, certify_gated, check_prices, partial_matching
-from bigsap.proof.verify import check_duals, check_values, unknown
+from bigsap.proof.verify import check_duals, check_values, unknown, verify_infeasible
 from bigsap.proof.weights import shifted_weighted
 from bigsap.sources.base import CostSource, Sparse, integral
 from bigsap.sources.clipped import ClippedCosts
@@ -245,9 +245,7 @@ def verify_weighted(
     if gated is not None:
         check_prices(result, gated)
     if result.status == "infeasible":
-        found = certify_infeasible(
-            source, result.violator, capacity=result.capacity, demand=result.demand, **ways
-        )
+        found = verify_infeasible(result, source, threads, capacity=result.capacity, demand=result.demand)
         if gated is not None and np.isfinite(gated.prices[result.violator]).any():
             raise CertificateError("the violating set holds a row that need not be assigned")
         return found

@@ -18,13 +18,7 @@ import numpy.typing as npt
 
 from bigsap.errors import CertificateError
 from bigsap.proof import scan
-from bigsap.proof.certificate import (
-    Certificate,
-    capped_at_zero,
-    certificate_of,
-    certify_infeasible,
-    checked_prices,
-)
+from bigsap.proof.certificate import Certificate, capped_at_zero, certificate_of, checked_prices
 from bigsap.proof.claim import Claim
 from bigsap.proof.conclusion import conclude
 from bigsap.proof.exact import down, expansion, up
@@ -33,7 +27,7 @@ from bigsap.proof.minima import Looked, minima
 from bigsap.proof.pair_costs import read_pair_costs
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
-from bigsap.proof.verify import check_consistency, check_duals, check_values, unknown
+from bigsap.proof.verify import check_consistency, check_duals, check_values, unknown, verify_infeasible
 from bigsap.sources.base import CostSource, Resident, Sparse
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.missing import shape_of
@@ -305,7 +299,7 @@ def verify_gated(
     check_prices(result, gated)
     check_consistency(result)
     if result.status == "infeasible":
-        return certify_infeasible(gated, result.violator, maximize=result.maximize, threads=threads)
+        return verify_infeasible(result, gated, threads)
     n, m = result.shape
     sign = -1 if result.maximize else 1
     bounded = not unknown(result.v) and not unknown(result.u)

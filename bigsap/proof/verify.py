@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -29,7 +30,7 @@ def verify(result: Claim, source: CostSource, threads: int = 1, *, pairs: bool =
         raise CertificateError(f"the result is for costs of shape {result.shape}, not {tuple(source.shape)}")
     check_consistency(result)
     if result.status == "infeasible":
-        return certify_infeasible(source, result.violator, maximize=result.maximize, threads=threads)
+        return verify_infeasible(result, source, threads)
     sign = -1 if result.maximize else 1
     no_prices = unknown(result.v)
     prices = np.zeros(result.shape[1]) if no_prices else sign * result.v
@@ -48,6 +49,15 @@ def verify(result: Claim, source: CostSource, threads: int = 1, *, pairs: bool =
         check_duals(result, certificate, sign)
     check_values(result, certificate, sign, bounded=not no_prices)
     return certificate
+
+
+def verify_infeasible(result: Claim, source: CostSource, threads: int, **counts: Any) -> Certificate:
+    """Verify that there is no assignment, and that the result claims none. counts: capacity, demand."""
+    ways: dict[str, Any] = {"maximize": result.maximize, "threads": threads, **counts}
+    found = certify_infeasible(source, result.violator, **ways)
+    if (result.fun, result.bound, result.gap) != (None, None, None):
+        raise CertificateError("an infeasible problem has no fun, bound or gap, but the result claims one")
+    return found
 
 
 def unknown(dual: Array) -> bool:
@@ -191,7 +201,8 @@ def check_values(
         _check_sum(result, certificate, tolerance, counts)
     if result.fun is not None and result.bound is not None and result.gap is not None:
         difference = sign * (result.fun - result.bound)
-        ulps = 2 * UNIT * (abs(result.fun) + abs(result.bound))
+        # The gap was rounded up, by the last place of a denormal at least.
+        ulps = 2 * UNIT * (abs(result.fun) + abs(result.bound)) + math.ulp(0.0)
         whole = isinstance(result.gap, int)
         _agree("gap", result.gap, difference, 0 if whole else tolerance + ulps)
     if result.status == "optimal" and result.gap and isinstance(certificate.bound, int):

@@ -108,14 +108,17 @@ class Answer:
         return self.sizes[0] != self.shape[0]
 
 
-def suits(costs: Any, maximize: bool = False) -> bool:
-    """Return whether an object is an array that can be solved here directly, without options."""
+def suits(costs: Any, *, easy: bool = False) -> bool:
+    """Return whether an object is an array that can be solved here directly, without options.
+
+    easy: whether a large one counts, which is minimised, if its rows hardly compete.
+    """
     return (
         type(costs) is np.ndarray
         and costs.ndim == 2
         and costs.dtype.kind in "biuf"
         and costs.dtype.itemsize <= 8
-        and (0 < costs.size <= policy.MOST_SMALL_COSTS or (not maximize and _is_easy(costs)))
+        and (0 < costs.size <= policy.MOST_SMALL_COSTS or (easy and _is_easy(costs)))
     )
 
 

@@ -43,7 +43,7 @@ def small_costs(given: CostSource, gated: ClippedCosts | None, options: Options)
     if ways != ("auto", "auto", "cpu", "auto", True) or options.checkpoint is not None:
         return None
     if isinstance(given, ArraySource):
-        if given.mapped or not suits(given.array, options.maximize):
+        if given.mapped or not suits(given.array, easy=not options.maximize):
             return None
     elif not _is_cheap(given) or not 0 < given.shape[0] * given.shape[1] <= policy.MOST_SMALL_COMPUTED:
         return None

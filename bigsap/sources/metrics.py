@@ -18,7 +18,7 @@ from bigsap.sources.filled import Filled
 from bigsap.sources.kept_bounds import NearPoints
 from bigsap.sources.missing import parted
 from bigsap.sources.products import Chosen, Product, Vectors, Widened
-from bigsap.sources.whole_numbers import as_floats, rounded_among
+from bigsap.sources.whole_numbers import as_floats
 from bigsap.types import Array, Ids
 
 METRICS = ("sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski", "cosine", "haversine")
@@ -409,7 +409,7 @@ def _is_fixed(array: Array) -> bool:
 
 
 def whole_array(values: Any, name: str) -> Array:
-    """Return a user's values as an array; InvalidCostError for missing ones and rounded integers of lists."""
+    """Return a user's values as an array without missing values; else raise InvalidCostError."""
     try:
         array, missing = parted(values, name)
     except ShapeError as error:
@@ -420,9 +420,6 @@ def whole_array(values: Any, name: str) -> Array:
             f"{name}{f'[{where}]' if where else ''} is missing (masked, None or NA); leave it out,"
             " or say what it is"
         )
-    number = rounded_among(values, array)
-    if number is not None:  # in a list with fractions
-        raise InvalidCostError(f"{name} holds {number}, which float64 would round; give them as floats")
     return array
 
 

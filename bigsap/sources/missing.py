@@ -17,6 +17,7 @@ import numpy.typing as npt
 from bigsap.errors import DtypeError, InputError, InvalidCostError, ShapeError
 from bigsap.sources.packing import labelled, packing_told
 from bigsap.sources.tensors import on_host, speaks_dlpack, widened
+from bigsap.sources.whole_numbers import rounded_among
 
 _Array: TypeAlias = npt.NDArray[Any]
 
@@ -51,7 +52,8 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
     missing places are undefined. An array of objects that are all real numbers becomes int64 or,
     with fractions or integers beyond int64 that float64 holds, float64. Numbers that are packed by
     their attributes (``packing``) are unpacked; types of other packages (bfloat16) become numpy's.
-    Raises ShapeError and DtypeError, with ``name`` in the message.
+    Raises ShapeError and DtypeError, with ``name`` in the message; and InvalidCostError for integers that
+    fractions in the same list or frame make float64, which would round them.
     """
     if isinstance(values, (list, tuple)):
         values = plain_items(values)
@@ -74,7 +76,26 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
         raise DtypeError(f"{name} cannot be seen as a numpy array: {error}") from error
     if array.dtype == np.object_ and not isinstance(values, np.ndarray):
         return _numbers(array, name, values)
+    parts = _of_own_types(values)
+    number = None if parts is None else rounded_among(parts, array)
+    if number is not None:
+        raise InvalidCostError(f"{name} holds {number}, which float64 would round; give them as floats")
     return widened(array), None
+
+
+def _of_own_types(values: Any) -> Any:
+    """Return the rows of a list or the columns of a data frame, which may differ in their number types."""
+    labels = None if isinstance(values, np.ndarray) else _labels(values)
+    if labels is not None:
+        return (np.asarray(values[label]) for label in labels)
+    return values if isinstance(values, list) else None
+
+
+def _labels(values: Any) -> Any:
+    """Return the names of a data frame's columns; None for all else."""
+    # pyarrow, whose ``columns`` are arrays; pandas, polars.
+    labels = getattr(values, "column_names", getattr(values, "columns", None))
+    return None if callable(labels) else labels
 
 
 def _unpacked(values: Any, name: str) -> tuple[_Array, _Array | None]:
@@ -255,9 +276,8 @@ def _refuse_object(value: Any, where: tuple[Any, ...], name: str, given: Any) ->
         what = f"{kind.__module__}.{what}"
     if not where:
         raise DtypeError(f"{name} is an object of {what}; it must hold real numbers")
-    # Of data frames: pyarrow, whose ``columns`` are arrays; pandas, polars.
-    labels = getattr(given, "column_names", getattr(given, "columns", None))
-    label = None if labels is None or callable(labels) else labels[int(where[-1])]
+    labels = _labels(given)
+    label = None if labels is None else labels[int(where[-1])]
     if isinstance(label, (str, int, tuple)):
         raise DtypeError(f"column {label!r} of {name} holds a {what}; give the columns of real numbers only")
     raise DtypeError(f"{name} holds a {what} at {[int(k) for k in where]}; it must hold real numbers")

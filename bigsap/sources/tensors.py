@@ -26,16 +26,20 @@ _FIRST_FOREIGN = 256
 
 
 def speaks_dlpack(given: Any) -> bool:
-    """Return whether an object that is no numpy array can be read by DLPack, perhaps by nothing else."""
-    kind = type(given)
-    spoken = hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__")
-    return spoken and not isinstance(given, np.ndarray)
+    """Return whether an object must be read by DLPack: a tensor, or what numpy sees in no other way."""
+    return is_tensor(given) or (_exports(given) and not hasattr(type(given), "__array__"))
 
 
 def is_tensor(given: Any) -> bool:
     """Return whether an object is an array of another library than numpy that speaks DLPack."""
     # Of the class first: nested tensors of torch refuse to tell their shape.
-    return speaks_dlpack(given) and (hasattr(type(given), "shape") or hasattr(given, "shape"))
+    return _exports(given) and (hasattr(type(given), "shape") or hasattr(given, "shape"))
+
+
+def _exports(given: Any) -> bool:
+    kind = type(given)
+    exports = hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__")
+    return exports and not isinstance(given, np.ndarray)
 
 
 def place_of(tensor: Any) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -119,12 +119,19 @@ def _odd_part(values: Array) -> Array:
 
 
 def rounded_among(values: object, array: Array) -> int | None:
-    """Return the first integer of nested lists that was rounded in their array; None if none was."""
-    if array.dtype.kind != "f":
-        return None
-    if isinstance(values, list):
-        found = (rounded_among(value, array) for value in values)
-        return next((value for value in found if value is not None), None)
-    if isinstance(values, int) and not isinstance(plain_number(values), float):
-        return values
+    """Return the first integer that was rounded in an array made of these values; None if none was.
+
+    values: nested lists, tuples and arrays; or an iterator of such, not read unless it may matter.
+    """
+    # 2**53 may be 2**53 + 1, rounded.
+    return _rounded(values) if array.dtype == np.float64 and _beyond(array, EXACT - 1) else None
+
+
+def _rounded(values: object) -> int | None:
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        values = values.tolist()
+    if isinstance(values, (list, tuple, Iterator)):
+        return next((value for value in map(_rounded, values) if value is not None), None)
+    if isinstance(values, (int, np.integer)) and not isinstance(plain_number(int(values)), float):
+        return int(values)
     return None

@@ -536,3 +536,36 @@ def test_integers_of_128_bits_are_an_error_of_this_library(name: str) -> None:
     frame = pl.DataFrame({"a": [1, 2], "b": [3, 5]}, schema={"a": pl.Int128, "b": pl.Int128})
     with pytest.raises(bigsap.InputError, match="cannot be seen as a numpy array"):
         WIDE[name](frame)
+
+
+MIXED = {
+    "list": list,
+    "tuples": lambda rows: tuple(map(tuple, rows)),
+    "numpy's numbers": lambda rows: [[np.int64(rows[0][0]), np.float64(rows[0][1])], rows[1]],
+    "columns": lambda rows: [np.array([row[k] for row in rows]) for k in (0, 1)],
+    "pandas": lambda rows: pytest.importorskip("pandas").DataFrame(rows),
+    "polars": lambda rows: pytest.importorskip("polars").DataFrame(rows, orient="row", strict=False),
+    "pyarrow": lambda rows: pytest.importorskip("pyarrow").table(
+        {str(k): [row[k] for row in rows] for k in (0, 1)}
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MIXED)
+def test_integers_that_fractions_beside_them_would_round_are_refused(kind: str) -> None:
+    given = MIXED[kind]([[2**53 + 1, 0.5], [3, 1.5]])
+    for use in (
+        lambda: bigsap.solve(given),
+        lambda: bigsap.points(given, given),
+        lambda: list(bigsap.solve_many([given])),
+    ):
+        with pytest.raises(InvalidCostError, match=f"holds {2**53 + 1}, which float64 would round"):
+            use()
+    assert bigsap.solve(MIXED[kind]([[2**53 + 2, 0.5], [3, 1e300]])).fun == 3.5
+
+
+def test_integers_of_both_signs_that_no_integer_type_holds_are_refused() -> None:
+    with pytest.raises(InvalidCostError, match=f"holds {2**64 - 1}, which float64 would round"):
+        bigsap.solve([[2**64 - 1, -1], [0, 0]])
+    with pytest.raises(InvalidCostError, match="unassigned_cost holds"):
+        bigsap.solve(np.ones((2, 2)), unassigned_cost=[2**53 + 1, np.inf])

@@ -246,6 +246,7 @@ DAMAGE = {
     "beyond the memory": lambda p: with_member(p, "v", header_of(2**58)),
     "table of rows": lambda p: rewrite(p, violator=np.zeros((2, 2), int)),
     "wide floats": lambda p: rewrite(p, u=np.zeros(6, np.longdouble)),
+    "narrow integers": lambda p: rewrite(p, u=np.zeros(6, np.int8)),
     "no stats": lambda p: rewrite(p, meta=meta_with(p, stats=[])),
     "bottleneck": lambda p: rewrite(p, meta=meta_with(p, stats={"bottleneck": "7"})),
     "bound": lambda p: rewrite(p, meta=meta_with(p, bound=math.nan)),

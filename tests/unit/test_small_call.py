@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bigsap
-from bigsap import policy
+from bigsap import batch, policy
 from bigsap.engine.small import search as dense
 from bigsap.run import small_call, small_search
 from examples_of import examples
@@ -26,7 +26,7 @@ def general(monkeypatch):
 
     def solve(cost, **options):
         with monkeypatch.context() as patch:
-            patch.setattr(small_call, "suits", lambda *_: False)
+            patch.setattr(small_call, "suits", lambda *_, **__: False)
             result = bigsap.solve(cost, **options)
         assert result.stats["method"] != "dense"
         return result
@@ -400,6 +400,20 @@ def test_easy_arrays_with_costs_that_are_no_numbers(easy):
         with pytest.raises(bigsap.InvalidCostError) as caught:
             bigsap.solve(bad)
         assert (caught.value.row, caught.value.column) == (row, 17)
+
+
+def test_a_large_array_of_a_batch_has_its_share_of_the_memory_though_easy(easy, monkeypatch):
+    shares = []
+
+    def solve(cost, **options):
+        shares.append(options.get("memory_limit"))
+        return bigsap.solve(cost, **options)
+
+    monkeypatch.setattr(batch, "solve", solve)
+    monkeypatch.setattr(batch, "usable_memory", lambda: 1 << 30)
+    found = bigsap.solve_many([easy, easy[:20, :20]], time_limit=60, threads=1)
+    assert shares == [1 << 30, None]
+    assert [one.stats["method"] for one in found] == ["dense", "dense"]
 
 
 def test_what_only_looks_easy_is_left_to_the_general_way(easy, monkeypatch):

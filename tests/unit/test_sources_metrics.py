@@ -310,7 +310,7 @@ def test_integers_that_float64_would_round_are_refused(number):
         lambda: points(big, [0.0]),
         lambda: points([0.0], big),
         lambda: points([0.0], [[number]]),
-        lambda: points([[0.0, 0.0]], [[number, 0.5]]),
+        lambda: points([[0.0, 0.0]], [(number, 0.5)]),
         lambda: lowrank(big, [1.0]),
         lambda: lowrank([1.0, 1.0], [1.0], row_terms=big[:, 0]),
         lambda: expression("x[i, 0]", (2, 1), x=big),

@@ -29,6 +29,26 @@ def test_explicit_zeros_are_costs_in_every_format(form: str) -> None:
     assert sparse(given).entries().columns.size == 4
 
 
+@pytest.mark.parametrize("form", [*FORMATS, "numpy"])
+def test_a_matrix_whose_rows_are_matrices_is_no_batch(form: str) -> None:
+    """The matrices of scipy and numpy yield their rows, each a matrix again, or cannot be indexed."""
+    given: Any = scipy.sparse.coo_matrix(np.eye(3))
+    given = given.todense() if form == "numpy" else given.asformat(form)
+    with pytest.raises(bigsap.OptionError, match="for one problem call solve"):
+        bigsap.solve_many(given)
+    assert bigsap.solve_many([given]).fun.tolist() == [0.0 if form == "numpy" else 3.0]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_indices_of_any_byte_order(order: str) -> None:
+    rows, columns, costs = (np.array([1, 0, 1, 0], f"{order}{kind}") for kind in ("i8", "i4", "f8"))
+    columns[2:] = 0, 1
+    found = sparse((rows, columns, costs), (2, 2)).entries()
+    assert (found.columns.tolist(), found.costs.tolist()) == ([0, 1, 1, 0], [0, 0, 1, 1])
+    listed = from_csr(found.start.astype(f"{order}i4"), found.columns.astype(f"{order}i4"), costs, (2, 2))
+    assert listed.entries().columns.tolist() == [0, 1, 1, 0]
+
+
 @pytest.mark.parametrize("shape", [(3, 3), (3, 5), (5, 3), (0, 3), (3, 0)])
 def test_stored_diagonals_are_listed_inside_the_shape(shape: tuple[int, int]) -> None:
     n, m = shape

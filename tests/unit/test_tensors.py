@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import types
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -333,6 +334,22 @@ def test_what_can_be_read_by_dlpack_alone():
     assert columns.tolist() == bigsap.linear_sum_assignment(array)[1].tolist()
     assert bigsap.points(tensor, tensor).shape == (4, 4)
     assert bigsap.solve_many(spoken(array[None])).fun == bigsap.solve(array).fun
+
+
+def test_vectors_that_numpy_sees_are_not_read_by_dlpack():
+    class Vector:  # as pyarrow's: no shape, and DLPack of numbers without nulls only
+        def __dlpack__(self, **options):
+            raise TypeError("Can only use DLPack on primitive arrays.")
+
+        def __dlpack_device__(self):
+            raise AssertionError
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array([Decimal("0.25"), True], object)
+
+    assert bigsap.solve(np.ones((2, 2)), unassigned_cost=Vector()).fun == 1.25
+    assert bigsap.solve(bigsap.expression("x[i]", (2, 2), x=Vector())).fun == 1.25
+    assert bigsap.points(Vector(), Vector()).shape == (2, 2)
 
 
 def test_a_function_that_returns_tensors_of_one_number():

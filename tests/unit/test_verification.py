@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -151,6 +152,28 @@ def test_verify_infeasible():
     assert res.verify(cost).bound == np.inf
     with pytest.raises(CertificateError, match="does not rule out"):
         res.verify(np.ones((3, 3)))
+
+
+@pytest.mark.parametrize("options", [{}, {"unassigned_cost": np.inf}, {"capacity": 1}, {"demand": 1}])
+@pytest.mark.parametrize("claim", ["fun", "bound", "gap"])
+def test_an_infeasible_problem_has_no_numbers(claim, options):
+    cost = np.array([[1, np.inf, np.inf], [2, np.inf, np.inf], [1, 1, 1]])
+    res = bigsap.solve(cost, **options)
+    assert res.status == Status.INFEASIBLE
+    assert res.verify(cost).bound == np.inf
+    with pytest.raises(CertificateError, match="gap"):
+        dataclasses.replace(res, **{claim: 3.0}).verify(cost)
+
+
+def test_verify_a_gap_of_denormal_costs():
+    cost = cost_of("real") * 2.0**-1060
+    col4row = np.array(swapped(solved(cost))["col4row"])
+    c = certify(ArraySource(cost), col4row, solved(cost).v)
+    res = Result.from_assignment(
+        col4row, c.v, shape=(6, 6), status=Status.TIME_LIMIT, u=c.u, fun=c.fun, bound=c.bound
+    )
+    assert res.gap == math.nextafter(c.gap, math.inf)
+    res.verify(cost)
 
 
 def test_verify_without_certificate():

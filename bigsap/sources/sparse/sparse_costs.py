@@ -330,14 +330,17 @@ def _without(found: Entries, absent: Array) -> Entries:
 
 
 def _whole(values: Any, name: str) -> Array:
-    """Return indices as an array of integers. Missing ones are an error: numpy would read under a mask."""
+    """Return indices as an array of integers in this machine's byte order, which kernels do not look at.
+
+    Missing ones are an error: numpy would read under a mask.
+    """
     array, missing = parted(values, name)
     if missing is not None and missing.any():
         k = int(missing.argmax())
         raise InputError(f"{name}[{k}] is missing (masked, None or NA); list pairs of known rows and columns")
     if array.dtype.kind not in "iu" and array.size:
         raise DtypeError(f"{name} has dtype {array.dtype}; indices must be integers")
-    return array if array.dtype.kind in "iu" else array.astype(np.int64)
+    return array.astype(array.dtype.newbyteorder("=") if array.size else np.int64, copy=False)
 
 
 def _costs(
