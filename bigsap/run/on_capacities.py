@@ -20,13 +20,20 @@ from bigsap.proof.exact import down, expansion, up
 from bigsap.result import Result, Status, pairs_of
 from bigsap.row_cache import parse_bytes
 from bigsap.run.closed_columns import dual_of_closed
+from bigsap.run.conclude import explain
 from bigsap.run.few_columns import solve_few_columns
 from bigsap.run.few_columns_problem import Wanted, fits
 from bigsap.run.fingerprint import identity_with_counts
 from bigsap.run.warm_start import parse_warm_start, unmasked_start
 from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
-from bigsap.sources.repeated import counts_of, no_more_than_listed, repeat_columns, repeat_rows
+from bigsap.sources.repeated import (
+    counts_of,
+    naming_originals,
+    no_more_than_listed,
+    repeat_columns,
+    repeat_rows,
+)
 from bigsap.strategies import ON_COLUMNS
 from bigsap.types import Array
 
@@ -123,7 +130,8 @@ class _OneSolve:
         repeated = repeat_columns(self.source, counts, self.room)
         start = None if start is None else np.repeat(start, counts)
         inner = {**self.asked, "time_limit": self._left(), "warm_start": start}
-        result = self.solve_sum(repeated, inner, self.saved)
+        with naming_originals(None, counts):
+            result = self.solve_sum(repeated, inner, self.saved)
         return self._joined(result, capacity, counts)
 
     def _start(self) -> Array | None:
@@ -198,7 +206,8 @@ class _OneSolve:
         inner = {**self.asked, "time_limit": self._left(), "warm_start": start}
         if prices is not None:
             inner["unassigned_cost"] = np.repeat(prices, demand)
-        result = self.solve_sum(repeated, inner, self.saved)
+        with naming_originals(demand, None):
+            result = self.solve_sum(repeated, inner, self.saved)
         owner = np.repeat(np.arange(n), demand)
         chosen = np.full(m, -1, np.intp)
         chosen[result.col_ind] = owner[result.row_ind]
@@ -208,13 +217,15 @@ class _OneSolve:
             costs = costs[np.lexsort((result.col_ind, owner[result.row_ind]))]
         first = np.minimum(np.cumsum(demand) - demand, max(owner.size - 1, 0))
         u, u_low = result.u, result.u_low
+        violator = np.unique(owner[result.violator]) if owner.size else result.violator
         result = replace(
             result,
             **pairs,
             u=u[first] if owner.size else np.full(n, np.nan),
             u_low=None if u_low is None or not owner.size else u_low[first],
             costs=costs,
-            violator=np.unique(owner[result.violator]) if owner.size else result.violator,
+            violator=violator,
+            message=explain(violator, demand) if violator.size else result.message,
             shape=self.shape,
             demand=demand,
             unassigned_cost=prices,
