@@ -51,3 +51,17 @@ def test_demands_that_cannot_be_met_name_the_rows(method: str) -> None:
         found = bigsap.solve(cost, demand=demand, method=method)
         assert found.violator.tolist() == rows
         assert f"rows {rows} demand {count} columns" in found.message
+
+
+@pytest.mark.parametrize("counts", [{"capacity": [1, 1, 0]}, {"demand": [2, 1, 1]}])
+def test_too_few_places_have_the_statistics_of_any_solve(counts: dict[str, Any]) -> None:
+    """Nothing is read for them."""
+    reports: list[str] = []
+    result = bigsap.solve(np.eye(3), callback=lambda p: reports.append(p.stage), **counts)
+    assert result.status == "infeasible"
+    usual = bigsap.solve(np.eye(3), method="ssp").stats
+    assert usual.keys() - result.stats.keys() == set()
+    assert usual["seconds"].keys() == result.stats["seconds"].keys()
+    read = ("rows_evaluated", "pairs_evaluated", "certificate_pairs", "rows_scanned")
+    assert [result.stats[name] for name in read] == [0] * 4
+    assert reports[-1] == "done"
