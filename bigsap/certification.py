@@ -202,6 +202,8 @@ def _of_pairs(rows: Array, columns: Array, n: int) -> Array:
         raise CertificateError(f"row {row} is assigned twice")
     if columns.size and columns.min() < 0:
         raise CertificateError(f"col_ind holds {columns.min()}, which is not a column")
+    if columns.dtype == np.uint64:
+        columns = np.minimum(columns, np.iinfo(np.intp).max)
     found = np.full(n, -1, np.intp)
     found[rows.astype(np.intp)] = columns.astype(np.intp)
     return found

@@ -108,6 +108,9 @@ class InvalidCostError(InputError):
     whole.
     """
 
+    #: Whether a source counted the pair, not a problem of copies of its rows and columns.
+    of_source = False
+
     def __init__(self, message: str, row: int | None = None, column: int | None = None) -> None:
         super().__init__(message)
         self.row = row

@@ -25,7 +25,7 @@ from bigsap.run.on_capacities import one_side_of, refuse_with_capacities
 from bigsap.run.warm_start import parse_warm_start
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource
-from bigsap.sources.clipped import unassigned_prices
+from bigsap.sources.clipped import refuse_inexact_prices, unassigned_prices
 from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.kept_bounds import Kept
 from bigsap.sources.lowrank import LowRankSource, TableSource
@@ -296,6 +296,8 @@ def check_counts(value: Any, size: int, name: str) -> Array:
     return counts_of(value, size, name, "column" if name == "capacity" else "row")
 
 
-def check_unassigned_cost(value: Any, n_rows: int, maximize: bool) -> None:
-    """Raise InputError for an ``unassigned_cost`` that ``solve`` refuses."""
-    unassigned_prices(value, n_rows, maximize)
+def check_unassigned_cost(value: Any, n_rows: int, maximize: bool, costs: Costs | None = None) -> None:
+    """Raise InputError for an ``unassigned_cost`` that ``solve`` refuses, for any costs or for these."""
+    prices = unassigned_prices(value, n_rows, maximize)
+    if costs is not None and costs.entries is None:  # of listed pairs the method decides
+        refuse_inexact_prices(prices, costs.dtype)

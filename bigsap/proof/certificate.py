@@ -351,10 +351,11 @@ def complete_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
         raise CertificateError(
             f"col4row must be {n} integers, got {matching.dtype} of shape {matching.shape}"
         )
-    matching = matching.astype(np.intp)
-    if matching.size and (matching.min() < -1 or matching.max() >= m):
-        row = int(np.argmax((matching < -1) | (matching >= m)))
+    outside = np.flatnonzero((matching < -1) | (matching >= m))
+    if outside.size:
+        row = int(outside[0])
         raise CertificateError(f"row {row} is assigned to column {matching[row]}, outside 0..{m - 1}")
+    matching = matching.astype(np.intp)  # large unsigned numbers would wrap
     columns = matching[matching >= 0]
     counts = np.bincount(columns, minlength=1)
     if counts.max() > 1:

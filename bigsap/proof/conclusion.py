@@ -11,7 +11,7 @@ import numpy as np
 
 from bigsap.errors import CertificateError, OverflowRiskError
 from bigsap.proof.exact import down, exact_sum, expansion, nearest, three_sum, two_sum, up
-from bigsap.proof.refusals import reach
+from bigsap.proof.refusals import reach, too_far
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.weights import duals_total, exact_weighted_sum
 from bigsap.types import Array
@@ -84,6 +84,9 @@ def conclude(
     if matching is None:
         return Claimed(None, sign * bound, None, *duals, -1, 0.0, False, False, 0.0, margin)
     if not feasible:
+        (lost,) = np.nonzero((matching >= 0) & np.isposinf(parts[0]) & np.isfinite(minima.matched))
+        if lost.size:
+            raise too_far(int(lost[0]), np.dtype(np.float64))
         raise CertificateError("an assigned row has no allowed pair")
     assigned = matching >= 0
     costs = minima.matched[assigned]

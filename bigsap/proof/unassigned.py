@@ -271,11 +271,11 @@ def partial_matching(col4row: npt.ArrayLike, n: int, m: int, capacity: Array | N
     matching = np.asarray(col4row)
     if matching.shape != (n,) or (n and matching.dtype.kind not in "iu"):
         raise CertificateError(f"col4row must be {n} integers")
-    matching = matching.astype(np.intp)
     outside = np.flatnonzero((matching < -1) | (matching >= m))
     if outside.size:
         row = int(outside[0])
         raise CertificateError(f"row {row} is assigned to column {matching[row]}, outside 0..{m - 1}")
+    matching = matching.astype(np.intp)  # large unsigned numbers would wrap
     counts = np.bincount(matching[matching >= 0], minlength=m)
     most = 1 if capacity is None else capacity
     if (counts > most).any():

@@ -129,11 +129,16 @@ def of_infinities(run: Run, violator: Array) -> str:
     return ""
 
 
-def explain(violator: Array) -> str:
-    """Return the message of an infeasible result."""
+def explain(violator: Array, demand: Array | None = None) -> str:
+    """Return the message of an infeasible result. demand: (n,) columns that each row takes, if not one."""
+    shown = ", ".join(map(str, violator[:8].tolist())) + (", ..." if violator.size > 8 else "")
+    if demand is not None:
+        return (
+            f"The problem is infeasible: rows [{shown}] demand {int(demand[violator].sum())} columns, and"
+            " together have too few that are not forbidden."
+        )
     if violator.size == 1:
         return f"The cost matrix is infeasible: row {violator[0]} has no column that is not forbidden."
-    shown = ", ".join(map(str, violator[:8].tolist())) + (", ..." if violator.size > 8 else "")
     return (
         f"The cost matrix is infeasible: together, the {violator.size} rows [{shown}] have too"
         " few columns that are not forbidden."

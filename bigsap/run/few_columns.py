@@ -301,7 +301,7 @@ class _Contracted:
             certificate,
             shape=(n, m),
             status=self.status,
-            message=None if violator is None else explain(violator),
+            message=None if violator is None else explain(violator, wanted.demand),
             maximize=self.options.maximize,
             stats=self._stats(),
             nit=0 if self.balance is None else len(self.balance.levels),

@@ -125,7 +125,7 @@ def sum_of_duals(known: Incumbent, integer: bool) -> Any:
     prices are large.
     """
     parts = [part for part in (known.u, known.v, known.u_low, known.v_low) if part is not None]
-    if parts[0].dtype.kind != "f":
+    if any(part.dtype.kind != "f" for part in parts):  # a certificate's, exact
         return known.bound
     try:
         bound = down(expansion(*parts))

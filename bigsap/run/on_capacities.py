@@ -12,7 +12,7 @@ import numpy as np
 
 from bigsap.checkpoint import Saved
 from bigsap.errors import OptionError
-from bigsap.memory import usable_memory
+from bigsap.memory import peak_bytes, usable_memory
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
@@ -20,13 +20,22 @@ from bigsap.proof.exact import down, expansion, up
 from bigsap.result import Result, Status, pairs_of
 from bigsap.row_cache import parse_bytes
 from bigsap.run.closed_columns import dual_of_closed
+from bigsap.run.conclude import explain
 from bigsap.run.few_columns import solve_few_columns
 from bigsap.run.few_columns_problem import Wanted, fits
 from bigsap.run.fingerprint import identity_with_counts
+from bigsap.run.small_arrays import WITHOUT_LISTS
+from bigsap.run.stats import last_report
 from bigsap.run.warm_start import parse_warm_start, unmasked_start
 from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
-from bigsap.sources.repeated import counts_of, no_more_than_listed, repeat_columns, repeat_rows
+from bigsap.sources.repeated import (
+    counts_of,
+    naming_originals,
+    no_more_than_listed,
+    repeat_columns,
+    repeat_rows,
+)
 from bigsap.strategies import ON_COLUMNS
 from bigsap.types import Array
 
@@ -123,7 +132,8 @@ class _OneSolve:
         repeated = repeat_columns(self.source, counts, self.room)
         start = None if start is None else np.repeat(start, counts)
         inner = {**self.asked, "time_limit": self._left(), "warm_start": start}
-        result = self.solve_sum(repeated, inner, self.saved)
+        with naming_originals(None, counts):
+            result = self.solve_sum(repeated, inner, self.saved)
         return self._joined(result, capacity, counts)
 
     def _start(self) -> Array | None:
@@ -198,7 +208,8 @@ class _OneSolve:
         inner = {**self.asked, "time_limit": self._left(), "warm_start": start}
         if prices is not None:
             inner["unassigned_cost"] = np.repeat(prices, demand)
-        result = self.solve_sum(repeated, inner, self.saved)
+        with naming_originals(demand, None):
+            result = self.solve_sum(repeated, inner, self.saved)
         owner = np.repeat(np.arange(n), demand)
         chosen = np.full(m, -1, np.intp)
         chosen[result.col_ind] = owner[result.row_ind]
@@ -208,13 +219,15 @@ class _OneSolve:
             costs = costs[np.lexsort((result.col_ind, owner[result.row_ind]))]
         first = np.minimum(np.cumsum(demand) - demand, max(owner.size - 1, 0))
         u, u_low = result.u, result.u_low
+        violator = np.unique(owner[result.violator]) if owner.size else result.violator
         result = replace(
             result,
             **pairs,
             u=u[first] if owner.size else np.full(n, np.nan),
             u_low=None if u_low is None or not owner.size else u_low[first],
             costs=costs,
-            violator=np.unique(owner[result.violator]) if owner.size else result.violator,
+            violator=violator,
+            message=explain(violator, demand) if violator.size else result.message,
             shape=self.shape,
             demand=demand,
             unassigned_cost=prices,
@@ -241,11 +254,42 @@ class _OneSolve:
                 f" have {places}."
             ),
             maximize=self.options.maximize,
+            stats=self._unsearched(),
             violator=rows,
         )
         chosen = result.row4col if "demand" in counts else result.col4row
         capacity, demand = counts.get("capacity"), counts.get("demand")
-        return replace(result, **pairs_of(chosen, self.shape[1], capacity, demand), **counts)
+        result = replace(result, **pairs_of(chosen, self.shape[1], capacity, demand), **counts)
+        last_report(self.monitor, result)
+        return result
+
+    def _unsearched(self) -> dict[str, Any]:
+        """Return the fields of ``stats.solve_stats`` of a problem that is decided before costs are read."""
+        seconds = dict.fromkeys(("start", "search", "certificate", "total"), 0.0)
+        return {
+            "method": self.options.method,
+            "why": "there are too few places",
+            "threads": 1,
+            "device": "cpu",
+            "source": type(self.source).__name__,
+            "evaluated_by": getattr(self.source, "evaluated_by", None),
+            "transposed": False,
+            "price": "float64",
+            "resumed": 0,
+            "warm_started": False,
+            **dict.fromkeys(("rows_evaluated", "pairs_evaluated", "certificate_pairs", "rows_scanned"), 0),
+            "proof": None,
+            "proof_bounds": 0,
+            "expected": None,
+            **WITHOUT_LISTS,
+            "trees": {},
+            "auction": {},
+            "first_prices": None,
+            "phases": [],
+            "gaps": self.monitor.gaps,
+            "seconds": seconds,
+            "peak_bytes": peak_bytes(),
+        }
 
 
 def _refuse_many_places(demand: Array, m: int) -> None:

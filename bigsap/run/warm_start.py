@@ -133,9 +133,9 @@ def _pairs(value: Any, n: int, m: int, several: bool = False) -> Array:
         raise OptionError(
             f"warm_start needs the columns of {n} rows as integers, got {pairs.dtype} of shape {pairs.shape}"
         )
-    pairs = pairs.astype(np.intp)
     if n and not -1 <= pairs.min() <= pairs.max() < m:
         raise OptionError(f"warm_start assigns a column outside 0 to {m - 1}")
+    pairs = pairs.astype(np.intp)  # large unsigned numbers would wrap
     if not several and np.bincount(pairs + 1)[1:].max(initial=0) > 1:
         raise OptionError("warm_start assigns a column twice")
     return pairs

@@ -110,7 +110,7 @@ class ClippedCosts(Reading):
         self.shape = (n, max(n, m))
         self.n_columns = m
         self.dtype = _dtype_for(source, self.prices)
-        _refuse_inexact_prices(self.prices, self.dtype)
+        refuse_inexact_prices(self.prices, self.dtype)
         # ``converted`` accepts all of int64 as float64, rounded: so check the size here.
         self._check_size = _own_dtype(source) == np.int64 and self.dtype.kind == "f"
         if self._check_size and isinstance(source, Sparse):
@@ -249,7 +249,7 @@ def _too_large(row: int, column: int) -> OverflowRiskError:
     )
 
 
-def _refuse_inexact_prices(prices: Array, dtype: np.dtype[Any]) -> None:
+def refuse_inexact_prices(prices: Array, dtype: np.dtype[Any]) -> None:
     """Raise an error for the first whole price that a float next to the costs does not hold."""
     if prices.dtype.kind == "f" or dtype.kind != "f":
         return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -140,6 +142,25 @@ def _refuse_more_than_memory(copies: int, vectors: int, name: str) -> None:
         )
 
 
+@contextmanager
+def naming_originals(rows: Array | None, columns: Array | None) -> Iterator[None]:
+    """Let errors of invalid costs name the pair of which a copy was met.
+
+    rows, columns: how often each is repeated; None: once.
+    """
+    try:
+        yield
+    except InvalidCostError as error:
+        if error.of_source or error.row is None or error.column is None:
+            raise
+        i, j = (
+            at if times is None else int(np.repeat(np.arange(times.size), times)[at])
+            for at, times in ((error.row, rows), (error.column, columns))
+        )
+        text = str(error).replace(f"cost[{error.row}, {error.column}]", f"cost[{i}, {j}]")
+        raise type(error)(text, i, j) from error.__cause__
+
+
 def _repeated_entries(source: SparseCosts, counts: Array) -> CostSource:
     entries = source.entries()
     times = counts[entries.columns]
@@ -171,13 +192,17 @@ class Repeated(Reading):
         given = rows if self._rows is None else self._rows[rows]
         if columns.start >= columns.stop:
             return
-        if self._columns is None:
-            read_rows(self.source, given, columns, out)
-            return
-        ids = self._columns[columns]
-        first, stop = int(ids[0]), int(ids[-1]) + 1
-        costs = np.empty((len(rows), stop - first), self.dtype)
-        read_rows(self.source, given, slice(first, stop), costs)
+        try:
+            if self._columns is None:
+                read_rows(self.source, given, columns, out)
+                return
+            ids = self._columns[columns]
+            first, stop = int(ids[0]), int(ids[-1]) + 1
+            costs = np.empty((len(rows), stop - first), self.dtype)
+            read_rows(self.source, given, slice(first, stop), costs)
+        except InvalidCostError as error:
+            error.of_source = True
+            raise
         np.take(costs, ids - first, axis=1, out=out)
 
     def cost_range(self) -> tuple[float, float] | None:

@@ -26,6 +26,7 @@ from bigsap.engine.lists.reading import costs_in
 from bigsap.engine.sparse.ordering import local_ordering, ordered
 from bigsap.errors import OverflowRiskError
 from bigsap.problem import Problem
+from bigsap.proof.refusals import refuse_invalid
 from bigsap.proof.row_pass import kept_pairs
 from bigsap.sources.base import Selectable, Separable, Sparse
 from bigsap.sources.filling import fill_of
@@ -126,8 +127,10 @@ def _pairs(problem: Problem, limit: Any, threads: int, tick: Tick) -> tuple[Arra
 
     def kept(start: int, first: int, block: Array) -> tuple[Array, Array]:
         signed = _signed(block, problem)
-        real = signed.dtype.kind == "f"
-        return signed, (signed <= limit) & (signed < np.inf) if real else signed <= limit
+        if signed.dtype.kind != "f":
+            return signed, signed <= limit
+        refuse_invalid(block, start + np.arange(len(block)), problem.maximize, first)
+        return signed, (signed <= limit) & (signed < np.inf)
 
     return kept_pairs(source, kept, threads=threads, tick=lambda _: tick())
 

@@ -179,7 +179,7 @@ def _pairs(task: Task, u: Array, v: Array, limit: float) -> tuple[Array, Array, 
         slack = (signed - u[rows].astype(np.float64)[:, None]) - v[first : first + block.shape[1]]
         kept = slack <= limit
         if limit == np.inf:
-            kept &= slack < np.inf
+            kept &= signed < np.inf  # a slack may overflow
         mine = task.col4row[rows]
         (here,) = np.nonzero((mine >= first) & (mine < first + block.shape[1]))
         kept[here, mine[here] - first] = True

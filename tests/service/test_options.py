@@ -101,6 +101,16 @@ def test_what_unassigned_rows_cannot_cost(api: Any) -> None:
     options = {"unassigned_cost": [2**62, 1, 1]}
     answer = api.post("/v1/jobs", json=SQUARE | {"options": options})
     problem(answer, 422, "invalid-cost", "/options/unassigned_cost")
+    # Floats do not hold this one; whole numbers and listed ones do.
+    listed = {"type": "sparse", "shape": [3, 3], "rows": [0], "columns": [0], "costs": [1]}
+    lowrank = {"type": "lowrank", "a": FLAT, "b": FLAT}
+    for price, field in ((2**53 + 1, ""), ([1, 1, 2**53 + 1], "/2")):
+        options = {"unassigned_cost": price}
+        for path in ("/v1/jobs", DRY):
+            answer = api.post(path, json={"cost": lowrank, "options": options})
+            problem(answer, 422, "invalid-cost", f"/options/unassigned_cost{field}")
+        for cost in (SQUARE["cost"], listed):
+            assert api.post(DRY, json={"cost": cost, "options": options}).status_code == 200
 
 
 def test_large_starts_are_not_read(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -372,6 +372,12 @@ def test_options():
             bigsap.solve(cost, objective="bottleneck", **{name: given})
     with pytest.raises(InvalidCostError, match=r"cost\[0, 1\]"):
         bigsap.solve(np.array([[0, np.nan], [1, 1]]), objective="bottleneck")
+    for shape in ((3, 2), (2, 3), (400, 400)):  # of the last one only short lists are kept
+        cost = np.random.default_rng(1).random(shape)
+        cost[1, 0] = np.nan
+        for certify in (True, False):
+            with pytest.raises(InvalidCostError, match=r"cost\[1, 0\] is nan"):
+                bigsap.solve(cost, objective="bottleneck", certify=certify)
     empty = bigsap.solve(np.empty((0, 3)), objective="bottleneck")
     assert (empty.fun, empty.bottleneck) == (0.0, None)
     cancel = threading.Event()

@@ -124,6 +124,12 @@ def test_wrong_assignments_are_named():
     for message, given in wrong.items():
         with pytest.raises(CertificateError, match=message):
             bigsap.certify(COST, given)
+    # Not -1, unassigned, where rows may be.
+    huge = np.array([0, 1, 2, 3, 4, 2**64 - 1], np.uint64)
+    for given in (huge, (np.arange(6), huge)):
+        for price in (None, 9.0):
+            with pytest.raises(CertificateError, match=r"row 5 is assigned to column \d+, outside 0\.\.5$"):
+                bigsap.certify(COST, given, unassigned_cost=price)
     cost = COST.copy()
     cost[2, PERMUTATION[2]] = np.inf
     with pytest.raises(CertificateError, match=rf"forbidden pair \(2, {PERMUTATION[2]}\)"):

@@ -428,6 +428,19 @@ def test_a_bound_is_the_sum_of_the_duals_that_prove_it(shape):
     assert Fraction(bound) <= sum(u + v) < Fraction(np.nextafter(bound, np.inf))
 
 
+@each(maximize=[False, True], method=["ssp", "compressed"], kind=["row", "part"])
+def test_a_stopped_bound_of_large_integers_is_not_rounded(maximize, method, kind):
+    cost, stop = np.array([[2**61], [2**60 + 200], [2**62 + 100]]), threading.Event()
+    stop.set()
+    rows = {"row": lambda i: cost[i], "part": lambda i, start, stop: cost[i, start:stop]}[kind]
+    found = bigsap.solve(
+        bigsap.from_function(rows, cost.shape, kind=kind), maximize=maximize, method=method, cancel=stop
+    )
+    best = int(cost.max() if maximize else cost.min())
+    assert found.bound >= best if maximize else found.bound <= best
+    assert found.gap == abs(found.fun - found.bound) >= abs(found.fun - best)
+
+
 def floors_of(terms, maximize):
     return _row_floors(terms, terms.y.min(axis=1), terms.y.max(axis=1), maximize)
 

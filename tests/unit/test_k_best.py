@@ -283,6 +283,9 @@ def test_sums_beyond_float64_are_refused():
     for cost in ([[1e308, 1.0], [1.0, 1.7e308]], [[1e308, 1e300], [1e300, 1.7e308]]):
         with pytest.raises(OverflowRiskError):
             bigsap.solve_k_best(np.array(cost), 2)
+    for cost, prices in (([[-1.7e308], [1e308]], None), ([[-1.7e308]], 1.7e308)):  # only slacks are beyond
+        with pytest.raises(OverflowRiskError):
+            bigsap.solve_k_best(np.array(cost), 2, unassigned_cost=prices)
 
 
 @pytest.mark.parametrize("k", [2**40, 10**30])

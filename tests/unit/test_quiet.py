@@ -45,6 +45,22 @@ def test_sums_beyond_float64(options):
         bigsap.solve_many([HUGE], **options)
 
 
+def test_listed_pairs_near_the_end_of_float64():
+    """Residual costs beyond float64 are capped, and a row's minimum beyond it is that error."""
+    least = 1e-300
+    for cost, prices, fun in (
+        ([[least, 1e308], [1.7e308, least], [-1.7e308, 0], [least, 1e308]], None, -1.7e308),
+        ([[-1.7e308, np.inf], [0, least]], 5.1e307, -1.7e308),
+    ):
+        rows, columns = np.nonzero(np.isfinite(cost))
+        listed = bigsap.sparse((rows, columns, np.array(cost)[rows, columns]))
+        assert bigsap.solve(listed, unassigned_cost=prices).fun == fun
+    far = [[np.inf, 1e308, np.inf], [-1.7e308, -1.7e308, least], [0, 0, 0]]
+    rows, columns = np.nonzero(np.isfinite(far))
+    with pytest.raises(bigsap.OverflowRiskError, match="row 0"):
+        bigsap.solve(bigsap.sparse((rows, columns, np.array(far)[rows, columns])))
+
+
 @pytest.mark.parametrize("method", ["auto", "ssp", "compressed"])
 def test_integers_beyond_exact_sums_are_one_error_without_another_behind_it(method):
     with pytest.raises(bigsap.OverflowRiskError, match="exact sums") as raised:

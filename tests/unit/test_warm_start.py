@@ -161,6 +161,7 @@ def _infeasible():
         ((np.zeros(4), [0.0, 1.0, 2.0]), "integers"),
         ((np.zeros(4), [0, 1, 4]), "outside"),
         ((np.zeros(4), [0, -2, 1]), "outside"),
+        ((np.zeros(4), np.array([0, 2**64 - 1, 1], np.uint64)), "outside"),
         ((np.zeros(4), [0, 1, 1]), "twice"),
         (lambda: bigsap.solve(np.eye(4)), "4 x 4 problem"),
         (lambda: bigsap.solve(np.eye(3, 4), maximize=True), "maximised"),

@@ -65,14 +65,14 @@ def _sizes_of(request: Mapping[str, Any], resolver: Resolver) -> list[int | None
 
 
 def check_given(
-    request: Mapping[str, Any], resolver: Resolver, shape: tuple[int, int] | None, most_bytes: int
+    request: Mapping[str, Any], resolver: Resolver, costs: preview.Costs | None, most_bytes: int
 ) -> None:
-    """Validate the arrays of a normalised request for costs of this shape. Raises HttpProblem.
+    """Validate the arrays of a normalised request for these costs. Raises HttpProblem.
 
-    shape: None if only the costs tell it; then the arrays must agree with each other, and what needs
-    the shape is left to the worker. most_bytes: larger arrays are not read.
+    costs: None if only the data tell their shape; then the arrays must agree with each other, and what
+    needs the shape is left to the worker. most_bytes: larger arrays are not read.
     """
-    n, m = _sizes_of(request, resolver) if shape is None else shape
+    n, m = _sizes_of(request, resolver) if costs is None else costs.shape
     options, rows, columns = request["options"], 1 if n is None else n, 1 if m is None else m
 
     def check(group: str, name: str, judge: Callable[[Any], Any]) -> Any:
@@ -90,7 +90,7 @@ def check_given(
         except bigsap.CertificateError as error:
             raise invalid(str(error), pointer) from error
         except bigsap.BigsapError as error:
-            row = getattr(error, "row", None)
+            row = getattr(error, "row", None) if isinstance(ref, list) else None
             raise from_error(error, pointer if row is None else below(pointer, row)) from error
 
     def check_pairs(col4row: Any) -> None:
@@ -102,7 +102,7 @@ def check_given(
         return preview.check_warm_start(v, (rows, columns))
 
     maximize = options["maximize"]
-    check("options", "unassigned_cost", lambda cost: preview.check_unassigned_cost(cost, rows, maximize))
+    check("options", "unassigned_cost", lambda p: preview.check_unassigned_cost(p, rows, maximize, costs))
     capacity = check("options", "capacity", lambda most: preview.check_counts(most, columns, "capacity"))
     demand = check("options", "demand", lambda most: preview.check_counts(most, rows, "demand"))
     if capacity is not None and demand is not None:

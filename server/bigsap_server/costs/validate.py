@@ -86,8 +86,9 @@ def check_opened(
     """Make the checks of a request that had to wait until its costs were opened. Raises HttpProblem."""
     n, m = source.shape
     check_shape((n, m), resolver.settings)
-    check_given(request, resolver, (n, m), SMALL_BYTES)
-    found = estimate(request, Plan(preview.costs_of(source, (n, m))), threads)
+    plan = Plan(preview.costs_of(source, (n, m)))
+    check_given(request, resolver, plan.costs, SMALL_BYTES)
+    found = estimate(request, plan, threads)
     _check_memory(request, found, resolver)
 
 
@@ -121,7 +122,7 @@ def validate(request: Mapping[str, Any], resolver: Resolver, devices: list[str])
         found = replace(found, costs=replace(found.costs, dtype=np.dtype(options["dtype"])))
     if found.costs is not None:
         _check_tall(request, found.costs, resolver, devices)
-    check_given(request, resolver, None if found.costs is None else found.costs.shape, SMALL_BYTES)
+    check_given(request, resolver, found.costs, SMALL_BYTES)
     if found.costs is not None:
         _check_sizes(request, found, resolver)
     return found
