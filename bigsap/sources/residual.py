@@ -29,6 +29,12 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return total, (a - (total - part)) + (b - part)
 
 
+def _capped(left: Array, cap: float) -> Array:
+    """Return residual costs within 0 and the cap; NaN, of numbers that left float64, is the cap."""
+    found: Array = np.where(left < cap, np.maximum(left, 0.0), cap)
+    return found
+
+
 class Residual(Reading):
     """Costs left by duals of ``source``, which holds real costs.
 
@@ -109,7 +115,7 @@ class Residual(Reading):
             high, low = _two_sum(given, -u[rows])
             high, rest = _two_sum(high, -v[columns])
             left = high + (rest + (low - u_low[rows] - v_low[columns]))
-        found: Array = np.where(np.isinf(given), np.inf, np.clip(left, 0.0, cap) * scale)
+        found: Array = np.where(np.isinf(given), np.inf, _capped(left, cap) * scale)
         return found if self.square else found - self.of_free_columns()[0][columns]
 
     def of_free_columns(self) -> tuple[Array, Array]:
@@ -124,8 +130,10 @@ class Residual(Reading):
         u, u_low, _, _ = self._duals
         cap, scale = self._limits.tolist()
         given = self.sign * prices.astype(np.float64)
-        high, low = _two_sum(given, -u)
-        found: Array = np.where(np.isinf(given), np.inf, np.clip(high + (low - u_low), 0.0, cap) * scale)
+        with np.errstate(invalid="ignore", over="ignore"):
+            high, low = _two_sum(given, -u)
+            left = high + (low - u_low)
+        found: Array = np.where(np.isinf(given), np.inf, _capped(left, cap) * scale)
         return found
 
     def fill(self) -> Fill | None:
