@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,9 @@ def solve_many(
     its cause; any other error is raised unchanged, with a note that names the problem. Errors of
     ``costs`` itself are raised unchanged.
     """
-    n_threads = check_threads(threads)
+    if threads is not None:
+        check_threads(threads)
+    n_threads = cache(partial(check_threads, threads))  # few small arrays need no look at the system
     maximize = flag(maximize, "maximize")
     if not one_of(errors, ("raise", "return")):
         raise OptionError(f'errors must be "raise" or "return", got {errors!r}')
@@ -122,8 +125,8 @@ def solve_many(
     options = {**options, "maximize": maximize, "threads": 1}
     host = one_of(device, ("cpu",))
     if not host:  # its kernels wait for each other, and need its memory: one problem at a time
-        options |= {"device": device, "threads": n_threads}
-        n_threads = 1
+        options |= {"device": device, "threads": n_threads()}
+        n_threads = cache(partial(check_threads, 1))
     # Check option names first: a misspelt option is an error of the call, not of each problem.
     if not options.keys() <= _NAMES:
         bound_call("solve_many", solve, None, **options)
@@ -157,7 +160,9 @@ def _on_host(tensor: Any) -> Any:
         return tensor
 
 
-def _at_once(problems: BatchProblems, options: dict[str, Any], n_threads: int) -> SmallAnswers | None:
+def _at_once(
+    problems: BatchProblems, options: dict[str, Any], n_threads: Callable[[], int]
+) -> SmallAnswers | None:
     """Return the answers of small arrays without special options; None if that does not apply."""
     if not isinstance(problems.costs, (np.ndarray, list, tuple)):
         return None
@@ -174,7 +179,11 @@ def _at_once(problems: BatchProblems, options: dict[str, Any], n_threads: int) -
 
 
 def _one_by_one(
-    problems: BatchProblems, answers: SmallAnswers | None, options: dict[str, Any], n_threads: int, keep: bool
+    problems: BatchProblems,
+    answers: SmallAnswers | None,
+    options: dict[str, Any],
+    given: Callable[[], int],
+    keep: bool,
 ) -> dict[int, Result | Exception]:
     """Return the results of the problems without an answer, each found by ``solve``.
 
@@ -187,7 +196,7 @@ def _one_by_one(
         if not places:
             return {}
         left = ((place, problems.cost(place)) for place in places)
-    share = None
+    share, n_threads = None, given()
     if "device" not in options and options.get("memory_limit") is None:
         share = max(1, usable_memory() // n_threads)
     pool = ThreadPoolExecutor(n_threads, "bigsap-many", quiet_thread)

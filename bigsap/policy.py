@@ -139,20 +139,31 @@ TREES_IN_VAIN = 0.5
 
 # -- rows that are kept -----------------------------------------------------------------
 
-#: Smaller problems are fast in any case: nothing is timed or sent to workers.
-QUICK_PAIRS = 1 << 16
-#: Pairs of a row used to measure the time of a pair.
-TIMED_PAIRS = 4096
-#: The first measurement takes the row's pairs divided by this; and the approximate limit in seconds.
-TIMED_FIRST_SHARE, TIMING_SECONDS = 64, 0.05
-#: Compiled costs that take this many seconds per pair are kept: about fifty times a memory look-up, so that
-#: either way is good where timing noise decides. Minkowski distances in the plane take as long.
-DEAR_SECONDS = 5e-8
+#: Compiled costs of this many nominal nanoseconds a pair are kept: some forty times a look-up in memory.
+#: Minkowski distances in the plane have as many.
+SLOW_NS = 40.0
 #: Compiled costs of at most this many bytes in all are kept whatever they take: small problems have no
 #: levels, and without levels lists would compute each cost three to eight times.
 KEPT_BYTES = 64 << 20
 
+# -- nominal prices of a pair -----------------------------------------------------------
+
+# Nanoseconds on one thread, an order of magnitude: the same on every machine and every day, so that what they
+# decide is, too. A compiled function that is no formula has none: it may hold a loop.
+
+#: An array, and a table by classes, which looks up two classes first.
+ARRAY_NS, TABLE_NS = 0.3, 0.6
+#: To begin a pair of points or of low rank; then for each coordinate, by metric, and for each of the rank.
+#: A power takes as long as a function of angles.
+BEGUN_NS, COORDINATE_NS, RANK_NS = 0.2, 0.25, 0.15
+METRIC_NS = {"minkowski": 20.0, "haversine": 20.0, "cosine": 0.5}
+#: To begin a formula, for each of its operations, and for each that calls the mathematical library.
+FORMULA_NS, OPERATION_NS, LIBRARY_NS = 2.0, 0.5, 20.0
+
 # -- workers beside kernels -------------------------------------------------------------
+
+#: Smaller problems are fast in any case: nothing is sent to workers.
+QUICK_PAIRS = 1 << 16
 
 #: Bytes a second received from all workers together: an assumption.
 WORKERS_BYTES_A_SECOND = 5e8
@@ -161,8 +172,8 @@ WORKERS_LEAST_SECONDS = 1.0
 WORKERS_WORTH = 0.8
 #: Fixed time in seconds to hand rows over.
 WORKERS_WAVE_SECONDS = 0.1
-#: Rows read here to estimate the time of all.
-WORKERS_TIMED_ROWS = 3
+#: Rows read here to estimate the time of all, and pairs of each where a part of a row can be read.
+WORKERS_TIMED_ROWS, WORKERS_TIMED_PAIRS = 3, 4096
 #: Most bytes of matrices in memory, part of the costs such as a function's mask, that are sent along.
 MOST_SENT = 256 << 20
 

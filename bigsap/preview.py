@@ -7,7 +7,7 @@ For callers that solve later and elsewhere, such as the service. Seconds are the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,13 +26,10 @@ from bigsap.run.warm_start import parse_warm_start
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import refuse_inexact_prices, unassigned_prices
-from bigsap.sources.expression.formula import ExpressionSource
-from bigsap.sources.kept_bounds import Kept
-from bigsap.sources.lowrank import LowRankSource, TableSource
-from bigsap.sources.metrics import PointSource
 from bigsap.sources.repeated import counts_of
 from bigsap.sources.sparse.sparse_costs import SparseCosts
 from bigsap.strategies.list_sizes import usual_list_size
+from bigsap.strategies.pair_prices import pair_ns
 from bigsap.strategies.work import Work, has_bounds, on_lists, on_trees, on_whole_rows
 from bigsap.types import Array, Ids
 
@@ -81,26 +78,13 @@ class Price:
 
 def costs_of(source: CostSource, shape: tuple[int, int], nbytes: int = 0) -> Costs:
     """Return what is known of costs from a source like theirs, and their true shape."""
-    match source:
-        case Kept():
-            return replace(costs_of(source.given, shape, nbytes), source=source)
-        case PointSource():
-            slow = {"minkowski": 20.0, "haversine": 20.0, "cosine": 0.5}.get(source.metric, 0.25)
-            pair_ns = 0.2 + slow * source.x.shape[1]
-        case LowRankSource():
-            pair_ns = 0.2 + 0.15 * source.a.shape[1]
-        case TableSource():
-            pair_ns = 0.6
-        case ArraySource():
-            pair_ns = 0.3
-        case SparseCosts():
-            listed = source.entries().columns.size
-            return Costs(shape, source.dtype, nbytes, by_rows=False, source=source, entries=listed)
-        case ExpressionSource():
-            pair_ns = 2.0 + 0.2 * len(source.code)
-        case _:
-            return Costs(shape, source.dtype, nbytes, source=source)
-    return Costs(shape, source.dtype, nbytes, pair_ns, by_rows=False, source=source)
+    if isinstance(source, SparseCosts):
+        listed = source.entries().columns.size
+        return Costs(shape, source.dtype, nbytes, by_rows=False, source=source, entries=listed)
+    ns = pair_ns(source)
+    if ns is None:
+        return Costs(shape, source.dtype, nbytes, source=source)
+    return Costs(shape, source.dtype, nbytes, ns, by_rows=False, source=source)
 
 
 def price(

@@ -80,34 +80,38 @@ def compact(partials: Array, count: int) -> int:
 
 
 @kernel
-def accumulate(partials: Array, count: int, values: Array) -> int:
-    """Add values to a sum; return the new count of its parts.
+def add(partials: Array, count: int, x: float) -> int:
+    """Add a number to a sum; return the new count of its parts, at most one more.
 
-    The sum is stored as ``count`` floats without common digits, largest last; NaN if a value or the sum
-    is not finite.
+    The sum is stored as ``count`` floats without common digits, largest last.
     """
+    kept = 0
+    for k in range(count):
+        y = partials[k]
+        if abs(x) < abs(y):
+            x, y = y, x
+        high = x + y
+        low = y - (high - x)
+        if low != 0.0:
+            partials[kept] = low
+            kept += 1
+        x = high
+    partials[kept] = x
+    return kept + 1
+
+
+@kernel
+def accumulate(partials: Array, count: int, values: Array) -> int:
+    """Add values to a sum, see ``add``; NaN if a value or the sum is not finite."""
     for i in range(values.size):
-        x = values[i]
-        if x == 0.0:
+        if values[i] == 0.0:
             continue
         if count + 1 >= partials.size:
             count = compact(partials, count)
             if count + 1 >= partials.size:  # not finite
                 partials[0] = np.nan
                 return 1
-        kept = 0
-        for k in range(count):
-            y = partials[k]
-            if abs(x) < abs(y):
-                x, y = y, x
-            high = x + y
-            low = y - (high - x)
-            if low != 0.0:
-                partials[kept] = low
-                kept += 1
-            x = high
-        partials[kept] = x
-        count = kept + 1
+        count = add(partials, count, values[i])
     return count
 
 

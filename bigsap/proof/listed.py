@@ -183,7 +183,9 @@ def _real_minima(
                 near_entries(*entries, first, stop, sign, prices.high, prices.below(), width, found, near)
             if tick is not None:
                 tick(stop)
-    if not (found.high > -np.inf).all() or np.isnan(found.high).any():
+    none = np.flatnonzero(found.high == np.inf)  # no entry is allowed, or all differences leave float64
+    lost = any(np.isfinite(entries.costs[slice(*entries.start[i : i + 2])]).any() for i in none.tolist())
+    if lost or not (found.high > -np.inf).all() or np.isnan(found.high).any():
         raise OverflowRiskError("a row's dual leaves float64")
     pairs = None
     if width is not None and not near.counts[1]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,19 +19,24 @@ from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, Stopped
 from bigsap.proof.bottleneck import prove_entries, prove_threshold
+from bigsap.proof.exact import exact_sum
 from bigsap.result import MESSAGES, Result, Status
 from bigsap.run.deadline import Deadline
 from bigsap.run.fingerprint import identity_with_counts
 from bigsap.sources.base import CostSource
 from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
 from bigsap.strategies.bottleneck import Threshold, threshold
-from bigsap.types import Tick
+from bigsap.types import Array, Tick
 
 #: Options that have no meaning here, and the reason.
 _REFUSED = {
     "unassigned_cost": "with every row left out the largest cost would be nothing",
     "cluster": "the costs are listed by this process",
 }
+
+
+#: Options of the sum's solve of a stopped search for the threshold, which checkpoints begin anew.
+_AT_ONCE: dict[str, Any] = {"shape": None, "args": (), "dtype": None, "checkpoint": None}
 
 
 def refuse_options(asked: dict[str, Any], options: Options) -> None:
@@ -65,13 +72,15 @@ def solve_bottleneck(
     problem = Problem(source, options.maximize)
     monitor.progress.n_rows, monitor.progress.n_columns = sorted((n, m))
     threads = min(check_threads(options.threads), max(1, m // policy.COLUMNS_PER_THREAD))
+    known: deque[tuple[Array, Array]] = deque(maxlen=1)
+    stopped: Status | None = None
     try:
-        found = threshold(problem, threads, monitor.tick)
+        found = threshold(problem, threads, monitor.tick, known.append)
     except Stopped as stop:
-        _report_end(monitor)
-        return Result.from_assignment(
-            None, shape=(n, m), status=Status(stop.reason), maximize=options.maximize
-        )
+        stopped = Status(stop.reason)
+    if stopped is not None:
+        at_once = partial(solve_sum, source, {**plain, **_AT_ONCE}, None)
+        return _stopped(stopped, problem, known, monitor, at_once)
     inner = {**plain, "shape": None, "args": (), "dtype": None}
     if found is None:  # infeasible; the sum's way names the rows
         return solve_sum(source, inner, saved)
@@ -81,6 +90,34 @@ def solve_bottleneck(
     result = solve_sum(entries, inner, saved)
     monitor.ends = True
     return _proved(result, problem, found, entries, options, threads, searched, monitor)
+
+
+def _stopped(
+    status: Status,
+    problem: Problem,
+    known: Sequence[tuple[Array, Array]],
+    monitor: Monitor,
+    solve_sum: Callable[[], Result],
+) -> Result:
+    """Return the assignment of a search for the threshold that was stopped, without a bound.
+
+    The last one known, else that of a stopped solve of the sum, which is cheap.
+    """
+    if known:
+        col4row, costs = known[-1]
+        costs = problem.sign * costs
+        fun = exact_sum(costs[col4row >= 0])
+        ways: dict[str, Any] = {"shape": problem.shape, "status": status, "maximize": problem.maximize}
+        result = Result.from_assignment(col4row, fun=fun, costs=costs, **ways)
+    else:
+        monitor.ends = False
+        result = solve_sum()
+        monitor.ends = True
+        if result.status != Status.INFEASIBLE:
+            result = replace(result, status=status, message=MESSAGES[status], success=False)
+            result = replace(result, bound=None, gap=None)
+    _report_end(monitor)
+    return result
 
 
 def _open_checkpoint(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 from functools import partial
 
 import numpy as np
 
-from bigsap.errors import CertificateError
+from bigsap.engine.core.precision import TERMS_PER_ROW
+from bigsap.errors import CertificateError, OverflowRiskError
 from bigsap.progress import Stopped
 from bigsap.proof.certificate import Certificate, certify, certify_infeasible
 from bigsap.proof.geometry import boundable
+from bigsap.proof.row_pass import stream
 from bigsap.result import Status
 from bigsap.run.deadline import Deadline
 from bigsap.run.interrupted import Conclusion
@@ -181,9 +184,12 @@ def _refuse_changed(run: Run, outcome: Outcome, certificate: Certificate) -> Non
 
 
 def confirmed(run: Run, outcome: Outcome) -> Outcome:
-    """Return the infeasible outcome once Hall's theorem proves it, else the dense engine's outcome."""
+    """Return the infeasible outcome once Hall's theorem proves it, else the dense engine's outcome.
+
+    Without a certificate, too, where costs are real numbers: sums of huge ones look like forbidden pairs.
+    """
     dense = run.lists is None
-    while run.options.certify:
+    while run.options.certify or not run.problem.integer:
         try:
             certify_infeasible(
                 looked_at(run),
@@ -196,6 +202,7 @@ def confirmed(run: Run, outcome: Outcome) -> Outcome:
             break
         except CertificateError:
             if dense:
+                _refuse_huge(run, outcome)
                 raise
         dense, run.monitor.save = True, None
         outcome = whole_rows.run(
@@ -208,3 +215,16 @@ def confirmed(run: Run, outcome: Outcome) -> Outcome:
         if not outcome.violator.size:
             break
     return outcome
+
+
+def _refuse_huge(run: Run, outcome: Outcome) -> None:
+    """Raise OverflowRiskError if sums of prices, and of costs of the violating rows, may leave float64."""
+    sizes = [outcome.v]
+
+    def work(start: int, first: int, block: Array) -> None:
+        sizes.append(block[np.isfinite(block)])
+
+    stream(looked_at(run), lambda: work, rows=outcome.violator, block_bytes=run.block_bytes())
+    size = max(float(np.abs(some).max(initial=0)) for some in sizes)
+    if not run.problem.integer and not size * TERMS_PER_ROW * (min(run.problem.shape) + 2) < math.inf:
+        raise OverflowRiskError("the prices leave float64: the costs are too large; scale them down")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
@@ -130,8 +131,13 @@ def save_bounds(run: Run, conclusion: Conclusion) -> None:
             setattr(found, name, None if part is None else sign * part)
         for name in ("column_of_row", "u", "v", "u_low", "v_low"):
             setattr(found, name, getattr(conclusion, name))
+    add_best(path, _best(run, found))
+
+
+def add_best(path: str | os.PathLike[str], best: Snapshot) -> None:
+    """Add the best assignment and bound to a checkpoint, unless that is large or has no fingerprint."""
     # The answer does not depend on this file.
     with suppress(CheckpointError, OSError):
         saved = checkpoint.read(path) if Path(path).stat().st_size <= _LARGEST_REWRITE else None
         if saved is not None and saved.facts.get("fingerprint") is not None:
-            checkpoint.write(path, saved.facts, {**saved.snapshot, **_best(run, found)})
+            checkpoint.write(path, saved.facts, {**saved.snapshot, **best})

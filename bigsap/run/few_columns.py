@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bigsap import checkpoint, policy
-from bigsap.checkpoint import Saved
+from bigsap.checkpoint import BEST, Saved
 from bigsap.engine.core.compilation import report_compilation
 from bigsap.engine.core.team import Team, check_threads, useful_threads
 from bigsap.errors import OverflowRiskError
@@ -24,6 +24,7 @@ from bigsap.proof.certificate import Certificate, certify_infeasible
 from bigsap.proof.exact import two_sum
 from bigsap.proof.unassigned import certify_gated
 from bigsap.result import Result, Status, pairs_of
+from bigsap.run.checkpoints import add_best
 from bigsap.run.conclude import explain
 from bigsap.run.deadline import Deadline
 from bigsap.run.few_columns_problem import Wanted, at_hand, transposed, with_open_places
@@ -55,7 +56,10 @@ def solve_few_columns(
         turned = wanted.demand is not None
         facts = identity_on_columns(problem_facts, options, dtype, wanted.gated, turned)
         solve.resumed = open_checkpoint(facts, options.checkpoint, monitor, saved)
-        solve.snapshot = {} if saved is None else saved.snapshot
+        if saved is not None:
+            solve.snapshot, solve.earlier = saved.snapshot, saved.best
+            low, high = saved.best.get("bound"), saved.best.get("fun")
+            monitor.update_bounds(*((high, low) if options.maximize else (low, high)))
     try:
         with report_compilation():
             return solve.result()
@@ -78,6 +82,7 @@ class _Contracted:
         self.status = Status.OPTIMAL
         self.pairs_read = self.refined = self.resumed = 0
         self.snapshot: Snapshot = {}
+        self.earlier: dict[str, Any] = {}  # the best fun and its columns, and bound, of attempts before
         self.reported: Array | None = None  # prices whose bound the listeners know
         self.first: tuple[Array, Certificate] | None = None  # proved before it is refined
 
@@ -265,14 +270,44 @@ class _Contracted:
 
     def _stopped(self, found: Balanced | None) -> Result:
         """Return the best assignment known, and a bound."""
+        chosen: Array | None
+        certificate: Certificate | None
         if self.first is not None:
-            return self._result(*self.first)
-        deadline = Deadline(self.monitor.grace(), lambda: self.monitor.cancelled)
-        closing = Closing(self.wanted, self.options, deadline, self._proof_of_stopped)
-        column, certificate, known = closing.answer(self.balance, None if found is None else found.column)
-        if certificate is not None and certificate.optimal and certificate.clear:
+            chosen, certificate, known = *self.first, NOTHING
+        else:
+            deadline = Deadline(self.monitor.grace(), lambda: self.monitor.cancelled)
+            closing = Closing(self.wanted, self.options, deadline, self._proof_of_stopped)
+            column = None if found is None else found.column
+            column, certificate, known = closing.answer(self.balance, column)
+            chosen = None if column is None else self._chosen(column)
+        optimal = certificate is not None and certificate.optimal and certificate.clear
+        if optimal:
             self.status = Status.OPTIMAL
-        return self._result(None if column is None else self._chosen(column), certificate, known)
+        else:
+            chosen, certificate, known = self._with_earlier(chosen, certificate, known)
+        result = self._result(chosen, certificate, known)
+        if self.options.checkpoint is not None:
+            answer = {} if result.fun is None else {"fun": result.fun, "chosen": chosen}
+            bound = {} if result.bound is None else {"bound": result.bound}
+            best = self.earlier | answer | bound
+            add_best(self.options.checkpoint, {BEST + name: part for name, part in best.items()})
+        return result
+
+    def _with_earlier(
+        self, chosen: Array | None, certificate: Certificate | None, known: Known
+    ) -> tuple[Array | None, Certificate | None, Known]:
+        """Return the answer with what attempts before have found, where that is better."""
+        fun, bound = (known.fun, known.bound) if certificate is None else (certificate.fun, certificate.bound)
+        old, sign = self.earlier, self.sign
+        cheaper = "fun" in old and (fun is None or sign * old["fun"] < sign * fun)
+        closer = "bound" in old and (bound is None or sign * old["bound"] > sign * bound)
+        closer = closer and bool(self.options.certify)
+        if cheaper:
+            chosen, fun = old["chosen"], old["fun"]
+        if not cheaper and not closer:
+            return chosen, certificate, known
+        # The duals are those of another bound, or of none.
+        return chosen, None, Known(fun, None if cheaper else known.costs, old["bound"] if closer else bound)
 
     def _proof_of_stopped(self, column: Array | None, tick: Callable[[], None]) -> Certificate:
         """Return a certificate at the prices at hand."""
@@ -423,8 +458,10 @@ def open_checkpoint(
         return resumed
     checkpoint.begin(path, facts, saved)
 
+    best = {} if saved is None else {BEST + name: part for name, part in saved.best.items()}
+
     def save(snapshot: Snapshot) -> None:
-        checkpoint.write(path, {**facts, "saved_after": monitor.seconds}, snapshot)
+        checkpoint.write(path, {**facts, "saved_after": monitor.seconds}, {**snapshot, **best})
 
     monitor.save = save
     return resumed

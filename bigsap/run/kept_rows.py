@@ -3,7 +3,7 @@
 Costs in memory need no cache, and compiled costs of a few nanoseconds a pair are recomputed faster
 than they are looked up. All other costs are read once, as far as memory allows: rows evaluated by
 Python (functions, stores, providers), and compiled costs without bounds that would exclude most
-pairs, if a pair takes many nanoseconds or there are few pairs.
+pairs, if a pair has a high nominal price or there are few pairs.
 With memory for all rows, all threads read them before the search, and the solve is that of a
 matrix in memory, whatever the method. With less memory, the row cache keeps the rows that lists
 request. The certificate pass reads the same rows.
@@ -17,7 +17,6 @@ import time
 import numpy as np
 
 from bigsap import policy
-from bigsap.errors import BigsapError
 from bigsap.problem import Problem
 from bigsap.proof.row_pass import Work, stream
 from bigsap.row_cache import ABSENT, MISSES, N_USED, Rows, claim, touch
@@ -27,10 +26,10 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource, Crewed, Fillable, Foreseeing, Reading, Resident, range_of
 from bigsap.sources.cuda.placed import bring_all, many_coordinates_there, needed_bytes
 from bigsap.sources.expression.formula import ExpressionSource
-from bigsap.sources.filling import fill_of
 from bigsap.sources.functions.callbacks import FunctionSource
 from bigsap.sources.products import is_multiplied
 from bigsap.strategies import ON_LISTS
+from bigsap.strategies.pair_prices import pair_ns
 from bigsap.strategies.placement import device_name
 from bigsap.strategies.work import has_bounds
 from bigsap.types import Array, Ids
@@ -67,7 +66,7 @@ def kept_problem(run: Run) -> Problem:
     whole = lists or (isinstance(source, ArraySource) and not source.mapped)
     whole = whole or getattr(source, "rows_a_call", 1) > 1
     fit = whole and rows.n_slots == problem.shape[0]
-    if fit and (behind or there or _cheap_to_keep(problem) or is_dear(problem)):
+    if fit and (behind or there or _pays_to_keep(problem)):
         # If the solve is stopped during the read, rows that are already here are not read again.
         seen = KeptRows(source, rows, keep=False)
         run.reading = Problem(seen, problem.maximize, problem.transposed)
@@ -83,23 +82,23 @@ def kept_problem(run: Run) -> Problem:
 
 
 def keeps_all(run: Run) -> bool:
-    """Return whether each row will be computed once, as far as can be said without measuring costs."""
+    """Return whether each row will be computed once."""
     problem, rows = run.problem, run.rows
     if rows.policy == "in place" or rows.n_slots < problem.shape[0]:
         return False
     if device_name(problem.source) != "cpu":
         return _worth_bringing(run)
     behind = not isinstance(problem.source, Fillable) or problem.source.fill() is None
-    return behind or _cheap_to_keep(problem)
+    return behind or _pays_to_keep(problem)
 
 
-def _cheap_to_keep(problem: Problem) -> bool:
-    """Return whether compiled costs are kept whatever a pair takes, given memory for all."""
+def _pays_to_keep(problem: Problem) -> bool:
+    """Return whether compiled costs are kept, given memory for all."""
     n, m = problem.shape
     if is_multiplied(problem.source) and not _one_by_one(problem.source):
         return True  # many rows at once take a few times as long as inner products, which only exclude
     few = n * m * problem.source.dtype.itemsize <= policy.KEPT_BYTES
-    return few and not has_bounds(problem.source)
+    return (few and not has_bounds(problem.source)) or is_slow(problem.source)
 
 
 def _one_by_one(source: CostSource) -> bool:
@@ -114,32 +113,10 @@ def _worth_bringing(run: Run) -> bool:
     return small and run.options.variant != "classical"
 
 
-def is_dear(problem: Problem) -> bool:
-    """Return whether compiled costs are so slow that a look-up is many times faster."""
-    n, m = problem.shape
-    source = problem.source
-    if n * m < policy.QUICK_PAIRS or has_bounds(source):
-        return False
-    fill = fill_of(source)
-    in_parts = fill is None or fill.in_parts
-    width = min(m, policy.TIMED_PAIRS) if in_parts else m
-    costs = np.empty((1, width), source.dtype)
-    least, spent = np.inf, 0.0
-    first = max(1, width // policy.TIMED_FIRST_SHARE) if in_parts else width
-    for row, part in ((0, first), (0, width), (n // 2, width), (n - 1, width)):
-        clock = time.perf_counter()
-        try:
-            source.read(np.array([row]), slice(0, part), costs[:, :part])
-        except BigsapError:
-            return False  # the solve reports the error
-        seconds = time.perf_counter() - clock
-        spent += seconds
-        least = min(least, seconds / part)
-        if least < policy.DEAR_SECONDS:
-            return False  # a call for few pairs can only seem slower per pair, never faster
-        if least > policy.TIMING_SECONDS / width or spent > policy.TIMING_SECONDS:
-            break
-    return True
+def is_slow(source: CostSource) -> bool:
+    """Return whether compiled costs are so slow that a look-up is many times faster; unknown ones count."""
+    ns = pair_ns(source)
+    return not has_bounds(source) and (ns is None or ns >= policy.SLOW_NS)
 
 
 def _read_all(run: Run, source: CostSource) -> None:

@@ -28,8 +28,8 @@ class Auction:
     """``method="auction"``: bids whose prices are the start of whole-row scans."""
 
     def expects(self, run: Run) -> Work | None:
-        """Return None if a warm start or a checkpoint determines the start."""
-        if run.is_continued or run.warm_start is not None:
+        """Return None if a warm start or a checkpoint determines the start, or did with more rows."""
+        if run.is_continued or run.warm_start is not None or run.problem.n_virtual_columns:
             return None
         return _scanned(run)
 

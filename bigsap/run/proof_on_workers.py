@@ -22,7 +22,7 @@ _DUAL_BYTES = 32
 def seconds_of_pass(source: CostSource, n_threads: int) -> float:
     """Return the approximate seconds that this many local threads take to read all costs."""
     n, m = source.shape
-    width = min(m, policy.TIMED_PAIRS) if gives_parts(source) else m
+    width = min(m, policy.WORKERS_TIMED_PAIRS) if gives_parts(source) else m
     out = np.empty((1, width), source.dtype)
     took = []
     for row in np.linspace(0, n - 1, policy.WORKERS_TIMED_ROWS).astype(np.int64):

@@ -31,7 +31,7 @@ from bigsap.strategies import ON_LISTS, Outcome
 from bigsap.strategies.baselines.auction import refuse_many_costs
 from bigsap.strategies.far_lines import NearCosts
 from bigsap.strategies.list_run import ListSolve
-from bigsap.strategies.orientation import resident
+from bigsap.strategies.orientation import refuse_more_rows, resident
 from bigsap.strategies.placement import (
     device_name,
     engine_where,
@@ -110,6 +110,9 @@ class Run:
             refuse_streaming(problem.source)
         else:
             refuse_slabs(problem.source)
+        anew = saved is None and warm_start is None  # a warm start needs no bids, and is not kept
+        if self.method == "hungarian" or (self.method == "auction" and anew):
+            refuse_more_rows(problem, self.method)
         if self.method == "auction":
             refuse_many_costs(problem, options.memory_for_lists(problem))
         large = large or facts.get("price") == "int64"

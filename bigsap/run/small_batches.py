@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -51,7 +51,7 @@ _READ_AS = {"b": "i4", "i": "i4", "u": "i4", "f": "f4", "u4": "i8", "i8": "i8", 
 _NOT_EXACT = np.uint64(2**53)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SmallAnswers:
     """Problems as ``engine.small.batch.solve_some`` takes them, and their answers.
 
@@ -67,8 +67,12 @@ class SmallAnswers:
     kept: Array
     statuses: Array
     seconds: float
-    peak: int
     solve_empty: Callable[[int], Result] | None
+
+    @cached_property
+    def peak(self) -> int:
+        """The largest size of this process when a result was first looked at, in bytes."""
+        return peak_bytes()
 
     @property
     def shapes(self) -> Array:
@@ -113,7 +117,7 @@ class SmallAnswers:
 def solve_batch(
     problems: BatchProblems,
     maximize: bool,
-    threads: int,
+    threads: Callable[[], int],
     proved: bool,
     solve_empty: Callable[[int], Result] | None = None,
 ) -> SmallAnswers | None:
@@ -121,7 +125,7 @@ def solve_batch(
 
     Statuses beyond INFEASIBLE are those of problems that must be solved by ``solve``: no arrays, or
     large ones; invalid costs; what is not proved here. None if no problem can be solved here.
-    proved: see ``small_arrays.solve_small``.
+    threads: asked where there is work for several. proved: see ``small_arrays.solve_small``.
     """
     clock = time.perf_counter()
     words, parts = _described(problems)
@@ -139,9 +143,7 @@ def solve_batch(
         _run((words, caps, columns, kept, statuses), first, last, -1.0 if maximize else 1.0, threads)
     empty = solve_empty if (words[:, ROWS : COLUMNS + 1] == 0).any() else None
     seconds = (time.perf_counter() - clock) / count
-    return SmallAnswers(
-        words, prices, maximize, proved, columns, kept, statuses, seconds, peak_bytes(), empty
-    )
+    return SmallAnswers(words, prices, maximize, proved, columns, kept, statuses, seconds, empty)
 
 
 def _described(problems: BatchProblems) -> tuple[Array, list[int]]:
@@ -261,7 +263,7 @@ def _starts(words: Array, gated: bool) -> tuple[int, int]:
     return int(rows.sum()), int(max(kept.sum(), kept_of(few, many).max()))
 
 
-def _run(arrays: tuple[Array, ...], first: int, last: int, sign: float, threads: int) -> None:
+def _run(arrays: tuple[Array, ...], first: int, last: int, sign: float, given: Callable[[], int]) -> None:
     """Solve problems, in parts that the threads take from a queue."""
     words, caps, columns, kept, statuses = arrays
     part = words[first:last]
@@ -282,6 +284,7 @@ def _run(arrays: tuple[Array, ...], first: int, last: int, sign: float, threads:
         solve_some(words, start, stop, sign, caps, columns, kept, statuses, *mine)
 
     n_parts = max(1, min(last - first, total // policy.BATCH_COSTS_PER_CALL))
+    threads = 1 if n_parts == 1 else given()
     if threads > 1:
         n_parts = min(n_parts, 8 * threads)
     ends = np.linspace(first, last, n_parts + 1).astype(int).tolist()

@@ -271,13 +271,20 @@ class Separation:
     phi = x * y, all with f the identity; ``"root"``: the square root of ``square``;
     ``"largest"``: the largest ``absolute`` instead of the sum. ``"chord"``: points of a sphere around 0,
     and the cost is the length of the arc between them. ``root`` is that of the chord, which is a lower
-    bound, up to rounding of the points of some units of the radius.
+    bound, up to rounding of the points of some units of the radius. lost: times 1 + the sum of the
+    scales, more than underflow takes from a cost or from a sum like it, before the root.
     """
 
     x: Array
     y: Array
     scale: Array
     kind: str
+    lost: float = 2.0**-1000
+
+    def hidden(self) -> float:
+        """Return more than underflow adds to a bound, or takes from a cost."""
+        hidden = self.lost * (1.0 + float(self.scale.sum()))
+        return math.sqrt(hidden) if self.kind in ("root", "chord") else hidden
 
 
 @runtime_checkable

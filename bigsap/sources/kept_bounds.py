@@ -317,7 +317,8 @@ class Scaled(Kept):
             return None
         factor = self.factor**2 if terms.kind in ("root", "chord") else self.factor
         scale = terms.scale * factor
-        return replace(terms, scale=scale) if sound_scales(scale) else None
+        lost = terms.lost * max(1.0, factor)
+        return replace(terms, scale=scale, lost=lost) if sound_scales(scale) else None
 
     def limit(self) -> float:
         """Return the source's limit, multiplied as the costs are: rounding keeps their order."""

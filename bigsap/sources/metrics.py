@@ -18,7 +18,7 @@ from bigsap.sources.filled import Filled
 from bigsap.sources.kept_bounds import NearPoints
 from bigsap.sources.missing import parted
 from bigsap.sources.products import Chosen, Product, Vectors, Widened
-from bigsap.sources.whole_numbers import as_floats
+from bigsap.sources.whole_numbers import as_floats, plain_number
 from bigsap.types import Array, Ids
 
 METRICS = ("sqeuclidean", "euclidean", "cityblock", "chebyshev", "minkowski", "cosine", "haversine")
@@ -449,10 +449,10 @@ def _number(value: Any, name: str) -> float:
     found = None if isinstance(value, (bool, np.bool_)) else number(value)
     if found is None:
         raise OptionError(f"{name} must be a number, got {value!r}")
-    try:
-        return float(found)
-    except OverflowError as error:
-        raise OptionError(f"{name} must be a number that float64 holds, got {value!r}") from error
+    held = plain_number(found)
+    if isinstance(held, int):
+        raise OptionError(f"{name} must be a number that float64 holds, got {value!r}")
+    return held
 
 
 def _reach(max_distance: Any) -> float:

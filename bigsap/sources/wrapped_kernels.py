@@ -186,7 +186,7 @@ def _two(a: float, b: float) -> tuple[float, float]:
 
 @kernel(forceinline=True)
 def _residual(c: float, u: float, u_low: float, v: float, v_low: float) -> float:
-    """Return ``c - u - u_low - v - v_low``, not below 0; large numbers may cancel."""
+    """Return ``c - u - u_low - v - v_low``, not below 0; large numbers may cancel. NaN beyond float64."""
     a, b = _two(c, -u)
     a, d = _two(a, -v)
     e, f = _two(b, -u_low)
@@ -194,7 +194,7 @@ def _residual(c: float, u: float, u_low: float, v: float, v_low: float) -> float
     e, k = _two(e, g)
     a, b = _two(a, e)
     found = a + (b + ((f + h) + k))
-    return found if found > 0.0 else 0.0
+    return 0.0 if found <= 0.0 else found
 
 
 @kernel(nrt=True)
@@ -213,7 +213,7 @@ def subtract(
     for j in range(costs.size):
         c = sign * costs[j]
         found = _residual(c, u, u_low, v[j], v_low[j])
-        found = cap if found > cap else found
+        found = found if found < cap else cap
         out[j] = np.inf if c == np.inf else found * scale
 
 

@@ -43,6 +43,8 @@ _GROWTH = 0.25
 _RANGE = 1 << 16
 
 Tick = Callable[[], None]
+#: Takes the columns of rows, -1 for none, and their signed costs.
+Tell = Callable[[tuple[Array, Array]], None]
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,10 @@ class Threshold:
     violator: Array
 
 
-def threshold(problem: Problem, threads: int, tick: Tick) -> Threshold | None:
+def threshold(problem: Problem, threads: int, tick: Tick, tell: Tell) -> Threshold | None:
     """Return the smallest limit of a complete assignment's costs; None if there is none.
 
+    tell: called with each complete assignment, none with a larger limit than the last.
     Time: a pass over the costs or, for points, over the pairs that bounds leave open, and some twenty
     matchings on the lists. Memory: 20 bytes a listed pair.
     """
@@ -71,7 +74,7 @@ def threshold(problem: Problem, threads: int, tick: Tick) -> Threshold | None:
     while True:
         limit = _sampled(problem, per_agent)
         rows, columns, costs = _pairs(problem, limit, threads, tick)
-        search = _Search(problem, rows, columns, costs, tick, before)
+        search = _Search(problem, rows, columns, costs, (tick, tell), before)
         found = search.smallest()
         if found is not None:
             value, violator = found
@@ -200,10 +203,17 @@ class _Search:
     """
 
     def __init__(
-        self, problem: Problem, rows: Array, columns: Array, costs: Array, tick: Tick, before: _Search | None
+        self,
+        problem: Problem,
+        rows: Array,
+        columns: Array,
+        costs: Array,
+        calls: tuple[Tick, Tell],
+        before: _Search | None,
     ) -> None:
         n, m = problem.shape
-        self.turned, self.shape, self.tick, self.before = n > m, (n, m), tick, before
+        self.turned, self.shape, self.before = n > m, (n, m), before
+        self.tick, self.tell = calls
         agents, slots, count = (columns, rows, m) if self.turned else (rows, columns, n)
         if self.turned:
             order = np.argsort(agents, kind="stable")
@@ -235,6 +245,16 @@ class _Search:
         slot_of[self.order.rows] = np.where(matched >= 0, self.order.columns[matched], -1)
         return slot_of
 
+    def _complete(self) -> Any:
+        """Tell of a complete matching; return its largest cost."""
+        agents = np.arange(self.lists.slot_of.size) if self.order is None else self.order.rows
+        slot_of, own = self.matching(), self.lists.cost[self.lists.matched]
+        rows, columns = (slot_of[agents], agents) if self.turned else (agents, slot_of[agents])
+        column_of_row, costs = np.full(self.shape[0], -1, np.intp), np.zeros(self.shape[0], own.dtype)
+        column_of_row[rows], costs[rows] = columns, own
+        self.tell((column_of_row, costs))
+        return own.max()
+
     def _take(self, slot_of: Array) -> None:
         """Begin with pairs of shorter lists."""
         p = self.lists
@@ -261,7 +281,7 @@ class _Search:
             low = max(low, before.lists.cost.max())
             self._take(before.matching())
         if match_within(p, low) == 0:
-            high = p.cost[p.matched].max()
+            high = self._complete()
         else:
             ends = self._grown(low)
             if ends is None:
@@ -288,7 +308,7 @@ class _Search:
             limit = rest[place] if place < rest.size else p.cost.max()
             kept = self._kept()
             if match_within(p, limit) == 0:
-                high = p.cost[p.matched].max()
+                high = self._complete()
                 self._restore(kept)
                 return low, high
             if place >= rest.size:
@@ -311,7 +331,7 @@ class _Search:
                 self._restore(kept)
             count = match_within(p, middle)
             if count == 0:
-                high = p.cost[p.matched].max()
+                high = self._complete()
             else:
                 kept = self._kept()
                 inside = inside[inside > middle]

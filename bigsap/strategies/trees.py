@@ -26,7 +26,6 @@ from bigsap.problem import Problem
 from bigsap.strategies import list_phases, lists
 from bigsap.strategies.baselines.classical import solve_classical
 from bigsap.strategies.list_run import MATCH, ListRun, ListSettings, ListSolve
-from bigsap.strategies.orientation import refuse_more_rows
 from bigsap.strategies.outcome import Outcome
 from bigsap.strategies.placement import device_forest, list_engine_for
 from bigsap.strategies.start import list_warm
@@ -84,7 +83,6 @@ def solve_hungarian(
     "tree" uses searches only where memory keeps lists short. Other arguments: as ``solve_compressed``.
     Memory: 12 bytes an entry of the lists, and some thirty vectors.
     """
-    refuse_more_rows(problem, "hungarian")
     phases = [] if phases is None else phases
     if variant == "classical":
         engine = list_engine_for(

@@ -28,10 +28,7 @@ def handed(monkeypatch):
     monkeypatch.setattr(list_engine, "_SLICE_SECONDS", 0.0)
     monkeypatch.setattr(policy, "QUICK_PAIRS", 0)
     monkeypatch.setattr(proof_on_workers, "seconds_by_bounds", lambda source: np.inf)
-    # By the clock: rows of a machine that is busy may seem dear once, and not the next time.
-    # Few compiled costs are kept in any case.
-    for name in ("_cheap_to_keep", "is_dear"):
-        monkeypatch.setattr(kept_rows, name, lambda problem: False)
+    monkeypatch.setattr(kept_rows, "_pays_to_keep", lambda problem: False)
 
 
 AWAY = "abs(x[i,0]-y[j,0])**1.5 + abs(x[i,1]-y[j,1])"
@@ -187,7 +184,7 @@ def test_dear_compiled_rows_are_brought_whole(client, monkeypatch):
     """Of one thread here and two workers it pays by itself, but for the little that it is."""
     monkeypatch.setattr(policy, "WORKERS_LEAST_SECONDS", 0.0)
     monkeypatch.setattr(policy, "WORKERS_WAVE_SECONDS", 0.0)
-    monkeypatch.setattr(kept_rows, "is_dear", lambda problem: True)
+    monkeypatch.setattr(kept_rows, "_pays_to_keep", lambda problem: True)
     cost = bigsap.from_function(dear, (700, 700), kind="value")
     options = {"method": "compressed", "threads": 1}
     one, with_workers = bigsap.solve(cost, **options), bigsap.solve(cost, cluster=client, **options)

@@ -18,3 +18,14 @@ def same(a, b):
         and a.fun == b.fun
         and a.status == b.status
     )
+
+
+def stop_after(ticks):
+    """A callback that stops the solve once it was called so many times."""
+    count = iter(range(10**9))
+
+    def callback(_state):
+        if next(count) >= ticks:
+            raise StopIteration
+
+    return callback

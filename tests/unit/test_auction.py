@@ -14,6 +14,7 @@ from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
 from bigsap.strategies.baselines import auction
+from killed import stop_after
 from oracle import optimum
 from whole_numbers import KINDS, costs_of
 
@@ -76,6 +77,40 @@ def test_large_and_invalid_costs():
         bigsap.solve(cost, method="auction")
     with pytest.raises(bigsap.OptionError, match="no more rows"):
         bigsap.solve(lambda i: cost[0, :9], shape=(20, 9), method="auction")
+
+
+def tall(cost):
+    def block(rows, out):
+        out[:] = cost[rows]
+
+    return bigsap.from_function(block, cost.shape, kind="block", compiled=False)
+
+
+@pytest.mark.parametrize("method", ["auction", "hungarian"])
+def test_tall_functions_are_refused_before_they_are_read(method, tmp_path):
+    """Also where the solve would be stopped before it knew: its checkpoint could not be continued."""
+    path = tmp_path / "c"
+    with pytest.raises(bigsap.OptionError, match="no more rows"):
+        bigsap.solve(tall(np.eye(60, 40)), method=method, checkpoint=path, callback=stop_after(0))
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("ticks", [0, 2, 6])
+def test_a_warm_start_of_a_tall_function_is_continued(ticks, tmp_path):
+    """It needs no bids; the checkpoint does not hold it."""
+    g, path = np.random.default_rng(0), tmp_path / "c"
+    cost, options = g.random((60, 40)), {"callback_every": 0, "threads": 1}
+    left = bigsap.solve(
+        tall(cost),
+        method="auction",
+        warm_start=g.random(40),
+        checkpoint=path,
+        callback=stop_after(ticks),
+        **options,
+    )
+    assert left.status == "cancelled"
+    found = bigsap.resume(path, tall(cost), threads=1)
+    assert (found.status, found.fun) == ("optimal", pytest.approx(float(optimum(cost)[0]), rel=1e-12))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -24,6 +24,7 @@ from bigsap.strategies import bottleneck
 from contracts import whole
 from killed import same
 from kinds_of_costs import costs_of
+from oracle import value
 from pairwise import each
 
 
@@ -324,7 +325,8 @@ def test_stopped_anywhere_and_continued(tmp_path):
         return {"callback": callback, "callback_every": 0}
 
     left = bigsap.solve(cost, objective="bottleneck", maximize=True, checkpoint=path, **stop(0))
-    assert (left.status, left.fun) == ("cancelled", None)
+    assert (left.status, left.bound, left.bottleneck) == ("cancelled", None, None)
+    assert value(cost, left.row_ind, left.col_ind) == left.fun
     for ticks in range(30):
         for other in ({"objective": "sum"}, {"maximize": False}, {"seed": 1}):
             with pytest.raises(CheckpointError, match=f"of {next(iter(other))} ="):
@@ -384,7 +386,45 @@ def test_options():
     cancel.set()
     x, y = np.random.default_rng(1).random((2, 300, 2))
     stopped = bigsap.solve(bigsap.points(x, y), objective="bottleneck", cancel=cancel)
-    assert (stopped.status, stopped.fun) == ("cancelled", None)
+    assert (stopped.status, len(stopped.row_ind)) == ("cancelled", 300)
+
+
+@each(
+    shape=[(60, 60), (40, 60), (60, 40)],
+    maximize=[False, True],
+    kind=["real", "whole"],
+    ordered=[False, True],
+)
+def test_a_stopped_search_for_the_threshold_has_an_assignment(shape, maximize, kind, ordered, monkeypatch):
+    """The best one that it has found; until then that of a stopped solve of the sum."""
+    if ordered:
+        monkeypatch.setattr(policy, "BOTTLENECK_BOUNDED_ROWS", 1)
+    rng = np.random.default_rng(4)
+    cost = rng.random(shape) if kind == "real" else rng.integers(-300, 300, shape)
+    whole = bigsap.solve(cost, objective="bottleneck", maximize=maximize)
+    worst = []
+    for ticks in itertools.count():
+        calls = itertools.count()
+
+        def callback(state, ticks=ticks, calls=calls):
+            if next(calls) >= ticks:
+                raise StopIteration
+
+        found = bigsap.solve(
+            cost, objective="bottleneck", maximize=maximize, callback=callback, callback_every=0, threads=1
+        )
+        assert len(found.row_ind) == min(shape)
+        assert len(set(found.col_ind.tolist())) == min(shape)
+        assert found.fun == pytest.approx(float(value(cost, found.row_ind, found.col_ind)), rel=1e-15)
+        paid = cost[found.row_ind, found.col_ind]
+        worst.append(-paid.min() if maximize else paid.max())
+        if found.bottleneck is not None:
+            break
+        assert (found.status, found.bound, found.gap) == ("cancelled", None, None)
+        found.verify(cost)
+    assert worst[-1] == (-whole.bottleneck if maximize else whole.bottleneck)
+    assert worst[-2] == worst[-1]  # the last stop was in the search for the threshold
+    assert worst == sorted(worst, reverse=True)
 
 
 def test_command_line(tmp_path, capsys):

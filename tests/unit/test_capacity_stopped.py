@@ -106,6 +106,37 @@ def judged(found, source, cost, options, best):
     return True
 
 
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.usefixtures("often")
+def test_what_attempts_before_have_found_is_kept(name, tmp_path):
+    """The second and the third are stopped at once; the last one ends as if nothing were known."""
+    kind, shape, options = PROBLEMS[name]
+    source, cost = problem(kind, shape)
+    best, path = exact(cost, options), tmp_path / "c"
+    sign = -1 if options.get("maximize") else 1
+    given = {name: part for name, part in options.items() if name != "maximize"}
+    calls, reported = itertools.count(1), []
+
+    def stop(state, limit=6):
+        reported.append((state.lower_bound, state.upper_bound))
+        if next(calls) >= limit:
+            raise StopIteration
+
+    first = bigsap.solve(
+        source, checkpoint=path, checkpoint_every=1e9, callback=stop, callback_every=0, **options
+    )
+    assert judged(first, source, cost, options, best)
+    for _ in range(2):
+        again = bigsap.resume(path, source, callback=lambda state: stop(state, 1), callback_every=0, **given)
+        assert judged(again, source, cost, options, best)
+        assert again.status in ("cancelled", "optimal")
+        assert sign * again.fun <= sign * first.fun
+        assert sign * again.bound >= sign * first.bound
+        assert reported[-1] == ((first.fun, first.bound) if sign < 0 else (first.bound, first.fun))
+    whole, last = bigsap.solve(source, **options), bigsap.resume(path, source, **given)
+    assert (last.fun, last.bound, last.u.tolist()) == (whole.fun, whole.bound, whole.u.tolist())
+
+
 @pytest.mark.some(14)
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("grace", [None, 0])

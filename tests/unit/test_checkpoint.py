@@ -21,22 +21,12 @@ from bigsap.engine.lists import list_engine as engine_compressed
 from bigsap.strategies import list_run
 from gate import Gated, gate  # noqa: F401
 from instances import CLASSES, points_of
-from killed import same
+from killed import same, stop_after
 
 ROOT = Path(__file__).parents[2]
 
 
 # --- stopped anywhere -----------------------------------------------------------------
-
-
-def _stop_after(ticks):
-    count = iter(range(10**9))
-
-    def callback(_state):
-        if next(count) >= ticks:
-            raise StopIteration
-
-    return callback
 
 
 @pytest.mark.some(3)
@@ -65,7 +55,7 @@ def test_stopped_at_every_row_and_continued(shape, maximize, dtype, tmp_path):
     stops = 0
     generator = random.Random(7)
     while res is None or res.status == "cancelled":
-        callback = _stop_after(generator.randrange(400)) if stops < 25 else None
+        callback = stop_after(generator.randrange(400)) if stops < 25 else None
         if res is None:
             res = bigsap.solve(source, checkpoint=path, callback=callback, **options)
         else:
@@ -134,7 +124,7 @@ def test_lists_stopped_at_every_slice_and_continued(kind, tmp_path, monkeypatch)
     generator = random.Random(7)
     while res is None or res.status == "cancelled":
         stop = stops < 60 or (stops < 1000 and not wanted <= stages)
-        callback = _stop_after(generator.randrange(30)) if stop else None
+        callback = stop_after(generator.randrange(30)) if stop else None
         if res is None:
             res = bigsap.solve(cost, checkpoint=path, callback=callback, **options)
         else:
@@ -169,7 +159,7 @@ def test_a_cost_of_lists_that_a_killed_solve_leaves_is_added_up_again(tmp_path):
 
     bigsap.solve(cost, method="compressed", checkpoint=path, callback=copied, callback_every=0)
     options = {"certify": False, "callback_every": 0, "checkpoint": tmp_path / "d"}
-    found = bigsap.resume(left, cost, callback=_stop_after(0), **options)
+    found = bigsap.resume(left, cost, callback=stop_after(0), **options)
     assert found.status == "cancelled"
     assert found.fun == math.fsum(cost[found.row_ind, found.col_ind])
 
@@ -189,7 +179,7 @@ def test_a_solve_whose_lists_are_abandoned_after_the_stop_ends_the_same(share, t
     assert whole.stats["pairs_skipped"] > 0  # by scans of whole rows
     path, stops = tmp_path / "c", 0
     for k in range(25, 80, 5):
-        stopped = bigsap.solve(cost, checkpoint=path, callback=_stop_after(k), callback_every=0)
+        stopped = bigsap.solve(cost, checkpoint=path, callback=stop_after(k), callback_every=0)
         if stopped.status != "cancelled":
             break
         stops += 1
@@ -367,7 +357,7 @@ def test_another_file_goes_on_where_the_first_ended(options, tmp_path):
 def test_auto_is_what_the_checkpoint_has(tmp_path):
     """With room for all rows, whole rows would have been chosen."""
     source = _as_rows(CLASSES["disjoint"](150, seed=2))
-    options = {"checkpoint": tmp_path / "c", "callback": _stop_after(9), "callback_every": 0}
+    options = {"checkpoint": tmp_path / "c", "callback": stop_after(9), "callback_every": 0}
     assert bigsap.solve(source, cache=8 * 150, **options).status == "cancelled"
     again = bigsap.resume(tmp_path / "c", source, method="auto")
     assert (again.status, again.stats["method"], again.stats["resumed"]) == ("optimal", "compressed", 1)
@@ -587,85 +577,3 @@ def test_large_integers_that_were_met_after_the_checkpoint(tmp_path):
     resumed = bigsap.resume(path, cost, threads=1)
     assert resumed.status == "optimal"
     assert resumed.fun == bigsap.solve(cost).fun
-
-
-# --- bounds of the attempts before ----------------------------------------------------
-
-
-@pytest.mark.some(2)
-@pytest.mark.parametrize("method", ["ssp", "compressed"])
-@pytest.mark.parametrize("maximize", [False, True])
-def test_bounds_survive_a_resumption(tmp_path: Path, method: str, maximize: bool) -> None:
-    """What was proved is not forgotten, and what is answered in the end is the same."""
-    rng = np.random.default_rng(5)
-    cost = bigsap.points(rng.random((900, 2)), rng.random((900, 2)), metric="euclidean")
-    file, options = tmp_path / "c", {"threads": 1, "checkpoint_every": 0.0, "callback_every": 0.0}
-
-    def stopped(solve, **given):
-        event, seen = threading.Event(), []
-
-        def look(progress):
-            seen.append((progress.lower_bound, progress.upper_bound))
-            if file.exists() and progress.phase >= 2:
-                event.set()
-
-        return solve(cancel=event, callback=look, **options, **given), seen
-
-    first, _ = stopped(lambda **o: bigsap.solve(cost, method=method, maximize=maximize, checkpoint=file, **o))
-    second, seen = stopped(lambda **o: bigsap.resume(file, cost, **o))
-    assert (first.status, second.status) == ("cancelled", "cancelled")
-    low, high = (first.fun, first.bound) if maximize else (first.bound, first.fun)
-    assert seen[0][0] >= low
-    assert seen[0][1] <= high
-    assert second.gap <= first.gap
-    assert second.fun >= first.fun if maximize else second.fun <= first.fun
-    second.verify(cost)
-    whole = bigsap.solve(cost, method=method, maximize=maximize, threads=1)
-    assert same(bigsap.resume(file, cost, threads=1), whole)
-
-
-@pytest.mark.parametrize("certify", [True, False])
-def test_what_is_known_before_the_search_survives_a_resumption(certify, gate, tmp_path):  # noqa: F811
-    """The second attempt is stopped before it has a row."""
-    cost, cancel, path = CLASSES["int10n"](60, seed=2), threading.Event(), tmp_path / "c"
-    options = {"callback": _stop_after(0), "callback_every": 0, "certify": certify}
-    first = bigsap.solve(Gated(cost, gate, after=10**6), checkpoint=path, **options)
-    assert not checkpoint.read(path).snapshot
-    gate.reached = cancel.set
-    second = bigsap.resume(path, Gated(cost, gate), cancel=cancel, certify=certify)
-    assert first.status == second.status == "cancelled"
-    assert (second.bound, second.fun) == (first.bound, first.fun)
-    assert np.array_equal(second.col4row, first.col4row)
-    assert first.fun is not None
-
-
-def test_bounds_of_costs_that_may_have_changed_are_not_believed(tmp_path: Path) -> None:
-    """A function has no fingerprint."""
-    rng = np.random.default_rng(6)
-    matrix = rng.random((400, 400)) + 1
-    event, file = threading.Event(), tmp_path / "c"
-
-    def look(progress):
-        if progress.phase >= 2:
-            event.set()
-
-    options = {"shape": matrix.shape, "callback_every": 0.0, "checkpoint_every": 0.0}
-    first = bigsap.solve(
-        lambda i: matrix[i], method="ssp", cancel=event, callback=look, checkpoint=file, **options
-    )
-    assert first.status == "cancelled"
-    assert not checkpoint.read(file).best
-
-
-def test_what_the_search_has_found_survives_several_interruptions(tmp_path):
-    """Strategies may take an epsilon from it, so it is as in a solve without interruption."""
-    source, path = CLASSES["disjoint"](150, seed=2), tmp_path / "c"
-    stopped = bigsap.solve(source, method="ssp", checkpoint=path, callback=_stop_after(4), callback_every=0)
-    assert stopped.status == "cancelled"
-    found = checkpoint.read(path).snapshot["found"]
-    assert None not in found
-    again = bigsap.resume(path, source, callback=_stop_after(0), callback_every=0)
-    assert again.status == "cancelled"
-    cost, bound = checkpoint.read(path).snapshot["found"]
-    assert cost <= found[0]
-    assert bound >= found[1]

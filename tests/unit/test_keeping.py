@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap.problem import Problem
+from bigsap import policy
 from bigsap.row_cache import RowCache, Rows
-from bigsap.run.kept_rows import KeptRows, is_dear
+from bigsap.run.kept_rows import KeptRows
 from bigsap.sources import as_source
 from bigsap.sources.wrappers import Counted
 from instances import CLASSES
@@ -96,30 +96,57 @@ def test_few_cheap_compiled_costs_are_computed_once(cls, n):
     assert found["compressed"] == 2 * n * n
 
 
-def test_dear_compiled_costs_are_computed_once(clock, monkeypatch):
-    n = 720
-    g = np.random.default_rng(2)
-    x, y = g.random((2, n, 2))
+POINTS = np.random.default_rng(2).random((2, 720, 7))
 
-    def cost(i, j, x, y):
-        return abs(x[i, 0] - y[j, 0]) ** 1.5 + abs(x[i, 1] - y[j, 1]) ** 1.5
 
-    source = bigsap.from_function(cost, (n, n), args=(x, y))
-    read, seconds = type(source).read, 1e-6
+distance = lambda i, j, x, y: abs(x[i, 0] - y[j, 0])  # noqa: E731 - a lambda becomes a formula
 
-    def timed(source, rows, columns, out):
-        clock.sleep(seconds * out.size)
-        read(source, rows, columns, out)
 
-    monkeypatch.setattr(type(source), "read", timed)
-    assert source.evaluated_by is None or source.evaluated_by != "python"
-    assert is_dear(Problem(source))
-    res = bigsap.solve(source)
-    assert res.stats["evaluated_by"] != "python"
-    assert res.stats["pairs_evaluated"] == n * n
-    assert res.stats["cache_misses"] == n
-    seconds = 1e-9
-    assert not is_dear(Problem(source))
+def looped(i, j):
+    total = 0.0
+    for k in range(3):
+        total += ((i * 7 + j * 13 + k) % 11) * 0.25
+    return total
+
+
+#: Costs of 720 x 720, and whether all are kept, however long the clock says that a pair takes.
+PRICED = {
+    "Minkowski": (lambda: bigsap.points(*POINTS[:, :, :2], "minkowski", p=1.5), True),
+    "limited": (lambda: bigsap.forbid_above(bigsap.points(*POINTS[:, :, :2], "minkowski", p=1.5), 9.0), True),
+    "many coordinates": (lambda: bigsap.points(*POINTS, "cityblock"), False),
+    "two powers": (lambda: formula("abs(x[i,0]-y[j,0])**1.5 + abs(x[i,1]-y[j,1])**1.5"), True),
+    "powers in a sum": (lambda: formula("sum(abs(x[i,k]-y[j,k])**1.5 for k in range(2))"), True),
+    "one power": (lambda: formula("abs(x[i,0]-y[j,0])**1.5"), False),
+    "squares": (lambda: formula("abs(x[i,0]-y[j,0])**2 + (x[i,1]-y[j,1])**4"), False),
+    "lambda": (lambda: bigsap.from_function(distance, (720, 720), args=tuple(POINTS)), False),
+    "loop": (lambda: bigsap.from_function(looped, (720, 720), kind="value"), True),
+    "table": (lambda: bigsap.table(np.eye(720), np.arange(720), np.arange(720)), False),
+}
+
+
+def formula(text):
+    x, y = POINTS
+    return bigsap.expression(text, (720, 720), x=x, y=y)
+
+
+@pytest.mark.parametrize("which", list(PRICED))
+def test_compiled_costs_are_kept_by_their_nominal_price(which, clock, monkeypatch):
+    """Never by the clock: the bits of prices must not depend on the day."""
+    monkeypatch.setattr(policy, "KEPT_BYTES", 0)
+    make, kept = PRICED[which]
+    for seconds in (1e-9, 1e-6):
+        source = make()
+        read = type(source).read
+
+        def timed(self, rows, columns, out, *, read=read, seconds=seconds):
+            clock.sleep(seconds * out.size)
+            read(self, rows, columns, out)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(source), "read", timed)
+            stats = bigsap.solve(source, method="compressed", threads=1).stats
+        assert stats["evaluated_by"] != "python"
+        assert stats["cache_misses"] == (720 if kept else 0)
 
 
 def test_an_invalid_cost_is_told_before_all_is_read():

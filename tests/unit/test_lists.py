@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,6 +22,7 @@ from bigsap.engine.lists.ordering import compact_order
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources import as_source
+from bigsap.sources.combined import scaled
 from bigsap.strategies import list_sizes
 from examples_of import examples
 from instances import points_of
@@ -285,6 +288,31 @@ def test_chords_bound_arcs(kind, radius):
                 assert out[block] <= (cost[row, columns] - v[columns]).min()
     assert (row_floors(Problem(source)) <= cost.min(axis=1)).all()
     assert (row_floors(Problem(source, maximize=True)) <= -cost.max(axis=1)).all()
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cityblock"])
+@pytest.mark.parametrize("d", [1, 2, 4])
+def test_bounds_of_what_underflows(metric, d):
+    """Squares of small differences are 0, and so are their costs, however large a weight or a factor is."""
+    cases = (-545, 1000, 1.0), (-540, 0, 1.0), (-540, 0, 1e50), (-1065, -5, 1e50)
+    for size, weight, factor in cases:
+        g = np.random.default_rng(0)
+        x, y = (2.0**size * g.random((k, d)) * g.integers(-8, 9, (k, d)) for k in (8, 512))
+        w = 2.0**weight * g.uniform(1, 2, d)
+        source = scaled(bigsap.points(x, y[np.lexsort(y.T)], metric, w=w), factor)
+        cost, blocks = dense(source), bounds.blocks_of(source)
+        out = np.empty(blocks.n_blocks)
+        for v in (np.zeros(512), -cost.max() * g.random(512)):
+            bounds.fit(blocks, source.separable().y, v, Team(1))
+            exact = [Fraction(price) for price in v]
+            for row in range(8):
+                bounds.bound_row(row, blocks, 0, out.size, out)
+                least = [Fraction(c) - price for c, price in zip(cost[row], exact, strict=True)]
+                for block in range(out.size):
+                    assert out[block] <= min(least[block * bounds.BLOCK :][: bounds.BLOCK])
+        for maximize in (False, True):
+            floors = row_floors(Problem(source, maximize))
+            assert (floors <= (-cost if maximize else cost).min(axis=1)).all()
 
 
 @each(kind=["uniform", "city", "pole", "date line", "opposite"], maximize=[False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -34,6 +35,22 @@ def same(a, b):
     assert (a.fun, a.bound, a.status, a.shape) == (b.fun, b.bound, b.status, b.shape)
     for name in ("col4row", "row4col", "u", "v", "violator"):
         np.testing.assert_array_equal(a[name], b[name])
+
+
+def test_small_batches_ask_the_system_nothing(monkeypatch):
+    """How many threads there are, and their memory, take longer than a small problem."""
+    one = np.random.default_rng(1).random((1, 5, 5))
+    ways = [
+        (costs, given) for costs in (one, list(one), [*one] * 3) for given in ({}, {"unassigned_cost": 0.5})
+    ]
+    expected = [solve_many(costs, **given)[0].fun for costs, given in ways]
+    opened, real = [], os.open
+    monkeypatch.setattr(
+        os, "open", lambda path, *rest, **more: opened.append(path) or real(path, *rest, **more)
+    )
+    found = [solve_many(costs, **given) for costs, given in ways]
+    assert not opened
+    assert [batch[0].fun for batch in found] == expected
 
 
 @each(threads=[1, 3, None], maximize=[False, True])

@@ -114,6 +114,19 @@ def test_a_wrong_limit_is_named(wrong: Any) -> None:
         bigsap.points([0.0], [1.0], max_distance=wrong)
 
 
+@pytest.mark.parametrize("wrong", [2**53 + 1, 2**53 + 3, np.int64(2**62 + 1), 10**400])
+def test_numbers_are_not_rounded(wrong: Any) -> None:
+    x = [[0.0, 0.5]]
+    for name, given in (
+        ("max_distance", {}),
+        ("p", {"metric": "minkowski"}),
+        ("radius", {"metric": "haversine"}),
+    ):
+        with pytest.raises(OptionError, match=f"{name} must be a number that float64 holds, got .*{wrong}"):
+            bigsap.points(x, x, **given, **{name: wrong})
+    assert whole(bigsap.points([0.0], [2.0**53, 2.0**53 + 4], max_distance=2**53 + 2))[0, 1] == np.inf
+
+
 def test_corner_limits() -> None:
     x, y = np.array([0.0, 1.0, 1.0]), np.array([1.0, 0.0, 1.0])
     same = bigsap.solve(bigsap.points(x, y, max_distance=0))

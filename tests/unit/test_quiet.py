@@ -7,12 +7,16 @@ import os
 import subprocess
 import sys
 import warnings
+from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment as scipys
+from scipy.sparse import coo_array
 
 import bigsap
+from oracle import brute_force
 from pairwise import each
 
 HUGE = [[1.7e308, -1.7e308], [-1.7e308, 1.7e308]]
@@ -107,6 +111,63 @@ def test_differences_beyond_float64(shape, options):
     scaled = bigsap.solve(np.ldexp(cost, -20), **_scaled(options))
     assert np.ldexp(scaled.fun, 20) == pytest.approx(result.fun, rel=1e-12)
     result.verify(cost)
+
+
+INF, METHODS = np.inf, ["auto", "ssp", "compressed", "hungarian", "auction"]
+#: Differences of costs, or of prices, that leave float64, in problems that have an optimum.
+BEYOND = {
+    "wide": [[1.0, 1.7e308], [1.0, 0.5]],
+    "signs": [[-8.5e307, 8.5e307], [8.5e307, 4.25e307]],
+    "tall": [[-1.7e308, 1.7e308], [INF, INF], [1.7e308, INF]],
+    "ties": [[1.7e308, 1.7e308], [1.7e308, 1.7e308], [-1.7e308, -1.7e308]],
+    "few": [[1.7e308, INF], [1.7e308, -1.7e308]],
+    "rows": [[7e307, 8e307, -1.4e308], [-1.2e308, 8.5e307, 7e307], [-1e308, 1.1e308, 1e308]],
+    "alone": [
+        [6.5e307, -1.1e307, -6.4e307, 1.3e308],
+        [INF, 1e308, 4e307, 5e307],
+        [INF, INF, INF, 1.4e308],
+        [INF, INF, 1.3e308, INF],
+    ],
+    "residual": [
+        [1.0, 8.5e307, 4.25e307],
+        [-8.5e307, 1.0, 8.5e307],
+        [1.0, 8.5e307, 8.5e307],
+        [8.5e307, -8.5e307, -8.5e307],
+        [-8.5e307, 8.5e307, 4.25e307],
+    ],
+}
+
+
+def _as_row_function(cost):
+    return bigsap.from_function(lambda i: cost[i].copy(), cost.shape, kind="row", compiled=False)
+
+
+def _as_sparse(cost):
+    rows, columns = np.nonzero(np.isfinite(cost))
+    return coo_array((cost[rows, columns], (rows, columns)), shape=cost.shape)
+
+
+def _one_of_many(cost, **options):
+    return bigsap.solve_many([cost], **options)[0]
+
+
+@pytest.mark.parametrize("which", list(BEYOND))
+@pytest.mark.parametrize("maximize", [False, True])
+def test_what_leaves_float64_is_not_infeasible(which, maximize):
+    cost = np.array(BEYOND[which]) * (-1 if maximize else 1)
+    tall = cost.shape[0] > cost.shape[1]
+    ways = [(np.asarray, method) for method in METHODS]
+    ways += [(_as_row_function, method) for method in (METHODS[:3] if tall else METHODS)]
+    for (form, method), certify in product([*ways, (_as_sparse, "auto")], [True, False]):
+        for solve in (bigsap.solve, _one_of_many):
+            try:
+                result = solve(form(cost), method=method, maximize=maximize, certify=certify)
+            except bigsap.OverflowRiskError:
+                continue
+            assert result.status == "optimal"
+            best = brute_force(cost, maximize)
+            found = sum(Fraction(cost[i, j]) for i, j in enumerate(result.col4row) if j >= 0)
+            assert abs(found - best) <= abs(best) / 2**48
 
 
 def _scaled(options):

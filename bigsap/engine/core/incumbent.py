@@ -257,4 +257,4 @@ def _row_floors(
     if maximize and terms.kind != "product":
         floors = -floors
     # Of sums in any order, over all coordinates.
-    return floors - (128 + 2 * x.shape[1]) * np.finfo(np.float64).eps * size
+    return floors - (128 + 2 * x.shape[1]) * np.finfo(np.float64).eps * size - terms.hidden()

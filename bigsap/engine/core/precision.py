@@ -13,7 +13,7 @@ from bigsap.types import Array
 
 # Every label is a signed sum of at most about this many reduced costs per row of the
 # path; see ``choose``.
-_TERMS_PER_ROW = 4
+TERMS_PER_ROW = 4
 #: Assumed limit of 64-bit integer costs until one exceeds it.
 USUAL = 1 << 31
 
@@ -51,7 +51,7 @@ def choose(problem: Problem, *, large: bool = False) -> Arithmetic:
     n, m = problem.shape
     info = np.iinfo(problem.source.dtype)
     largest = min(max(int(info.max), -int(info.min)), USUAL)
-    reach = _TERMS_PER_ROW * (min(n, m) + 2) * largest
+    reach = TERMS_PER_ROW * (min(n, m) + 2) * largest
     spare = 53 - reach.bit_length()
     if spare >= 0:
         return Arithmetic(np.dtype(np.float64), 2.0 ** -min(spare, 40))

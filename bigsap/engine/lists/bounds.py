@@ -47,7 +47,7 @@ class Blocks(NamedTuple):
     of the groups of GROUP blocks. scale: (d,) of the coordinates. slope: (d, n_all), offset:
     (n_all,). kind: one of KINDS. margin: float64 (1 + n_all + d,), reductions of a bound against
     rounding: for outlier rows; for the others, by block; then the largest coordinates of the
-    others.
+    others. hidden: part of all margins, see ``Separation``.
     """
 
     x: Array
@@ -59,12 +59,13 @@ class Blocks(NamedTuple):
     margin: Array
     kind: int
     n_blocks: int
+    hidden: float
 
 
 def no_blocks() -> Blocks:
     """Return the blocks of a source without bounds."""
     flat, row = np.empty((0, 0)), np.empty(0)
-    return Blocks(read_only(flat), flat, flat, read_only(row), flat, row, np.zeros(1), 0, 0)
+    return Blocks(read_only(flat), flat, flat, read_only(row), flat, row, np.zeros(1), 0, 0, 0.0)
 
 
 def blocks_of(source: Any) -> Blocks:
@@ -95,6 +96,7 @@ def blocks_of(source: Any) -> Blocks:
         margin=np.zeros(1 + n_all + d),
         kind=KINDS[terms.kind],
         n_blocks=n_blocks,
+        hidden=terms.hidden(),
     )
 
 
@@ -133,7 +135,7 @@ def _margin(b: Blocks, far: Array, slope: Array, offset: Array) -> Any:
         cost = np.sqrt((w * far**2).sum(axis=0))
     else:
         cost = (w * far).max(axis=0)
-    return 128 * np.finfo(np.float64).eps * (cost + (slope * far).sum(axis=0) + offset)
+    return 128 * np.finfo(np.float64).eps * (cost + (slope * far).sum(axis=0) + offset) + b.hidden
 
 
 def usual_size(points: Array) -> Array:

@@ -25,8 +25,6 @@ from bigsap.sources.compiled import address_of, call_fill
 from bigsap.types import Array
 
 _BISECTIONS = 60
-#: Bisections of the bounds' minima: the result need not be tight.
-_FEW_BISECTIONS = 24
 _LARGEST = 1.7e308
 #: Fewer groups for each entry of a list let too many candidates through.
 _GROUPS = 2

@@ -14,8 +14,9 @@ import numpy as np
 
 from bigsap.compile.decorator import kernel
 from bigsap.compile.vector_code import item
-from bigsap.engine.small.sums import add, rounded, rounded_to
+from bigsap.engine.small.sums import rounded, rounded_to
 from bigsap.engine.small.vectors import find, two_least
+from bigsap.proof.exact import add
 from bigsap.proof.limits import CLEAR, DOUBTFUL, HUGE, MARGIN
 from bigsap.proof.scan import two_sum
 from bigsap.types import Array

@@ -20,7 +20,6 @@ from bigsap.compile.decorator import kernel
 from bigsap.compile.vector_code import item
 from bigsap.engine.small.proof import LOOSE as LOOSE_PROOF
 from bigsap.engine.small.proof import PROVED, Claim, Found, prove_dense, prove_infeasible, typical
-from bigsap.engine.small.sums import add
 from bigsap.engine.small.vectors import (
     find,
     judge,
@@ -30,6 +29,7 @@ from bigsap.engine.small.vectors import (
     two_least,
     two_least_judged,
 )
+from bigsap.proof.exact import add
 from bigsap.sources.compiled import address_of
 from bigsap.types import Array
 

@@ -1,37 +1,17 @@
-"""Sums of floats that are rounded once, like ``math.fsum`` (Shewchuk 1997)."""
+"""Sums of floats, see ``proof.exact.add``, that are rounded once, like ``math.fsum``."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from bigsap.compile.decorator import kernel
+from bigsap.proof.exact import add
 from bigsap.types import Array
 
 
 @kernel
-def add(partials: Array, count: int, x: float) -> int:
-    """Add a number to a sum; return the new count of its parts, at most one more.
-
-    The sum is stored as ``count`` numbers without common digits, largest last.
-    """
-    kept = 0
-    for k in range(count):
-        y = partials[k]
-        if abs(x) < abs(y):
-            x, y = y, x
-        high = x + y
-        below = y - (high - x)
-        if below != 0.0:
-            partials[kept] = below
-            kept += 1
-        x = high
-    partials[kept] = x
-    return kept + 1
-
-
-@kernel
 def rounded(partials: Array, count: int) -> float:
-    """Return the float nearest to such a sum, ties to even."""
+    """Return the float nearest to such a sum of ``count`` parts, ties to even."""
     if count == 0:
         return 0.0
     k = count - 1

@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 
 from bigsap.sources.expression.syntax_tree import (
+    POWERS,
     Binary,
     Call,
     Choice,
@@ -28,9 +29,6 @@ from bigsap.sources.expression.syntax_tree import (
     Variable,
     chain,
 )
-
-#: Constant exponents that mean repeated multiplication: x*x, (x*x)*x, (x*x)*(x*x).
-POWERS = (2.0, 3.0, 4.0)
 
 
 class Emitter(ABC):

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bigsap.sources.expression.emit import POWERS
 from bigsap.sources.expression.syntax_tree import (
+    POWERS,
     Binary,
     Call,
     Choice,

@@ -42,6 +42,11 @@ FUNCTIONS: dict[str, tuple[int, int]] = {
     "where": (3, 3),
 }
 
+#: Those that are calls of the mathematical library, as are powers.
+LIBRARY = frozenset({"exp", "log", "sin", "cos", "atan2", "hypot"})
+#: Except constant exponents that mean repeated multiplication: x*x, (x*x)*x, (x*x)*(x*x).
+POWERS = (2.0, 3.0, 4.0)
+
 #: Reserved names, which no array or loop may take.
 RESERVED = frozenset({"i", "j", "n", "m", "inf", "sum", "range", *FUNCTIONS})
 
@@ -186,6 +191,21 @@ class SyntaxTree:
     shape: tuple[int, int]
     declared: tuple[Declared, ...]
     operations: int
+
+    def library_calls(self) -> int:
+        """Return about how many operations a pair call the mathematical library: powers, exp, ..."""
+        found, ahead = 0, [(self.root, 1)]
+        while ahead:
+            node, times = ahead.pop()
+            match node:
+                case SumOver(_, count, _):
+                    times *= count
+                case Binary("**", _, right) if not (isinstance(right, Number) and right.value in POWERS):
+                    found += times
+                case Call(function, _) if function in LIBRARY:
+                    found += times
+            ahead += [(child, times) for child in children(node)]
+        return found
 
 
 def children(node: Node) -> tuple[Node, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 from bigsap import policy
 from bigsap.errors import OptionError
 from bigsap.notebook import Shown
-from bigsap.sources.base import Fill, Waiting
+from bigsap.sources.base import CostSource, Fill, Waiting
 from bigsap.sources.convert import check_rows, cost_shape
 from bigsap.sources.functions.called import multiplies_matrices
 from bigsap.sources.functions.carried import carried, filled, state_of
@@ -177,6 +177,11 @@ class FunctionSource(PythonCalls, Shown):
         if self._translation is None:
             return "python"
         return "numba" if self._translation.expression is None else "expression"
+
+    @property
+    def formula(self) -> CostSource | None:
+        """The formula as which the function was compiled, None if it was not."""
+        return None if self._translation is None else self._translation.expression
 
     # -- reading ------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from bigsap.errors import OptionError
 from bigsap.memory import usable_memory
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
-from bigsap.strategies.orientation import inverse, refuse_more_rows, resident
+from bigsap.strategies.orientation import inverse, resident
 from bigsap.strategies.placement import device_bids, device_name
 from bigsap.strategies.start.samples import all_costs
 from bigsap.strategies.start.warm import Warm
@@ -51,9 +51,8 @@ def run_auction(
     epsilons, for square problems only: with fewer rows than columns, columns without bids must keep
     their first price. All costs are read once into memory (n_rows * n_columns), unless they are in
     memory already, or on a device, which then computes the same bids; see ``refuse_many_costs``. Runs
-    on one thread, with the same result for any number. Raises OptionError for more rows than columns.
+    on one thread, with the same result for any number. No more rows than columns.
     """
-    refuse_more_rows(problem, "auction")
     n, m = problem.shape
     price, grid = arithmetic.price, arithmetic.grid
     there = device_bids(problem, price, monitor.look)
