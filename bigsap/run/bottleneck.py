@@ -89,6 +89,9 @@ def solve_bottleneck(
     monitor.ends = False
     result = solve_sum(entries, inner, saved)
     monitor.ends = True
+    if result.fun is None and known and result.status != Status.INFEASIBLE:  # stopped early
+        duals = {name: getattr(result, name) for name in ("u", "v", "u_low", "v_low", "stats", "nit")}
+        result = replace(_last(known, result.status, problem, result.bound), **duals)
     return _proved(result, problem, found, entries, options, threads, searched, monitor)
 
 
@@ -104,11 +107,7 @@ def _stopped(
     The last one known, else that of a stopped solve of the sum, which is cheap.
     """
     if known:
-        col4row, costs = known[-1]
-        costs = problem.sign * costs
-        fun = exact_sum(costs[col4row >= 0])
-        ways: dict[str, Any] = {"shape": problem.shape, "status": status, "maximize": problem.maximize}
-        result = Result.from_assignment(col4row, fun=fun, costs=costs, **ways)
+        result = _last(known, status, problem)
     else:
         monitor.ends = False
         result = solve_sum()
@@ -118,6 +117,23 @@ def _stopped(
             result = replace(result, bound=None, gap=None)
     _report_end(monitor)
     return result
+
+
+def _last(
+    known: Sequence[tuple[Array, Array]], status: Status, problem: Problem, bound: float | None = None
+) -> Result:
+    """Return the last assignment known as that of a stopped solve."""
+    col4row, costs = known[-1]
+    costs = problem.sign * costs
+    return Result.from_assignment(
+        col4row,
+        shape=problem.shape,
+        status=status,
+        maximize=problem.maximize,
+        fun=exact_sum(costs[col4row >= 0]),
+        bound=bound,
+        costs=costs,
+    )
 
 
 def _open_checkpoint(

@@ -427,6 +427,25 @@ def test_a_stopped_search_for_the_threshold_has_an_assignment(shape, maximize, k
     assert worst == sorted(worst, reverse=True)
 
 
+@each(maximize=[False, True], kind=["real", "whole"])
+def test_a_sum_that_is_stopped_at_once_has_the_assignment_of_the_threshold(maximize, kind):
+    rng = np.random.default_rng(4)
+    cost = rng.random((60, 60)) if kind == "real" else rng.integers(-300, 300, (60, 60))
+    whole = bigsap.solve(cost, objective="bottleneck", maximize=maximize)
+
+    def callback(state):
+        if state.phase == 1:
+            raise StopIteration
+
+    found = bigsap.solve(cost, objective="bottleneck", maximize=maximize, callback=callback, callback_every=0)
+    assert (found.status, len(found.row_ind)) == ("cancelled", 60)
+    paid = cost[found.row_ind, found.col_ind]
+    assert (paid.min() if maximize else paid.max()) == whole.bottleneck
+    low, high = (found.fun, found.bound) if maximize else (found.bound, found.fun)
+    assert low <= whole.fun <= high
+    found.verify(cost)
+
+
 def test_command_line(tmp_path, capsys):
     cost = np.random.default_rng(2).random((6, 6))
     np.save(tmp_path / "c.npy", cost)
