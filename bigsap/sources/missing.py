@@ -76,7 +76,7 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
         raise DtypeError(f"{name} cannot be seen as a numpy array: {error}") from error
     if array.dtype == np.object_ and not isinstance(values, np.ndarray):
         return _numbers(array, name, values)
-    parts = _of_own_types(values)
+    parts = None if isinstance(values, np.ndarray) else _of_own_types(values)
     number = None if parts is None else rounded_among(parts, array)
     if number is not None:
         raise InvalidCostError(f"{name} holds {number}, which float64 would round; give them as floats")
