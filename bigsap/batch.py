@@ -116,7 +116,10 @@ def solve_many(
     if speaks_dlpack(costs) and not is_tensor(costs):  # no shape, no library to give the answers to
         costs = on_host(costs)
     iterable = is_tensor(costs) or isinstance(costs, Iterable)
-    alone = isinstance(costs, (str, bytes, os.PathLike, Mapping, np.matrix)) or looks_sparse(costs)
+    alone = looks_sparse(costs)
+    if alone and len(getattr(costs, "shape", ())) > 2:
+        costs, alone = list(costs), False
+    alone = alone or isinstance(costs, (str, bytes, os.PathLike, Mapping, np.matrix))
     alone = alone or (hasattr(costs, "ndim") and not costs.ndim)
     if alone or not iterable:
         raise OptionError(

@@ -172,10 +172,13 @@ def whole(value: Any) -> int | None:
 
 
 def number(value: Any) -> int | float | None:
-    """Return an option's value as a Python number, NaN or infinite included; None if it is not real."""
+    """Return an option's value as a Python number, NaN or infinite included; None if there is none."""
     if isinstance(value, numbers.Integral):
         return whole(value)
-    return float(value) if isinstance(value, numbers.Real) else None
+    try:
+        return float(value) if isinstance(value, numbers.Real) else None
+    except OverflowError:
+        return None
 
 
 def bound_call(name: str, function: Callable[..., Any], *args: Any, **options: Any) -> BoundArguments:

@@ -183,8 +183,8 @@ def _real_minima(
                 near_entries(*entries, first, stop, sign, prices.high, prices.below(), width, found, near)
             if tick is not None:
                 tick(stop)
-    none = np.flatnonzero(found.high == np.inf)  # no entry is allowed, or all differences leave float64
-    lost = any(np.isfinite(entries.costs[slice(*entries.start[i : i + 2])]).any() for i in none.tolist())
+    none = found.high == np.inf  # no entry is allowed, or all differences leave float64
+    lost = none.any() and np.isfinite(entries.costs[np.repeat(none, np.diff(entries.start))]).any()
     if lost or not (found.high > -np.inf).all() or np.isnan(found.high).any():
         raise OverflowRiskError("a row's dual leaves float64")
     pairs = None

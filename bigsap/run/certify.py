@@ -27,6 +27,8 @@ from bigsap.strategies import Outcome, whole_rows
 from bigsap.strategies.start.warm import Warm
 from bigsap.types import Array
 
+_TOO_LARGE = "the prices leave float64: the costs are too large; scale them down"
+
 
 def prove_now(
     run: Run,
@@ -38,8 +40,10 @@ def prove_now(
     """Certify an assignment with code that is independent of the engine.
 
     deadline: of the answer of a stopped solve. A pass that a time limit meets goes on for the grace period:
-    another pass would begin anew.
+    another pass would begin anew. Raises OverflowRiskError for prices that are not finite.
     """
+    if not np.isfinite(v).all():
+        raise OverflowRiskError(_TOO_LARGE)
     clock = time.perf_counter()
     progress = run.monitor.progress
     stage, progress.stage = progress.stage, "certificate"
@@ -227,4 +231,4 @@ def _refuse_huge(run: Run, outcome: Outcome) -> None:
     stream(looked_at(run), lambda: work, rows=outcome.violator, block_bytes=run.block_bytes())
     size = max(float(np.abs(some).max(initial=0)) for some in sizes)
     if not run.problem.integer and not size * TERMS_PER_ROW * (min(run.problem.shape) + 2) < math.inf:
-        raise OverflowRiskError("the prices leave float64: the costs are too large; scale them down")
+        raise OverflowRiskError(_TOO_LARGE)

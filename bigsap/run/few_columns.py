@@ -55,6 +55,8 @@ def solve_few_columns(
         dtype = str((wanted.source if wanted.gated is None else wanted.gated).dtype)
         turned = wanted.demand is not None
         facts = identity_on_columns(problem_facts, options, dtype, wanted.gated, turned)
+        if saved is not None and facts["fingerprint"] is None:  # the costs may have changed since
+            saved = replace(saved, best={})
         solve.resumed = open_checkpoint(facts, options.checkpoint, monitor, saved)
         if saved is not None:
             solve.snapshot, solve.earlier = saved.snapshot, saved.best

@@ -76,7 +76,7 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
         raise DtypeError(f"{name} cannot be seen as a numpy array: {error}") from error
     if array.dtype == np.object_ and not isinstance(values, np.ndarray):
         return _numbers(array, name, values)
-    parts = _of_own_types(values)
+    parts = None if isinstance(values, np.ndarray) else _of_own_types(values)
     number = None if parts is None else rounded_among(parts, array)
     if number is not None:
         raise InvalidCostError(f"{name} holds {number}, which float64 would round; give them as floats")
@@ -85,17 +85,22 @@ def parted(values: Any, name: str) -> tuple[_Array, _Array | None]:
 
 def _of_own_types(values: Any) -> Any:
     """Return the rows of a list or the columns of a data frame, which may differ in their number types."""
-    labels = None if isinstance(values, np.ndarray) else _labels(values)
-    if labels is not None:
-        return (np.asarray(values[label]) for label in labels)
-    return values if isinstance(values, list) else None
+    if isinstance(values, list):
+        return values
+    labels = _labels(values)
+    if labels is None:
+        return None
+    of_arrow = hasattr(type(values), "column_names")  # its names may repeat, its ``columns`` are arrays
+    return map(np.asarray, values.columns if of_arrow else (values[label] for label in labels))
 
 
 def _labels(values: Any) -> Any:
     """Return the names of a data frame's columns; None for all else."""
-    # pyarrow, whose ``columns`` are arrays; pandas, polars.
-    labels = getattr(values, "column_names", getattr(values, "columns", None))
-    return None if callable(labels) else labels
+    kind = type(values)
+    if hasattr(kind, "column_names"):  # pyarrow
+        return values.column_names
+    # pandas, polars
+    return values.columns if hasattr(kind, "columns") and hasattr(kind, "dtypes") else None
 
 
 def _unpacked(values: Any, name: str) -> tuple[_Array, _Array | None]:

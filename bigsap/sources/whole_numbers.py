@@ -128,10 +128,11 @@ def rounded_among(values: object, array: Array) -> int | None:
 
 
 def _rounded(values: object) -> int | None:
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
-        values = values.tolist()
+    if hasattr(values, "__array__"):  # an array, a column, a number of numpy
+        array = np.asarray(values)
+        values = array.tolist() if array.dtype.kind in "iu" else None
     if isinstance(values, (list, tuple, Iterator)):
         return next((value for value in map(_rounded, values) if value is not None), None)
-    if isinstance(values, (int, np.integer)) and not isinstance(plain_number(int(values)), float):
-        return int(values)
+    if isinstance(values, int) and not isinstance(plain_number(values), float):
+        return values
     return None

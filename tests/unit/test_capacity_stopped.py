@@ -137,6 +137,32 @@ def test_what_attempts_before_have_found_is_kept(name, tmp_path):
     assert (last.fun, last.bound, last.u.tolist()) == (whole.fun, whole.bound, whole.u.tolist())
 
 
+@pytest.mark.usefixtures("often")
+def test_what_is_known_of_other_costs_is_not_of_costs_without_a_fingerprint(tmp_path):
+    """They may be smaller than those that attempts before have read."""
+
+    class Nameless:
+        dtype, shape = np.dtype(np.float64), (110, 3)
+
+        def read(self, rows, columns, out):
+            out[:] = cost[rows, columns] - 5
+
+    cost, options, path = 5 + RNG(0).random((110, 3)), {"capacity": [50, 40, 20]}, tmp_path / "c"
+    calls = itertools.count(1)
+
+    def stop(state, limit):
+        if next(calls) >= limit:
+            raise StopIteration
+
+    def stopped(run, *given, limit, **more):
+        return run(*given, callback=lambda state: stop(state, limit), callback_every=0, **options, **more)
+
+    assert stopped(bigsap.solve, cost, limit=6, checkpoint=path).bound > 500
+    again = stopped(bigsap.resume, path, Nameless(), limit=1)
+    assert again.status == "cancelled"
+    judged(again, Nameless(), cost - 5, options, exact(cost - 5, options))
+
+
 @pytest.mark.some(14)
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("grace", [None, 0])

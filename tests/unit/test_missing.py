@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -494,27 +495,24 @@ def test_closed_files(store, tmp_path):
 
 
 class Frame:
-    """What this needs of a data frame. pyarrow's ``columns`` are arrays; its names are ``column_names``."""
+    """What this needs of a data frame."""
 
-    def __init__(self, **names: object) -> None:
-        self.__dict__.update(names)
+    columns, dtypes = ("id", "x"), ("str", "float64")
 
     def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
         return np.array([["p1", 0.5], ["p2", 1.5]], object)
 
 
-@pytest.mark.parametrize(
-    "frame", [Frame(columns=["id", "x"]), Frame(column_names=["id", "x"], columns=[np.zeros(2), np.ones(2)])]
-)
+class Table(Frame):
+    """As of pyarrow: ``columns`` are arrays."""
+
+    column_names, columns = ("id", "x"), (np.zeros(2), np.ones(2))
+
+
+@pytest.mark.parametrize("frame", [Frame(), Table()])
 def test_a_column_that_holds_no_numbers_is_named(frame: Frame) -> None:
     with pytest.raises(bigsap.DtypeError, match="column 'id' of x holds a str; give the columns of real"):
         bigsap.points(frame, np.zeros((2, 2)))
-
-
-def test_without_names_of_columns_the_place_is_named() -> None:
-    for frame in (Frame(), Frame(columns=lambda: None), Frame(columns=[np.zeros(2), np.ones(2)])):
-        with pytest.raises(bigsap.DtypeError, match=r"x holds a str at \[0, 0\]"):
-            bigsap.points(frame, np.zeros((2, 2)))
 
 
 WIDE = {
@@ -548,6 +546,12 @@ MIXED = {
     "pyarrow": lambda rows: pytest.importorskip("pyarrow").table(
         {str(k): [row[k] for row in rows] for k in (0, 1)}
     ),
+    "pyarrow, one name twice": lambda rows: pytest.importorskip("pyarrow").table(
+        [[row[k] for row in rows] for k in (0, 1)], names=["a", "a"]
+    ),
+    "pandas' columns": lambda rows: [
+        pytest.importorskip("pandas").Series([row[k] for row in rows]) for k in (0, 1)
+    ],
 }
 
 
@@ -562,6 +566,20 @@ def test_integers_that_fractions_beside_them_would_round_are_refused(kind: str) 
         with pytest.raises(InvalidCostError, match=f"holds {2**53 + 1}, which float64 would round"):
             use()
     assert bigsap.solve(MIXED[kind]([[2**53 + 2, 0.5], [3, 1e300]])).fun == 3.5
+
+
+@pytest.mark.parametrize("columns", [2, ["a", "b"], np.zeros((2, 2)), lambda: None])
+def test_columns_of_what_is_no_data_frame_mean_nothing(columns: Any) -> None:
+    class Grid:
+        def __init__(self, costs: Any) -> None:
+            self.costs, self.columns = costs, columns
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return np.array(self.costs, dtype)
+
+    assert bigsap.solve(Grid([[1e300, 0.5], [3.0, 1e300]])).fun == 3.5
+    with pytest.raises(bigsap.DtypeError, match=r"holds a str at \[1, 1\]"):
+        bigsap.solve(Grid([[1, 2], [None, "x"]]))
 
 
 def test_integers_of_both_signs_that_no_integer_type_holds_are_refused() -> None:

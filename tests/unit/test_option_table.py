@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,7 @@ def test_submit_has_the_options_of_a_request() -> None:
 C = np.eye(3)
 UNEVEN = [[0], [0, 1]]
 ARRAY, TIME = np.array(["auto", "sum"]), np.timedelta64(1, "s")
+BEYOND = Fraction(10**400, 3)
 NULL = "a\0b"
 CALLS = {
     "errors": lambda: bigsap.solve_many([C], errors=ARRAY),
@@ -103,6 +105,9 @@ CALLS = {
     "max_distance": lambda: bigsap.points(C, C, max_distance=TIME),
     "p": lambda: bigsap.points(C, C, "minkowski", p=TIME),
     "p beyond floats": lambda: bigsap.points(C, C, "minkowski", p=10**400),
+    "a fraction beyond floats": lambda: bigsap.points(C, C, max_distance=BEYOND),
+    "a limit beyond floats": lambda: bigsap.solve(C, time_limit=BEYOND),
+    "a factor beyond floats": lambda: bigsap.scaled(C, BEYOND),
     "radius": lambda: bigsap.points(C[:, :2], C[:, :2], "haversine", radius=TIME),
     "checkpoint": lambda: bigsap.solve(C, checkpoint=NULL),
     "a checkpoint to continue": lambda: bigsap.resume(NULL, C),

@@ -33,6 +33,13 @@ def test_a_small_general_solve_makes_few_calls(method, most):
     assert calls(lambda: bigsap.solve(cost, method=method, certify=False, threads=1)) < most
 
 
+def test_a_proof_makes_no_calls_for_single_rows():
+    """Here 1,999 of 2,000 rows have no allowed pair, and stay unassigned."""
+    costs = bigsap.sparse(([0], [0], [1.0]), (2000, 2000))
+    result = bigsap.solve(costs, unassigned_cost=2.0)
+    assert calls(lambda: result.verify(costs)) < 2000
+
+
 def test_the_abilities_of_sources():
     class Ahead:
         foresees = 0

@@ -39,6 +39,23 @@ def test_a_matrix_whose_rows_are_matrices_is_no_batch(form: str) -> None:
     assert bigsap.solve_many([given]).fun.tolist() == [0.0 if form == "numpy" else 3.0]
 
 
+def test_sparse_arrays_of_three_dimensions_are_a_batch() -> None:
+    class Stack:  # as scipy's newest, whose length is an error
+        shape, dtype, nnz = (2, 3, 3), np.dtype(np.float64), 6
+
+        def tocsr(self) -> None:
+            raise ValueError
+
+        def __len__(self) -> int:
+            raise TypeError("sparse array length is ambiguous")
+
+        def __iter__(self) -> Any:
+            return iter([scipy.sparse.coo_array(np.eye(3)), scipy.sparse.coo_array(2 * np.eye(3))])
+
+    assert bigsap.solve_many(Stack()).fun.tolist() == [3.0, 6.0]
+    assert bigsap.solve_many(Stack(), unassigned_cost=0.5).fun.tolist() == [1.5, 1.5]
+
+
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_indices_of_any_byte_order(order: str) -> None:
     rows, columns, costs = (np.array([1, 0, 1, 0], f"{order}{kind}") for kind in ("i8", "i4", "f8"))
