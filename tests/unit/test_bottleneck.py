@@ -16,7 +16,7 @@ from bigsap.checkpoint import read
 from bigsap.cli import commands as cli
 from bigsap.errors import CertificateError, CheckpointError, InvalidCostError, OptionError
 from bigsap.problem import Problem
-from bigsap.progress import Stopped
+from bigsap.progress import Monitor, Stopped
 from bigsap.proof.bottleneck import prove_entries, prove_threshold
 from bigsap.run import bottleneck as run_bottleneck
 from bigsap.sources.base import Entries
@@ -397,6 +397,7 @@ def test_options():
 )
 def test_a_stopped_search_for_the_threshold_has_an_assignment(shape, maximize, kind, ordered, monkeypatch):
     """The best one that it has found; until then that of a stopped solve of the sum."""
+    monkeypatch.setattr(Monitor, "grace", lambda _: 1e9)
     if ordered:
         monkeypatch.setattr(policy, "BOTTLENECK_BOUNDED_ROWS", 1)
     rng = np.random.default_rng(4)
@@ -428,7 +429,8 @@ def test_a_stopped_search_for_the_threshold_has_an_assignment(shape, maximize, k
 
 
 @each(maximize=[False, True], kind=["real", "whole"])
-def test_a_sum_that_is_stopped_at_once_has_the_assignment_of_the_threshold(maximize, kind):
+def test_a_sum_that_is_stopped_at_once_has_the_assignment_of_the_threshold(maximize, kind, monkeypatch):
+    monkeypatch.setattr(Monitor, "grace", lambda _: -1.0)  # no time to complete another one
     rng = np.random.default_rng(4)
     cost = rng.random((60, 60)) if kind == "real" else rng.integers(-300, 300, (60, 60))
     whole = bigsap.solve(cost, objective="bottleneck", maximize=maximize)

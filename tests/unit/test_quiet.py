@@ -50,7 +50,7 @@ def test_sums_beyond_float64(options):
 
 
 def test_listed_pairs_near_the_end_of_float64():
-    """Residual costs beyond float64 are capped, and a row's minimum beyond it is that error."""
+    """Residual costs beyond float64 are capped, and a dual beyond it is that error."""
     least = 1e-300
     for cost, prices, fun in (
         ([[least, 1e308], [1.7e308, least], [-1.7e308, 0], [least, 1e308]], None, -1.7e308),
@@ -61,7 +61,7 @@ def test_listed_pairs_near_the_end_of_float64():
         assert bigsap.solve(listed, unassigned_cost=prices).fun == fun
     far = [[np.inf, 1e308, np.inf], [-1.7e308, -1.7e308, least], [0, 0, 0]]
     rows, columns = np.nonzero(np.isfinite(far))
-    with pytest.raises(bigsap.OverflowRiskError, match="row 0"):
+    with pytest.raises(bigsap.OverflowRiskError, match="leaves float64"):
         bigsap.solve(bigsap.sparse((rows, columns, np.array(far)[rows, columns])))
 
 
