@@ -180,7 +180,7 @@ def test_lists_too_long_for_the_device_are_the_hosts(
 def test_stale_lists_of_many_coordinates_are_made_anew_more_often(
     cupy: Any, monkeypatch: pytest.MonkeyPatch, coordinates: int, expected: float
 ) -> None:
-    monkeypatch.setattr(policy, "REFRESHED_ROWS", 100)
+    monkeypatch.setattr(policy, "REFRESHED_ROWS", 40)
     monkeypatch.setattr(policy, "DEVICE_KEPT_COORDINATES", coordinates)
     monkeypatch.setattr(policy, "DEVICE_KEPT_BYTES", 0)
     asked: set[float] = set()
@@ -191,7 +191,7 @@ def test_stale_lists_of_many_coordinates_are_made_anew_more_often(
         return usual(self)
 
     monkeypatch.setattr(DeviceListEngine, "_next_refresh", noted)
-    x, y = np.random.default_rng(8).normal(size=(2, 300, D))
+    x, y = np.random.default_rng(8).normal(size=(2, 120, D))
     there = bigsap.solve(bigsap.points(x, y), device="cuda", method="compressed")
     assert asked == {expected}
     assert there.fun == bigsap.solve(bigsap.points(x, y), method="ssp").fun

@@ -137,36 +137,46 @@ def test_same_bits_for_any_threads_and_tiles(monkeypatch, threads, height):
         assert np.array_equal(getattr(alone.lists, name)[:size], getattr(others.lists, name)[:size])
 
 
-def attacks():
-    generator = np.random.default_rng(5)
-    near = generator.normal(size=(40, 16)) * 1e6
-    close = near[generator.integers(40, size=(2, 600))] + 1e-9 * generator.normal(size=(2, 600, 16))
+def near_duplicates(random):
+    near = random.normal(size=(40, 16)) * 1e6
+    close = near[random.integers(40, size=(2, 600))] + 1e-9 * random.normal(size=(2, 600, 16))
     close[0, 0] = close[1, 0] = 1.0
-    yield "near duplicates beside large ones", close
-    far = generator.normal(size=(2, 500, 16))
+    return close
+
+
+def outliers(random):
+    far = random.normal(size=(2, 500, 16))
     far[0, 3] *= 1e6
     far[1, 7] *= 1e12
-    yield "outliers", far
-    yield "huge", 1e150 * generator.normal(size=(2, 300, 8))
-    yield "tiny", 1e-170 * generator.normal(size=(2, 300, 8))
-    yield "all equal", np.full((2, 400, 8), 0.3)
-    yield "duplicates", generator.integers(0, 2, (2, 500, 8)).astype(float)
-    wide = generator.normal(size=(2, 300, 2048))
-    yield "2048 coordinates", wide + 100
-    yield "12,000 coordinates", generator.normal(size=(2, 260, 12000))
-    apart = generator.normal(size=(2, 400, 10))
-    apart[1] += 1e7
-    yield "far apart", apart
+    return far
+
+
+#: Points by name, from a generator of random numbers.
+ATTACKS = {
+    "near duplicates beside large ones": near_duplicates,
+    "outliers": outliers,
+    "huge": lambda random: 1e150 * random.normal(size=(2, 300, 8)),
+    "tiny": lambda random: 1e-170 * random.normal(size=(2, 300, 8)),
+    "all equal": lambda random: np.full((2, 400, 8), 0.3),
+    "duplicates": lambda random: random.integers(0, 2, (2, 500, 8)).astype(float),
+    "2048 coordinates": lambda random: random.normal(size=(2, 300, 2048)) + 100,
+    "12,000 coordinates": lambda random: random.normal(size=(2, 260, 12000)),
+    "far apart": lambda random: random.normal(size=(2, 400, 10)) + np.array([[[0.0]], [[1e7]]]),
+}
+
+
+def attacked(name):
+    return ATTACKS[name](np.random.default_rng(5))
 
 
 @pytest.mark.some(18)
-@pytest.mark.parametrize("name", [name for name, _ in attacks()])
+@pytest.mark.parametrize("name", ATTACKS)
 @pytest.mark.parametrize(
     "kind",
     ["sqeuclidean", "formula of products", "euclidean", "lowrank", "formula of squares", "formula of a root"],
 )
 def test_bounds_hold_where_they_are_attacked(name, kind):
-    x, y = dict(attacks())[name]
+    x, y = attacked(name)
     if "formula" in kind:  # sums have at most 4,096 terms
         x, y = x[:, :4096], y[:, :4096]
     source = SOURCES[kind](x[:40], y)

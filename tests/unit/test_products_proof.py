@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from test_products import SOURCES, attacks, some_points
+from test_products import ATTACKS, SOURCES, attacked, some_points
 
 import bigsap
 from bigsap import policy
@@ -63,9 +63,9 @@ def test_minima_of_a_maximum(kind):
     assert same(SOURCES[kind](x, y), Prices(np.zeros(900)), maximize=True).by == "bounds"
 
 
-@each(name=[name for name, _ in attacks()], kind=["sqeuclidean", "euclidean", "lowrank"])
+@each(name=ATTACKS, kind=["sqeuclidean", "euclidean", "lowrank"])
 def test_margins_hold_where_they_are_attacked(name, kind):
-    x, y = dict(attacks())[name]
+    x, y = attacked(name)
     source = SOURCES[kind](x[:40], y)
     same(source, Prices(np.zeros(len(y))), matching=np.arange(40))
     v = -np.abs(whole(source)[3])
