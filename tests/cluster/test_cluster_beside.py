@@ -180,7 +180,7 @@ def dear(i, j):
     return total
 
 
-def test_dear_compiled_rows_are_brought_whole(client, monkeypatch):
+def test_slow_compiled_rows_are_brought_whole(client, monkeypatch):
     """Of one thread here and two workers it pays by itself, but for the little that it is."""
     monkeypatch.setattr(policy, "WORKERS_LEAST_SECONDS", 0.0)
     monkeypatch.setattr(policy, "WORKERS_WAVE_SECONDS", 0.0)

@@ -556,7 +556,7 @@ MIXED = {
 
 
 @pytest.mark.parametrize("kind", MIXED)
-def test_integers_that_fractions_beside_them_would_round_are_refused(kind: str) -> None:
+def test_integers_among_fractions_that_would_round_them_are_refused(kind: str) -> None:
     given = MIXED[kind]([[2**53 + 1, 0.5], [3, 1.5]])
     for use in (
         lambda: bigsap.solve(given),

@@ -153,7 +153,7 @@ def outliers(random):
 
 #: Points by name, from a generator of random numbers.
 ATTACKS = {
-    "near duplicates beside large ones": near_duplicates,
+    "near duplicates among large ones": near_duplicates,
     "outliers": outliers,
     "huge": lambda random: 1e150 * random.normal(size=(2, 300, 8)),
     "tiny": lambda random: 1e-170 * random.normal(size=(2, 300, 8)),
