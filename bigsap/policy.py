@@ -492,11 +492,6 @@ ORDER_WIDEST_SHARE = 8
 
 #: Rows from which a bottleneck's pairs of points are listed by boxes: with fewer, all pairs take less time.
 BOTTLENECK_BOUNDED_ROWS = 4096
-#: A search for the limit goes on with a complete matching, or with that of the lower end, by the paths each
-#: will need: pairs that the first loses for each that the second lacks, whose paths are longer. 100,000
-#: points of one seed took 8 s of matchings always with the second, 4 s with 10, 11 s always with the first.
-BOTTLENECK_LOST = 10
-
 #: Bytes of vectors up to which products of few rows have copies of them: the rows' scaled vectors, and the
 #: columns' in tiles. With larger ones the copies would be most of a solve's memory.
 PRODUCT_COPY_BYTES = 256 << 20

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bigsap import policy
-from bigsap.engine.bottleneck.matching import Listed, least_beyond, match_within, sort_rows
+from bigsap.engine.bottleneck.matching import Listed, cut, least_beyond, match_some, sort_rows, turn
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.below_price import Found, RowReader, run_below
 from bigsap.engine.lists.bounds import blocks_of, fit, separated_columns
@@ -37,8 +37,6 @@ from bigsap.types import Array
 _PER_AGENT, _MORE, _SAMPLE = 32, 3, 64
 # Entries that a thread collects at a time, in addition to one row's.
 _ROOM = 1 << 16
-# Share by which the pairs within the limit grow in a step.
-_GROWTH = 0.25
 # Entries beyond which the middle of a range is judged by a sample.
 _RANGE = 1 << 16
 
@@ -232,8 +230,13 @@ class _Search:
 
     def _make(self, start: Array, slots: Array, costs: Array, n_slots: int) -> None:
         count = len(start) - 1
-        rest = [np.zeros(size, np.int64) for size in (count, n_slots, *[count] * 7)]
-        self.lists = Listed._make((start, slots, costs, *rest))
+        begin = np.concatenate(([0], np.cumsum(np.bincount(slots, minlength=n_slots)))).astype(np.int64)
+        agents, paid = np.empty(slots.size, np.int32), np.empty_like(costs)
+        turn(start, slots, costs, begin[:-1].copy(), agents, paid)
+        sort_rows(begin, agents, paid)
+        sizes = (count, n_slots, count, count, n_slots, n_slots, count, count, n_slots)
+        rest = [np.zeros(size, np.int64) for size in sizes]
+        self.lists = Listed._make((start, slots, costs, begin, agents, paid, *rest))
         self.lists.slot_of[:] = self.lists.agent_of[:] = -1
 
     def matching(self) -> Array:
@@ -280,60 +283,31 @@ class _Search:
         if before is not None and before.lists.cost.size:
             low = max(low, before.lists.cost.max())
             self._take(before.matching())
-        if match_within(p, low) == 0:
-            high = self._complete()
-        else:
-            ends = self._grown(low)
-            if ends is None:
-                return None
-            high = self._halve(*ends)
+        if self._match(p.cost.max()):
+            return None
+        high = self._halve(low, self._complete())
         return high, self._violator(high)
 
-    def _kept(self) -> tuple[Array, ...]:
-        p = self.lists
-        return p.slot_of.copy(), p.agent_of.copy(), p.matched.copy()
-
-    def _restore(self, kept: tuple[Array, ...]) -> None:
-        p = self.lists
-        p.slot_of[:], p.agent_of[:], p.matched[:] = kept
-
-    def _grown(self, low: Any) -> tuple[Any, Any] | None:
-        """Return a limit that does not suffice, whose matching is at hand, and one that does."""
-        p = self.lists
-        rest = np.sort(p.cost[p.cost > low][:: max(1, p.cost.size // _RANGE)])
-        share = max(1, int(_GROWTH * _RANGE * np.count_nonzero(p.cost <= low) / p.cost.size))
-        place = share
-        while True:
+    def _match(self, limit: Any) -> int:
+        """Extend the matching within the limit; return how many agents are too many for their slots."""
+        first, left = 0, cut(self.lists, limit)
+        while left > 0:
             self.tick()
-            limit = rest[place] if place < rest.size else p.cost.max()
-            kept = self._kept()
-            if match_within(p, limit) == 0:
-                high = self._complete()
-                self._restore(kept)
-                return low, high
-            if place >= rest.size:
-                return None
-            low, place = limit, place + share
-            share = int(share * (1 + _GROWTH)) + 1
+            first, left = match_some(self.lists, first, left)
+        return -int(left)
 
     def _halve(self, low: Any, high: Any) -> Any:
-        """Return the smallest limit that suffices; ``low`` does not, ``high`` does."""
+        """Return the smallest limit that suffices, from ``low`` to ``high``, whose matching is at hand."""
         p = self.lists
-        inside = p.cost[(p.cost > low) & (p.cost < high)]
-        kept = self._kept()
+        inside = p.cost[(p.cost >= low) & (p.cost < high)]
         while inside.size:
             self.tick()
             few = inside if inside.size <= _RANGE else inside[:: inside.size // _RANGE]
             middle = np.partition(few, few.size // 2)[few.size // 2]
-            # That of the lower end lacks some pairs, a complete one loses those beyond the limit.
-            lost, lacking = np.count_nonzero(p.cost[p.matched] > middle), np.count_nonzero(kept[0] < 0)
-            if lost > policy.BOTTLENECK_LOST * lacking:
-                self._restore(kept)
-            count = match_within(p, middle)
+            count = self._match(middle)
             if count == 0:
                 high = self._complete()
             else:
-                kept = self._kept()
                 inside = inside[inside > middle]
                 other = least_beyond(p, count)
                 if other >= 0:  # nothing below its cost suffices
@@ -348,7 +322,7 @@ class _Search:
         below = p.cost[p.cost < high]
         if below.size:
             limit = below.max()
-            count = match_within(p, limit)
+            count = self._match(limit)
             agents[:] = False
             agents[p.queue[:count]] = True
             slots[p.slot[np.repeat(agents, np.diff(p.start)) & (p.cost <= limit)]] = False

@@ -9,6 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
 import bigsap
 from bigsap import policy
@@ -110,6 +112,56 @@ def test_short_lists_are_made_longer(per_agent, monkeypatch):
     found = bigsap.solve(cost, objective="bottleneck")
     assert (found.bottleneck, found.fun) == (usual.bottleneck, usual.fun)
     assert found.bottleneck > 2.0
+
+
+@each(shape=[(60, 60), (50, 90), (90, 50)], kind=["random", "neighbours", "crowded"])
+def test_a_larger_problem_against_a_matching_by_other_code(shape, kind, monkeypatch):
+    """Complete within the threshold, and not below it, of random graphs, neighbours, and many for few."""
+    rng = np.random.default_rng([*shape, len(kind)])
+    n, m = shape
+    if kind == "random":
+        cost = rng.integers(0, 400, shape)
+    elif kind == "neighbours":
+        x, y = np.sort(rng.random(n)), np.sort(rng.random(m)) ** 2
+        cost = np.abs(x[:, None] - y).round(2)
+    else:
+        cost = rng.integers(0, 9, shape) + 20 * (np.arange(m) > 5) + 50 * (np.arange(n) % 3 == 0)[:, None]
+    rounds = []
+    some = bottleneck.match_some
+
+    def counted(lists, first, n_free):
+        rounds.append(some(lists, first, n_free))
+        return rounds[-1]
+
+    monkeypatch.setattr(bottleneck, "match_some", counted)
+    found = bigsap.solve(cost, objective="bottleneck")
+
+    def size(limit):
+        return (maximum_bipartite_matching(csr_array(cost <= limit)) >= 0).sum()
+
+    values = np.unique(cost)
+    k = int(np.searchsorted(values, found.bottleneck))
+    assert size(values[k]) == min(shape)
+    assert k == 0 or size(values[k - 1]) < min(shape)
+    assert all(left <= min(shape) for _, left in rounds)
+    assert any(left < 0 for _, left in rounds) or k == 0
+
+
+def test_a_search_for_the_threshold_looks_at_limits_in_each_matching(monkeypatch):
+    """A round takes as long as a pass over the lists, and the next one begins with a look at the clock."""
+    cost = np.random.default_rng(2).random((200, 200)) + np.arange(200)[:, None] % 2
+    looks, calls = [], []
+    problem = Problem(bigsap.as_source(cost))
+    some = bottleneck.match_some
+
+    def counted(*given):
+        calls.append(len(looks))
+        return some(*given)
+
+    monkeypatch.setattr(bottleneck, "match_some", counted)
+    bottleneck.threshold(problem, 1, lambda: looks.append(0), lambda _: None)
+    assert len(calls) > 5
+    assert len(set(calls)) == len(calls)
 
 
 @pytest.mark.parametrize("turned", [False, True])

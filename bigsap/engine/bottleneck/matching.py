@@ -1,7 +1,8 @@
 """Matchings among listed pairs within a limit.
 
-Phases of disjoint augmenting paths, depth first, with a look ahead for free slots and turns of
-direction (Pothen and Fan 1990; Duff, Kaya and Ucar 2011).
+An agent without a slot takes the one that is nearest to a free slot, whose agent then looks for another:
+a push-relabel method (Goldberg and Tarjan 1988) whose distances are measured anew from time to time
+(Kaya, Langguth, Manne and Ucar 2013).
 """
 
 from __future__ import annotations
@@ -13,73 +14,84 @@ from bigsap.types import Array
 
 
 class Listed(NamedTuple):
-    """Listed pairs by agent, and a matching of some of them.
+    """Listed pairs by agent and by slot, and a matching of some of them.
 
     start (n + 1,): agent i has entries ``start[i]`` to ``start[i + 1]``, by cost. slot (E,) int32. cost
-    (E,). slot_of (n,), agent_of (m,): the matching, -1 for none. matched (n,): the entry of an agent's
-    pair. stop (n,): the end of an agent's entries within the limit. ahead, place (n,): its next entries,
-    to look ahead and to visit. seen (n,): the phase in which it was visited. stack, queue (n,): the
-    path, and agents left over or reached.
+    (E,). begin (m + 1,), agent (E,) int32, paid (E,): the same of each slot. slot_of (n,), agent_of (m,):
+    the matching, -1 for none. matched (n,): the entry of an agent's pair. stop (n,), until (m,): the end of
+    the entries within the limit. distance (m,): any path from a slot to a free one has at least so many
+    agents. seen (n,): 0 where an agent is reached, else -1. queue (n,), slots (m,): agents left over or
+    reached, and slots reached.
     """
 
     start: Array
     slot: Array
     cost: Array
+    begin: Array
+    agent: Array
+    paid: Array
     slot_of: Array
     agent_of: Array
     matched: Array
     stop: Array
-    ahead: Array
-    place: Array
+    until: Array
+    distance: Array
     seen: Array
-    stack: Array
     queue: Array
+    slots: Array
 
 
 @kernel
-def match_within(p: Listed, limit: float) -> int:
-    """Extend the matching by pairs within the limit until all agents have one, or one cannot.
-
-    Pairs beyond the limit are dropped first. Returns 0, or the number of agents ``queue[:count]`` that
-    are too many for their slots within the limit; these have ``seen == 0``, others -1.
-    """
-    n = p.slot_of.size
-    for i in range(n):
-        p.seen[i] = 0
-        p.ahead[i] = p.start[i]
-        p.stop[i] = _end(p, p.start[i], p.start[i + 1], limit)
+def cut(p: Listed, limit: float) -> int:
+    """Drop pairs beyond the limit and match agents with free slots; return how many others are queued."""
+    for j in range(p.agent_of.size):
+        p.until[j] = _end(p.paid, p.begin[j], p.begin[j + 1], limit)
+    for i in range(p.slot_of.size):
+        p.stop[i] = _end(p.cost, p.start[i], p.start[i + 1], limit)
         if p.slot_of[i] >= 0 and p.matched[i] >= p.stop[i]:
             p.agent_of[p.slot_of[i]] = -1
             p.slot_of[i] = -1
     n_free = 0
-    for i in range(n):
-        if p.slot_of[i] < 0 and not _look_ahead(p, i):
+    for i in range(p.slot_of.size):
+        if p.slot_of[i] < 0 and not _take_free(p, i):
             p.queue[n_free] = i
             n_free += 1
-    phase = 0
-    while n_free > 0:
-        phase += 1
-        n_left, found = 0, False
-        for k in range(n_free):
-            root = p.queue[k]
-            if _augment(p, root, phase):
-                found = True
-            elif found:
-                # Perhaps blocked by another path of this phase: the next one begins with it.
-                p.queue[n_left] = root
-                n_left += 1
-            else:
-                return _reach(p, root)
-        n_free = n_left
-    return 0
+    return n_free
+
+
+@kernel
+def match_some(p: Listed, first: int, n_free: int) -> tuple[int, int]:
+    """Let queued agents take slots until that read as much as measuring the distances, or one cannot.
+
+    first, n_free: where the queue begins, a ring, and how many wait; returns both. If an agent cannot, the
+    second is minus the number of agents ``queue[:count]`` that are too many for their slots within the
+    limit; these have ``seen == 0``, others -1. Time: O(entries within the limit).
+    """
+    n = p.slot_of.size
+    left = _measure(p)
+    while n_free > 0 and left > 0:
+        i = p.queue[first]
+        first, n_free = (first + 1) % n, n_free - 1
+        left -= p.stop[i] - p.start[i]
+        e, distance = _nearest(p, i)
+        if e < 0:
+            return 0, -_reach(p, i)
+        j = p.slot[e]
+        other = p.agent_of[j]
+        p.slot_of[i], p.agent_of[j], p.matched[i], p.distance[j] = j, i, e, distance
+        if other >= 0:
+            p.slot_of[other] = -1
+            p.queue[(first + n_free) % n] = other
+            n_free += 1
+    return first, n_free
 
 
 @kernel(forceinline=True)
-def _end(p: Listed, first: int, stop: int, limit: float) -> int:
+def _end(cost: Array, first: int, stop: int, limit: float) -> int:
     """Return the first entry beyond the limit, by bisection."""
     while first < stop:
         middle = (first + stop) // 2
-        if p.cost[middle] <= limit:
+        if cost[middle] <= limit:
             first = middle + 1
         else:
             stop = middle
@@ -87,70 +99,55 @@ def _end(p: Listed, first: int, stop: int, limit: float) -> int:
 
 
 @kernel(forceinline=True)
-def _look_ahead(p: Listed, i: int) -> bool:
-    """Match an agent with a free slot, if it has one; its entries before ``ahead`` have none."""
-    while p.ahead[i] < p.stop[i]:
-        e = p.ahead[i]
-        p.ahead[i] += 1
-        if p.agent_of[p.slot[e]] < 0:
-            p.slot_of[i], p.agent_of[p.slot[e]], p.matched[i] = p.slot[e], i, e
+def _take_free(p: Listed, i: int) -> bool:
+    """Match an agent with its cheapest free slot, if it has one."""
+    for e in range(p.start[i], p.stop[i]):
+        j = p.slot[e]
+        if p.agent_of[j] < 0:
+            p.slot_of[i], p.agent_of[j], p.matched[i] = j, i, e
             return True
     return False
 
 
+@kernel(forceinline=True)
+def _nearest(p: Listed, i: int) -> tuple[int, int]:
+    """Return an agent's entry of least distance and the distance of its slot once it is taken.
+
+    The entry is -1 if none leads to a free slot: a slot's distance is at most the number of matched agents,
+    thus less than that of slots while one of these is free.
+    """
+    best, least, second = -1, p.agent_of.size, p.agent_of.size
+    for e in range(p.start[i], p.stop[i]):
+        distance = p.distance[p.slot[e]]
+        if distance < least:
+            best, least, second = e, distance, least
+        elif distance < second:
+            second = distance
+    return best, second + 1
+
+
 @kernel
-def _augment(p: Listed, root: int, phase: int) -> bool:
-    """Augment along a path from ``root`` to a free slot through agents not visited in this phase."""
-    backwards = phase % 2 == 0
-    top = 0
-    p.stack[0] = root
-    _open(p, root, phase, backwards)
-    while top >= 0:
-        i = p.stack[top]
-        if p.ahead[i] < p.stop[i]:
-            before = p.slot_of[i]
-            if _look_ahead(p, i):
-                _shift(p, top, before, backwards)
-                return True
-        other = -1
-        while other < 0:
-            if backwards:
-                p.place[i] -= 1
-                if p.place[i] < p.start[i]:
-                    break
-                e = p.place[i]
-            else:
-                if p.place[i] >= p.stop[i]:
-                    break
-                e = p.place[i]
-                p.place[i] += 1
-            owner = p.agent_of[p.slot[e]]
-            if p.seen[owner] != phase:
-                other = owner
-        if other < 0:
-            top -= 1
-        else:
-            _open(p, other, phase, backwards)
-            top += 1
-            p.stack[top] = other
-    return False
-
-
-@kernel(forceinline=True)
-def _open(p: Listed, i: int, phase: int, backwards: bool) -> None:
-    p.seen[i] = phase
-    p.place[i] = p.stop[i] if backwards else p.start[i]
-
-
-@kernel(forceinline=True)
-def _shift(p: Listed, top: int, before: int, backwards: bool) -> None:
-    """Give each agent of the stack below ``top`` the slot that the one above it had."""
-    for t in range(top - 1, -1, -1):
-        i = p.stack[t]
-        e = p.place[i] if backwards else p.place[i] - 1
-        old = p.slot_of[i]
-        p.slot_of[i], p.agent_of[before], p.matched[i] = before, i, e
-        before = old
+def _measure(p: Listed) -> int:
+    """Measure the distances of all slots, breadth first from the free ones; return what it read."""
+    m = p.agent_of.size
+    count, position, read = 0, 0, m
+    for j in range(m):
+        p.distance[j] = m
+        if p.agent_of[j] < 0:
+            p.distance[j] = 0
+            p.slots[count] = j
+            count += 1
+    while position < count:
+        j = p.slots[position]
+        position += 1
+        read += p.until[j] - p.begin[j]
+        for k in range(p.begin[j], p.until[j]):
+            own = p.slot_of[p.agent[k]]
+            if own >= 0 and p.distance[own] == m:
+                p.distance[own] = p.distance[j] + 1
+                p.slots[count] = own
+                count += 1
+    return read
 
 
 @kernel
@@ -190,6 +187,16 @@ def least_beyond(p: Listed, count: int) -> int:
                 least = e
                 break
     return least
+
+
+@kernel
+def turn(start: Array, slot: Array, cost: Array, place: Array, agent: Array, paid: Array) -> None:
+    """Write each slot's agents and costs. place (m,): where they begin; changed. O(entries)."""
+    for i in range(start.size - 1):
+        for e in range(start[i], start[i + 1]):
+            at = place[slot[e]]
+            place[slot[e]] = at + 1
+            agent[at], paid[at] = i, cost[e]
 
 
 @kernel
