@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -113,7 +114,9 @@ class Closing:
             return NOTHING
         most = self.wanted.capacity
         beyond = most is not None and ((most > self.wanted.shape[0]) & (floor.v[:few] != 0)).any()
-        bound = sign * floor.bound + (0 if self.wanted.integer else 0.0)
+        # The costs of open places are floats.
+        bound = math.ceil(floor.bound) if self.wanted.integer else floor.bound
+        bound = sign * bound + (0 if self.wanted.integer else 0.0)
         if floor.v[few:].any() or beyond:  # the bound is true, but not the sum of the user's duals
             return Known(bound=bound)
         many = floor.least[: self.wanted.n_many]

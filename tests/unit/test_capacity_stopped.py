@@ -32,6 +32,7 @@ PROBLEMS = {
     "demand, whole": ({"whole": 1000}, (3, 110), {"demand": [40, 20, 30]}),
     "open": ({}, (3, 110), {"demand": [60, 50, 30], "unassigned_cost": 4.0}),
     "open, whole": ({"whole": 99}, (3, 110), {"demand": [60, 50, 30], "unassigned_cost": 40}),
+    "open, nothing": ({"zero": True}, (3, 110), {"demand": [60, 50, 30], "unassigned_cost": 0.0}),
     "points": ({"points": True}, (110, 3), {"capacity": [50, 40, 20]}),
 }
 
@@ -45,6 +46,8 @@ def problem(kind, shape):
     source.read(np.arange(shape[0]), slice(0, shape[1]), cost)
     if "points" in kind:
         return source, cost
+    if "zero" in kind:
+        cost[:] = 0
     if "whole" in kind:
         cost = (cost / cost.max() * (kind["whole"] - 1)).astype(kind.get("dtype", np.int64))
     if "forbidden" in kind:
@@ -80,6 +83,7 @@ def judged(found, source, cost, options, best):
     sign = -1 if options.get("maximize") else 1
     if found.bound is not None:
         assert sign * Fraction(found.bound) <= sign * best
+        assert isinstance(found.bound, int) == (cost.dtype.kind in "iu")
     if found.fun is None:
         assert not len(found.row_ind)
         return False
