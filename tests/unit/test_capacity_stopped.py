@@ -11,6 +11,7 @@ import pytest
 
 import bigsap
 from bigsap import policy
+from bigsap.checkpoint import read
 from bigsap.progress import Monitor, Stopped
 from bigsap.run import few_columns
 from bigsap.strategies import capacities
@@ -137,6 +138,13 @@ def test_what_attempts_before_have_found_is_kept(name, tmp_path):
         assert sign * again.fun <= sign * first.fun
         assert sign * again.bound >= sign * first.bound
         assert reported[-1] == ((first.fun, first.bound) if sign < 0 else (first.bound, first.fun))
+    # Without certificates no bound is claimed, and none is forgotten.
+    unproved = bigsap.resume(
+        path, source, callback=lambda state: stop(state, 1), callback_every=0, certify=False, **given
+    )
+    assert judged(unproved, source, cost, options, best)
+    assert (unproved.fun, unproved.bound, unproved.gap) == (again.fun, None, None)
+    assert read(path).best["bound"] == again.bound or again.status == "optimal"
     whole, last = bigsap.solve(source, **options), bigsap.resume(path, source, **given)
     assert (last.fun, last.bound, last.u.tolist()) == (whole.fun, whole.bound, whole.u.tolist())
 
