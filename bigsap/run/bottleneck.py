@@ -37,7 +37,7 @@ _REFUSED = {
 
 
 #: Options of the sum's solve of a stopped search for the threshold, which checkpoints begin anew.
-_AT_ONCE: dict[str, Any] = {"shape": None, "args": (), "dtype": None, "checkpoint": None}
+_AT_ONCE: dict[str, Any] = {"shape": None, "args": (), "dtype": None, "checkpoint": None, "progress": False}
 
 
 def refuse_options(asked: dict[str, Any], options: Options) -> None:
