@@ -219,6 +219,9 @@ def _proved(
     stats["bottleneck"] = int(value) if problem.integer else float(value) + 0.0
     seconds = {**stats["seconds"], "threshold": searched}
     clock = time.perf_counter()
+    if not options.certify:  # a proof of the sum alone, where rounding may have decided it
+        result = replace(result, bound=None, gap=None)
+        stats["proof"] = None
     if options.certify and result.status in (Status.OPTIMAL, Status.IMPRECISE):
         listed = entries.entries()
         monitor.progress.stage = "certificate"

@@ -468,6 +468,17 @@ def test_a_sum_that_is_stopped_at_once_has_the_assignment_of_the_threshold(maxim
     found.verify(cost)
 
 
+def test_a_sum_that_must_be_proved_proves_no_threshold():
+    """Without a certificate, where rounding may have decided the sum, that alone is proved."""
+    cost = 2**52 + np.random.default_rng(0).integers(0, 500, (50, 50))
+    rows, columns = np.nonzero(cost)
+    listed = bigsap.sparse((rows, columns, cost[rows, columns]))
+    proved = bigsap.solve(listed, objective="bottleneck")
+    found = bigsap.solve(listed, objective="bottleneck", method="auction", certify=False)
+    assert (found.status, found.fun, found.bottleneck) == ("optimal", proved.fun, proved.bottleneck)
+    assert (found.bound, found.gap, found.stats["proof"]) == (None, None, None)
+
+
 def test_command_line(tmp_path, capsys):
     cost = np.random.default_rng(2).random((6, 6))
     np.save(tmp_path / "c.npy", cost)
