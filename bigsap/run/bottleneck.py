@@ -23,7 +23,7 @@ from bigsap.proof.exact import exact_sum
 from bigsap.result import MESSAGES, Result, Status
 from bigsap.run.deadline import Deadline
 from bigsap.run.fingerprint import identity_with_counts
-from bigsap.run.stats import unsearched
+from bigsap.run.unsearched import unsearched
 from bigsap.sources.base import CostSource
 from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
 from bigsap.strategies.bottleneck import Threshold, threshold
@@ -127,7 +127,7 @@ def _stopped(
 
 
 def _apart(monitor: Monitor, status: Status) -> Monitor:
-    """Return a monitor that has stopped and reports to nobody: the sum's bounds are of another problem."""
+    """Return a monitor that has stopped and makes no reports: the sum's bounds are of another problem."""
     apart = replace(
         monitor,
         callback=None,

@@ -77,10 +77,9 @@ def conclude(run: Run, found: Conclusion, violator: Array | None = None) -> Resu
 
 def stands_for_whole(source: CostSource) -> bool:
     """Return whether these costs are integers that are read as floats."""
-    given = source.given if isinstance(source, ClippedCosts) else source
-    if not (isinstance(given, ByRows) and given.of_whole):
-        return False
-    return source is given or source.of_whole
+    if isinstance(source, ClippedCosts):
+        return source.of_whole and stands_for_whole(source.given)
+    return isinstance(source, ByRows) and source.of_whole
 
 
 def in_whole_numbers(result: Result) -> Result:

@@ -24,7 +24,8 @@ from bigsap.run.conclude import explain
 from bigsap.run.few_columns import solve_few_columns
 from bigsap.run.few_columns_problem import Wanted, fits
 from bigsap.run.fingerprint import identity_with_counts
-from bigsap.run.stats import last_report, unsearched
+from bigsap.run.stats import last_report
+from bigsap.run.unsearched import unsearched
 from bigsap.run.warm_start import parse_warm_start, unmasked_start
 from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts

@@ -17,8 +17,6 @@ from bigsap.result import Result
 from bigsap.run.deadline import Deadline, Late
 from bigsap.run.kept_rows import KeptRows
 from bigsap.run.run import Run
-from bigsap.run.small_arrays import WITHOUT_LISTS
-from bigsap.sources.base import CostSource
 from bigsap.sources.cuda.placed import OnDevice
 from bigsap.strategies.placement import device_name, device_rows
 from bigsap.strategies.sparse_pairs import sparse_part
@@ -118,34 +116,6 @@ def solve_stats(run: Run) -> dict[str, Any]:
     for name, count in run.searched.items():
         found[name] = found[name] + count if name in _COUNTED else count
     return found
-
-
-def unsearched(source: CostSource, method: str, why: str, monitor: Monitor) -> dict[str, Any]:
-    """Return the fields of ``solve_stats`` of a solve that ends before a search of the sum begins."""
-    return {
-        "method": method,
-        "why": why,
-        "threads": 1,
-        "device": "cpu",
-        "source": type(source).__name__,
-        "evaluated_by": getattr(source, "evaluated_by", None),
-        "transposed": False,
-        "price": "float64",
-        "resumed": 0,
-        "warm_started": False,
-        **dict.fromkeys(("rows_evaluated", "pairs_evaluated", "certificate_pairs", "rows_scanned"), 0),
-        "proof": None,
-        "proof_bounds": 0,
-        "expected": None,
-        **WITHOUT_LISTS,
-        "trees": {},
-        "auction": {},
-        "first_prices": None,
-        "phases": [],
-        "gaps": monitor.gaps,
-        "seconds": {"start": 0.0, "search": 0.0, "certificate": 0.0, "total": monitor.seconds},
-        "peak_bytes": peak_bytes(),
-    }
 
 
 def _asked(run: Run, evaluated: int, pairs: int) -> tuple[int, int]:
