@@ -150,6 +150,31 @@ def test_what_attempts_before_have_found_is_kept(name, tmp_path):
 
 
 @pytest.mark.usefixtures("often")
+def test_checkpoints_of_a_search_that_is_killed_have_what_attempts_before_have_found(tmp_path):
+    source, _ = problem(*PROBLEMS["tight"][:2])
+    options, path, calls = PROBLEMS["tight"][2], tmp_path / "c", itertools.count(1)
+
+    def stop(_):
+        if next(calls) >= 6:
+            raise StopIteration
+
+    first = bigsap.solve(source, checkpoint=path, callback=stop, callback_every=0, **options)
+    before = read(path)
+
+    def kill(_):
+        if read(path).facts["resumed"] > 0 and next(calls) >= 20:
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        bigsap.resume(path, source, callback=kill, callback_every=0, checkpoint_every=0, **options)
+    after = read(path)
+    assert after.facts["resumed"] == 1
+    assert after.snapshot
+    assert (after.best["fun"], after.best["bound"]) == (first.fun, first.bound)
+    assert after.best["chosen"].tolist() == before.best["chosen"].tolist()
+
+
+@pytest.mark.usefixtures("often")
 def test_what_is_known_of_other_costs_is_not_of_costs_without_a_fingerprint(tmp_path):
     """They may be smaller than those that attempts before have read."""
 
