@@ -458,6 +458,8 @@ PROOF_BOUNDS_ROW_SECONDS, PROOF_BOUNDS_GENEROUS = 5e-6, 2.0
 #: ``certify=False``: if the accumulated rounding of the duals may reach this share of the pairs' costs, it
 #: may have decided the assignment. Then the proof is made.
 DANGEROUS_ROUNDING = 1e-12
+#: The same for integers that are read as floats: if it may reach this, since their optimum is exact.
+DANGEROUS_WHOLE = 2.0**-6
 
 # -- refinement -------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from bigsap.proof.unassigned import drop_clipped_pairs, extend_warm_start
 from bigsap.result import Result
 from bigsap.row_cache import RowCache
 from bigsap.run.bottleneck import refuse_options, solve_bottleneck
-from bigsap.run.conclude import in_whole_numbers
+from bigsap.run.conclude import in_whole_numbers, stands_for_whole
 from bigsap.run.execute import execute
 from bigsap.run.on_capacities import refuse_with_capacities, solve_capacities
 from bigsap.run.part_proof import duals_of
@@ -318,8 +318,7 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
         result.stats["why"] = "a small matrix that is hard for its size"
     if gated is not None:
         result = drop_clipped_pairs(result, gated)
-    of_whole = isinstance(plain, ByRows) and plain.of_whole and (gated is None or gated.of_whole)
-    return in_whole_numbers(result) if of_whole else result
+    return in_whole_numbers(result) if stands_for_whole(plain if gated is None else gated) else result
 
 
 def _taken_by_rows(source: CostSource, options: Options) -> CostSource:

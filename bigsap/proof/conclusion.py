@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from bigsap.errors import CertificateError, OverflowRiskError
-from bigsap.proof.exact import down, exact_sum, expansion, nearest, three_sum, two_sum, up
+from bigsap.proof.exact import ceiling, down, exact_sum, expansion, nearest, three_sum, two_sum, up
 from bigsap.proof.refusals import reach, too_far
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.weights import duals_total, exact_weighted_sum
@@ -80,7 +79,7 @@ def conclude(
     total: list[float] = []
     if feasible:
         total = expansion(*terms, *duals_total(v, v_low, capacity))
-        bound = _ceiling(total) if integer else down(total)
+        bound = ceiling(total) if integer else down(total)
     if matching is None:
         return Claimed(None, sign * bound, None, *duals, -1, 0.0, False, False, 0.0, margin)
     if not feasible:
@@ -206,11 +205,6 @@ def _deviation(costs: Array) -> float:
         return 0.0
     with np.errstate(over="ignore"):
         return float(np.median(np.abs(costs - np.median(costs))))
-
-
-def _ceiling(terms: list[float]) -> int:
-    """Return the least integer that is not below an expansion's sum."""
-    return math.ceil(sum(map(Fraction, terms), Fraction(0)))
 
 
 def _of_integers(

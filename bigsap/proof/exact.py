@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,11 @@ def down(terms: list[float]) -> float:
 def up(terms: list[float]) -> float:
     """Return the smallest float that is not below an expansion's sum."""
     return -down([-x for x in terms])
+
+
+def ceiling(terms: list[float]) -> int:
+    """Return the least integer that is not below an expansion's sum."""
+    return math.ceil(sum(map(Fraction, terms), Fraction(0)))
 
 
 def _sum(values: list[float]) -> float:

@@ -226,7 +226,7 @@ def _check_sum(
 ) -> None:
     """Compare the duals' sum with the bound, up to the precision of their two parts.
 
-    For integers the bound may be the next whole number.
+    For integers the bound may be the next whole number. Each dual may be rounded by a denormal number.
     """
     duals, lows, bound = [result.u, result.v], [result.u_low, result.v_low], result.bound
     if bound is None:
@@ -236,10 +236,11 @@ def _check_sum(
         if total != bound:
             raise CertificateError(f"the duals sum to {total}, the bound is {bound}")
         return
-    short, size = -Fraction(bound), 0.0
+    short, size, least = -Fraction(bound), 0.0, 0.0
     for dual, low, times in zip(duals, lows, counts, strict=True):
         often = 1 if times is None else np.maximum(padded(times, dual.size), 1)
         size += float((np.abs(_SMALLER * dual.astype(np.float64)) * often).sum())
+        least += math.ulp(0.0) * float(np.sum(np.broadcast_to(often, dual.shape)))
         if dual.dtype == np.float64:
             short += sum(map(Fraction, expansion(*duals_total(dual, low, times))), Fraction(0))
         else:
@@ -250,7 +251,7 @@ def _check_sum(
     if isinstance(certificate.bound, int) and isinstance(bound, int):
         good = abs(short) < 1 + (lost if short.denominator > 1 else 0)
     else:
-        good = abs(short) <= lost + Fraction(8 * UNIT * abs(bound) + tolerance)
+        good = abs(short) <= lost + Fraction(8 * UNIT * abs(bound) + tolerance + least)
     if not good:
         raise CertificateError(f"the duals sum to {float(short + Fraction(bound))}, the bound is {bound}")
 

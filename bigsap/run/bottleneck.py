@@ -17,12 +17,13 @@ from bigsap.engine.core.team import check_threads
 from bigsap.errors import OptionError
 from bigsap.options import Options
 from bigsap.problem import Problem
-from bigsap.progress import Monitor, Stopped
+from bigsap.progress import Monitor, Progress, Stopped
 from bigsap.proof.bottleneck import prove_entries, prove_threshold
 from bigsap.proof.exact import exact_sum
 from bigsap.result import MESSAGES, Result, Status
 from bigsap.run.deadline import Deadline
 from bigsap.run.fingerprint import identity_with_counts
+from bigsap.run.unsearched import unsearched
 from bigsap.sources.base import CostSource
 from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
 from bigsap.strategies.bottleneck import Threshold, threshold
@@ -36,7 +37,7 @@ _REFUSED = {
 
 
 #: Options of the sum's solve of a stopped search for the threshold, which checkpoints begin anew.
-_AT_ONCE: dict[str, Any] = {"shape": None, "args": (), "dtype": None, "checkpoint": None}
+_AT_ONCE: dict[str, Any] = {"shape": None, "args": (), "dtype": None, "checkpoint": None, "progress": False}
 
 
 def refuse_options(asked: dict[str, Any], options: Options) -> None:
@@ -79,8 +80,11 @@ def solve_bottleneck(
     except Stopped as stop:
         stopped = Status(stop.reason)
     if stopped is not None:
-        at_once = partial(solve_sum, source, {**plain, **_AT_ONCE}, None)
-        return _stopped(stopped, problem, known, monitor, at_once)
+        apart = _apart(monitor, stopped)
+        at_once = partial(solve_sum, source, {**plain, **_AT_ONCE, "monitor": apart}, None)
+        result = _stopped(stopped, problem, known, options.method, monitor, at_once)
+        _report_end(monitor)
+        return result
     inner = {**plain, "shape": None, "args": (), "dtype": None}
     if found is None:  # infeasible; the sum's way names the rows
         return solve_sum(source, inner, saved)
@@ -99,6 +103,7 @@ def _stopped(
     status: Status,
     problem: Problem,
     known: Sequence[tuple[Array, Array]],
+    method: str,
     monitor: Monitor,
     solve_sum: Callable[[], Result],
 ) -> Result:
@@ -106,17 +111,35 @@ def _stopped(
 
     The last one known, else that of a stopped solve of the sum, which is cheap.
     """
+    searched = monitor.seconds
     if known:
         result = _last(known, status, problem)
+        stats = unsearched(problem.source, method, "stopped in the search for the threshold", monitor)
     else:
-        monitor.ends = False
         result = solve_sum()
-        monitor.ends = True
+        stats = dict(result.stats)
         if result.status != Status.INFEASIBLE:
             result = replace(result, status=status, message=MESSAGES[status], success=False)
             result = replace(result, bound=None, gap=None)
-    _report_end(monitor)
-    return result
+    stats["gaps"] = []
+    stats["seconds"] = {**stats["seconds"], "threshold": searched, "total": monitor.seconds}
+    return replace(result, stats=stats)
+
+
+def _apart(monitor: Monitor, status: Status) -> Monitor:
+    """Return a monitor that has stopped and makes no reports: the sum's bounds are of another problem."""
+    apart = replace(
+        monitor,
+        callback=None,
+        listeners=[],
+        progress=Progress(),
+        save=None,
+        gaps=[],
+        guards=[*monitor.guards],
+        bounds=None,
+    )
+    apart.end(status)
+    return apart
 
 
 def _last(
@@ -196,6 +219,9 @@ def _proved(
     stats["bottleneck"] = int(value) if problem.integer else float(value) + 0.0
     seconds = {**stats["seconds"], "threshold": searched}
     clock = time.perf_counter()
+    if not options.certify:  # a proof of the sum alone, where rounding may have decided it
+        result = replace(result, bound=None, gap=None)
+        stats["proof"] = None
     if options.certify and result.status in (Status.OPTIMAL, Status.IMPRECISE):
         listed = entries.entries()
         monitor.progress.stage = "certificate"

@@ -40,6 +40,7 @@ def open_checkpoint(run: Run, *, large: bool) -> None:
         return
     facts = identity(run.given, run.gated, run.problem, run.options, run.method, run.arithmetic, run.asked)
     facts |= run.stands_for
+    run.fingerprint = facts["fingerprint"]
     if run.near is not None:
         facts["far_lines"] = True
     if saved is not None:
@@ -131,13 +132,19 @@ def save_bounds(run: Run, conclusion: Conclusion) -> None:
             setattr(found, name, None if part is None else sign * part)
         for name in ("column_of_row", "u", "v", "u_low", "v_low"):
             setattr(found, name, getattr(conclusion, name))
-    add_best(path, _best(run, found))
+    add_best(path, run.fingerprint, _best(run, found))
 
 
-def add_best(path: str | os.PathLike[str], best: Snapshot) -> None:
-    """Add the best assignment and bound to a checkpoint, unless that is large or has no fingerprint."""
+def add_best(path: str | os.PathLike[str], fingerprint: str | None, best: Snapshot) -> None:
+    """Add the best assignment and bound to a checkpoint, unless that is large.
+
+    fingerprint: of the costs that they are of. Not added without one, nor to a checkpoint of others: that of
+    an attempt before may still be there.
+    """
+    if fingerprint is None:
+        return
     # The answer does not depend on this file.
     with suppress(CheckpointError, OSError):
         saved = checkpoint.read(path) if Path(path).stat().st_size <= _LARGEST_REWRITE else None
-        if saved is not None and saved.facts.get("fingerprint") is not None:
+        if saved is not None and saved.facts.get("fingerprint") == fingerprint:
             checkpoint.write(path, saved.facts, {**saved.snapshot, **best})

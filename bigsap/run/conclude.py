@@ -14,7 +14,10 @@ from bigsap.result import MESSAGES, Result, Status
 from bigsap.run.interrupted import Conclusion, as_float
 from bigsap.run.run import BLOCK_SECONDS, Run
 from bigsap.run.stats import last_report, solve_stats
+from bigsap.sources.base import CostSource
+from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.constant import infinities
+from bigsap.sources.sparse.by_rows import ByRows
 from bigsap.strategies.orientation import exchanged, inverse, rows_outside
 from bigsap.types import Array
 
@@ -70,6 +73,13 @@ def conclude(run: Run, found: Conclusion, violator: Array | None = None) -> Resu
     )
     last_report(run.monitor, result)
     return result
+
+
+def stands_for_whole(source: CostSource) -> bool:
+    """Return whether these costs are integers that are read as floats."""
+    if isinstance(source, ClippedCosts):
+        return source.of_whole and stands_for_whole(source.given)
+    return isinstance(source, ByRows) and source.of_whole
 
 
 def in_whole_numbers(result: Result) -> Result:

@@ -20,7 +20,7 @@ from bigsap.proof.minima import seconds_by_bounds
 from bigsap.result import Result, Status
 from bigsap.run.certify import certified, confirmed, prove_now
 from bigsap.run.checkpoints import open_checkpoint, save_bounds
-from bigsap.run.conclude import conclude
+from bigsap.run.conclude import conclude, stands_for_whole
 from bigsap.run.deadline import Deadline, Late
 from bigsap.run.interrupted import Conclusion, answer
 from bigsap.run.ladder import climb
@@ -89,16 +89,17 @@ def _uncertified(run: Run, outcome: Outcome) -> Conclusion:
         return Conclusion(None)
     held = [holder for holder in (run.resting, run.lists) if holder is not None]
     costs = pair_costs(run.problem, run.rows, held, found, run.monitor.tick)
+    whole = stands_for_whole(run.given.source if run.gated is None else run.gated)
     unchecked = (
-        unproved(run.problem, found, costs, outcome.v, run.reach)
+        unproved(run.problem, found, costs, outcome.v, run.reach, whole=whole)
         if outcome.v_low is None
-        else unproved_pair(run.problem, found, costs, (outcome.v, outcome.v_low), run.reach)
+        else unproved_pair(run.problem, found, costs, (outcome.v, outcome.v_low), run.reach, whole=whole)
     )
     if unchecked.doubtful:
         # The prices are so large that rounding may have decided the assignment.
         proved = certified(run, outcome, partial(_residual, run))
         certificate = proved.certificate
-        if certificate is not None and not settled(run, certificate):
+        if certificate is not None and (whole or not settled(run, certificate)):
             return proved
         if run.refined and certificate is not None:
             u, u_low, v, v_low = signed_duals(run, certificate)

@@ -55,6 +55,7 @@ def solve_few_columns(
         dtype = str((wanted.source if wanted.gated is None else wanted.gated).dtype)
         turned = wanted.demand is not None
         facts = identity_on_columns(problem_facts, options, dtype, wanted.gated, turned)
+        solve.fingerprint = facts["fingerprint"]
         if saved is not None and facts["fingerprint"] is None:  # the costs may have changed since
             saved = replace(saved, best={})
         solve.resumed = open_checkpoint(facts, options.checkpoint, monitor, saved)
@@ -84,6 +85,7 @@ class _Contracted:
         self.status = Status.OPTIMAL
         self.pairs_read = self.refined = self.resumed = 0
         self.snapshot: Snapshot = {}
+        self.fingerprint: str | None = None  # of the costs, in checkpoints
         self.earlier: dict[str, Any] = {}  # the best fun and its columns, and bound, of attempts before
         self.reported: Array | None = None  # prices whose bound the listeners know
         self.first: tuple[Array, Certificate] | None = None  # proved before it is refined
@@ -292,7 +294,8 @@ class _Contracted:
             answer = {} if result.fun is None else {"fun": result.fun, "chosen": chosen}
             bound = {} if result.bound is None else {"bound": result.bound}
             best = self.earlier | answer | bound
-            add_best(self.options.checkpoint, {BEST + name: part for name, part in best.items()})
+            parts = {BEST + name: part for name, part in best.items()}
+            add_best(self.options.checkpoint, self.fingerprint, parts)
         return result
 
     def _with_earlier(

@@ -15,7 +15,7 @@ from bigsap.errors import BigsapError
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
-from bigsap.proof.exact import down, exact_sum, expansion
+from bigsap.proof.exact import ceiling, down, exact_sum, expansion
 from bigsap.proof.weights import weighted
 from bigsap.run.deadline import Deadline, Late
 from bigsap.run.few_columns_problem import Wanted
@@ -114,6 +114,7 @@ class Closing:
             return NOTHING
         most = self.wanted.capacity
         beyond = most is not None and ((most > self.wanted.shape[0]) & (floor.v[:few] != 0)).any()
+        # The costs of open places are floats.
         bound = math.ceil(floor.bound) if self.wanted.integer else floor.bound
         bound = sign * bound + (0 if self.wanted.integer else 0.0)
         if floor.v[few:].any() or beyond:  # the bound is true, but not the sum of the user's duals
@@ -136,7 +137,5 @@ class Closing:
         if wanted.gated is not None:
             u = np.minimum(u, sign * wanted.gated.prices.astype(np.float64))
         counts = np.ones(n, np.int64) if wanted.demand is None else wanted.demand
-        bound: Any = down(expansion(*weighted(u, counts)))
-        if problem.integer:
-            bound = math.ceil(bound)
+        bound = (ceiling if problem.integer else down)(expansion(*weighted(u, counts)))
         return Known(bound=sign * bound + (0 if problem.integer else 0.0), u=u, v=np.zeros(m))

@@ -21,7 +21,7 @@ from bigsap.engine.core.state import FREE
 from bigsap.errors import OverflowRiskError
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
-from bigsap.proof.exact import down, expansion
+from bigsap.proof.exact import ceiling, down, expansion
 from bigsap.run.deadline import Deadline, Late
 from bigsap.run.run import Run
 from bigsap.sources.base import read_while
@@ -119,7 +119,7 @@ def answer(
 
 
 def sum_of_duals(known: Incumbent, integer: bool) -> Any:
-    """Return the exact sum of the duals that prove the bound, rounded down.
+    """Return the exact sum of the duals that prove the bound, rounded down, or up to a whole number.
 
     The bound that the search compares had its own share of roundings subtracted, and differs from it where
     prices are large.
@@ -128,10 +128,9 @@ def sum_of_duals(known: Incumbent, integer: bool) -> Any:
     if any(part.dtype.kind != "f" for part in parts):  # a certificate's, exact
         return known.bound
     try:
-        bound = down(expansion(*parts))
+        return (ceiling if integer else down)(expansion(*parts))
     except OverflowRiskError:  # a row without a column, or sums beyond float64
         return known.bound
-    return math.ceil(bound) if integer and math.isfinite(bound) else bound
 
 
 def _completed(

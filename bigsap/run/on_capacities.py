@@ -12,7 +12,7 @@ import numpy as np
 
 from bigsap.checkpoint import Saved
 from bigsap.errors import OptionError
-from bigsap.memory import peak_bytes, usable_memory
+from bigsap.memory import usable_memory
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
@@ -24,8 +24,8 @@ from bigsap.run.conclude import explain
 from bigsap.run.few_columns import solve_few_columns
 from bigsap.run.few_columns_problem import Wanted, fits
 from bigsap.run.fingerprint import identity_with_counts
-from bigsap.run.small_arrays import WITHOUT_LISTS
 from bigsap.run.stats import last_report
+from bigsap.run.unsearched import unsearched
 from bigsap.run.warm_start import parse_warm_start, unmasked_start
 from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
@@ -254,7 +254,7 @@ class _OneSolve:
                 f" have {places}."
             ),
             maximize=self.options.maximize,
-            stats=self._unsearched(),
+            stats=unsearched(self.source, self.options.method, "there are too few places", self.monitor),
             violator=rows,
         )
         chosen = result.row4col if "demand" in counts else result.col4row
@@ -262,34 +262,6 @@ class _OneSolve:
         result = replace(result, **pairs_of(chosen, self.shape[1], capacity, demand), **counts)
         last_report(self.monitor, result)
         return result
-
-    def _unsearched(self) -> dict[str, Any]:
-        """Return the fields of ``stats.solve_stats`` of a problem that is decided before costs are read."""
-        seconds = dict.fromkeys(("start", "search", "certificate", "total"), 0.0)
-        return {
-            "method": self.options.method,
-            "why": "there are too few places",
-            "threads": 1,
-            "device": "cpu",
-            "source": type(self.source).__name__,
-            "evaluated_by": getattr(self.source, "evaluated_by", None),
-            "transposed": False,
-            "price": "float64",
-            "resumed": 0,
-            "warm_started": False,
-            **dict.fromkeys(("rows_evaluated", "pairs_evaluated", "certificate_pairs", "rows_scanned"), 0),
-            "proof": None,
-            "proof_bounds": 0,
-            "expected": None,
-            **WITHOUT_LISTS,
-            "trees": {},
-            "auction": {},
-            "first_prices": None,
-            "phases": [],
-            "gaps": self.monitor.gaps,
-            "seconds": seconds,
-            "peak_bytes": peak_bytes(),
-        }
 
 
 def _refuse_many_places(demand: Array, m: int) -> None:

@@ -140,6 +140,7 @@ class Run:
         self.certificate_pairs = 0
         self.refined = 0  # rounds of refinement
         self.resumed = 0
+        self.fingerprint: str | None = None  # of the user's costs, if they have one and checkpoints are kept
         if near is not None:
             self.read(near.given, options.cache_budget(near.given))  # errors come before the search
         self.read(problem, budget, listed=listed)

@@ -76,12 +76,18 @@ class Unproved:
 
 
 def unproved(
-    problem: Problem, column_of_row: Array, costs: Array, prices: Array, reach: float = 0.0
+    problem: Problem,
+    column_of_row: Array,
+    costs: Array,
+    prices: Array,
+    reach: float = 0.0,
+    *,
+    whole: bool = False,
 ) -> Unproved:
     """Return fun and duals from the ``costs`` of the assigned pairs and the search's signed prices.
 
-    reach: the largest size of a price that the search began from. O(n + m). Pairs of the optimum are
-    tight, which determines u of every row that has one.
+    reach: the largest size of a price that the search began from. whole: whether floats stand for
+    integers. O(n + m). Pairs of the optimum are tight, which determines u of every row that has one.
     """
     n, m = problem.shape
     wanted = column_of_row >= 0
@@ -115,15 +121,21 @@ def unproved(
         return Unproved(fun, u, v, False)
     if not math.isfinite(size + largest):
         return Unproved(fun, None, None, True)
-    return Unproved(fun, u, v, _is_doubtful(max(n, m), max(size, largest), costs[wanted]))
+    return Unproved(fun, u, v, _is_doubtful(max(n, m), max(size, largest), costs[wanted], whole))
 
 
 def unproved_pair(
-    problem: Problem, column_of_row: Array, costs: Array, prices: tuple[Array, Array], reach: float
+    problem: Problem,
+    column_of_row: Array,
+    costs: Array,
+    prices: tuple[Array, Array],
+    reach: float,
+    *,
+    whole: bool,
 ) -> Unproved:
     """Return as ``unproved`` for a square problem, from prices in two parts. Its duals are not shifted.
 
-    reach: the largest size of a price and of a reduced cost in the search. O(n).
+    reach: the largest size of a price and of a reduced cost in the search. whole: see ``unproved``. O(n).
     """
     with np.errstate(over="ignore", invalid="ignore"):
         fun = exact_sum(costs.astype(np.float64))
@@ -132,13 +144,16 @@ def unproved_pair(
             problem.sign * costs.astype(np.float64), -v[column_of_row], -v_low[column_of_row]
         )
         u, u_low = high, mid + low
-    return Unproved(fun, u, v, _is_doubtful(v.size, reach, costs), u_low, v_low)
+    return Unproved(fun, u, v, _is_doubtful(v.size, reach, costs, whole), u_low, v_low)
 
 
-def _is_doubtful(n: int, size: float, costs: Array) -> bool:
+def _is_doubtful(n: int, size: float, costs: Array, whole: bool) -> bool:
     """Return whether the rounding of n numbers of a size may matter to the sum of the pairs' costs."""
+    lost = n * 2.0**-52 * size
+    if whole and lost > policy.DANGEROUS_WHOLE:
+        return True
     # Not the sum, which a few huge costs dominate.
     sizes = np.abs(costs)
     sizes = sizes[sizes > 0]
-    whole = sizes.size * float(np.median(sizes)) if sizes.size else 0.0
-    return n * 2.0**-52 * size > policy.DANGEROUS_ROUNDING * whole
+    total = sizes.size * float(np.median(sizes)) if sizes.size else 0.0
+    return lost > policy.DANGEROUS_ROUNDING * total

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from bigsap.engine.capacity.columns import place_rows, read_own
 from bigsap.engine.core.incumbent import row_floors
-from bigsap.proof.exact import down, expansion
+from bigsap.proof.exact import ceiling, down, expansion
 from bigsap.proof.weights import weighted
 from bigsap.strategies.capacities import EXACT, Balance
 from bigsap.types import Array
@@ -141,5 +140,5 @@ def _floor(balance: Balance, count: int) -> Floor | None:
             return None
     if not (integer and (v == np.rint(v)).all()):
         least = np.nextafter(least, -np.inf)
-    bound: Any = down(expansion(least, *weighted(v, balance.capacity)))
-    return Floor(math.ceil(bound) if integer else bound, least, v)
+    bound = (ceiling if integer else down)(expansion(least, *weighted(v, balance.capacity)))
+    return Floor(bound, least, v)

@@ -455,7 +455,7 @@ def test_a_stopped_search_for_the_threshold_has_an_assignment(shape, maximize, k
     rng = np.random.default_rng(4)
     cost = rng.random(shape) if kind == "real" else rng.integers(-300, 300, shape)
     whole = bigsap.solve(cost, objective="bottleneck", maximize=maximize)
-    worst = []
+    fields, worst = bigsap.solve(cost, method="ssp").stats.keys(), []
     for ticks in itertools.count():
         calls = itertools.count()
 
@@ -474,10 +474,30 @@ def test_a_stopped_search_for_the_threshold_has_an_assignment(shape, maximize, k
         if found.bottleneck is not None:
             break
         assert (found.status, found.bound, found.gap) == ("cancelled", None, None)
+        assert fields <= found.stats.keys()
+        assert found.stats["seconds"].keys() == whole.stats["seconds"].keys()
         found.verify(cost)
     assert worst[-1] == (-whole.bottleneck if maximize else whole.bottleneck)
     assert worst[-2] == worst[-1]  # the last stop was in the search for the threshold
     assert worst == sorted(worst, reverse=True)
+
+
+def test_a_stopped_search_for_the_threshold_tells_no_bounds_of_the_sum_alone(monkeypatch):
+    """The least sum is less than that of least largest cost."""
+    monkeypatch.setattr(Monitor, "grace", lambda _: 1e9)
+    cost = np.full((60, 60), 100.0)
+    for k in range(0, 60, 2):
+        cost[k : k + 2, k : k + 2] = [[0, 6], [6, 10]]
+    seen, cancel = [], threading.Event()
+
+    def callback(state):
+        seen.append((state.lower_bound, state.upper_bound))
+        cancel.set()
+
+    found = bigsap.solve(cost, objective="bottleneck", cancel=cancel, callback=callback, callback_every=0)
+    assert (found.status, found.fun < 360) == ("cancelled", True)
+    assert set(seen) == {(None, None)}
+    assert not found.stats["gaps"]
 
 
 @each(maximize=[False, True], kind=["real", "whole"])
@@ -498,6 +518,17 @@ def test_a_sum_that_is_stopped_at_once_has_the_assignment_of_the_threshold(maxim
     low, high = (found.fun, found.bound) if maximize else (found.bound, found.fun)
     assert low <= whole.fun <= high
     found.verify(cost)
+
+
+def test_a_sum_that_must_be_proved_proves_no_threshold():
+    """Without a certificate, where rounding may have decided the sum, that alone is proved."""
+    cost = 2**52 + np.random.default_rng(0).integers(0, 500, (50, 50))
+    rows, columns = np.nonzero(cost)
+    listed = bigsap.sparse((rows, columns, cost[rows, columns]))
+    proved = bigsap.solve(listed, objective="bottleneck")
+    found = bigsap.solve(listed, objective="bottleneck", method="auction", certify=False)
+    assert (found.status, found.fun, found.bottleneck) == ("optimal", proved.fun, proved.bottleneck)
+    assert (found.bound, found.gap, found.stats["proof"]) == (None, None, None)
 
 
 def test_command_line(tmp_path, capsys):

@@ -11,6 +11,7 @@ import pytest
 
 import bigsap
 from bigsap import policy
+from bigsap.checkpoint import read
 from bigsap.progress import Monitor, Stopped
 from bigsap.run import few_columns
 from bigsap.strategies import capacities
@@ -32,6 +33,7 @@ PROBLEMS = {
     "demand, whole": ({"whole": 1000}, (3, 110), {"demand": [40, 20, 30]}),
     "open": ({}, (3, 110), {"demand": [60, 50, 30], "unassigned_cost": 4.0}),
     "open, whole": ({"whole": 99}, (3, 110), {"demand": [60, 50, 30], "unassigned_cost": 40}),
+    "open, nothing": ({"zero": True}, (3, 110), {"demand": [60, 50, 30], "unassigned_cost": 0.0}),
     "points": ({"points": True}, (110, 3), {"capacity": [50, 40, 20]}),
 }
 
@@ -45,6 +47,8 @@ def problem(kind, shape):
     source.read(np.arange(shape[0]), slice(0, shape[1]), cost)
     if "points" in kind:
         return source, cost
+    if "zero" in kind:
+        cost[:] = 0
     if "whole" in kind:
         cost = (cost / cost.max() * (kind["whole"] - 1)).astype(kind.get("dtype", np.int64))
     if "forbidden" in kind:
@@ -80,6 +84,7 @@ def judged(found, source, cost, options, best):
     sign = -1 if options.get("maximize") else 1
     if found.bound is not None:
         assert sign * Fraction(found.bound) <= sign * best
+        assert isinstance(found.bound, int) == (cost.dtype.kind in "iu")
     if found.fun is None:
         assert not len(found.row_ind)
         return False
@@ -133,8 +138,40 @@ def test_what_attempts_before_have_found_is_kept(name, tmp_path):
         assert sign * again.fun <= sign * first.fun
         assert sign * again.bound >= sign * first.bound
         assert reported[-1] == ((first.fun, first.bound) if sign < 0 else (first.bound, first.fun))
+    # Without certificates no bound is claimed, and none is forgotten.
+    unproved = bigsap.resume(
+        path, source, callback=lambda state: stop(state, 1), callback_every=0, certify=False, **given
+    )
+    assert judged(unproved, source, cost, options, best)
+    assert (unproved.fun, unproved.bound, unproved.gap) == (again.fun, None, None)
+    assert read(path).best["bound"] == again.bound or again.status == "optimal"
     whole, last = bigsap.solve(source, **options), bigsap.resume(path, source, **given)
     assert (last.fun, last.bound, last.u.tolist()) == (whole.fun, whole.bound, whole.u.tolist())
+
+
+@pytest.mark.usefixtures("often")
+def test_checkpoints_of_a_search_that_is_killed_have_what_attempts_before_have_found(tmp_path):
+    source, _ = problem(*PROBLEMS["tight"][:2])
+    options, path, calls = PROBLEMS["tight"][2], tmp_path / "c", itertools.count(1)
+
+    def stop(_):
+        if next(calls) >= 6:
+            raise StopIteration
+
+    first = bigsap.solve(source, checkpoint=path, callback=stop, callback_every=0, **options)
+    before = read(path)
+
+    def kill(_):
+        if read(path).facts["resumed"] > 0 and next(calls) >= 20:
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        bigsap.resume(path, source, callback=kill, callback_every=0, checkpoint_every=0, **options)
+    after = read(path)
+    assert after.facts["resumed"] == 1
+    assert after.snapshot
+    assert (after.best["fun"], after.best["bound"]) == (first.fun, first.bound)
+    assert after.best["chosen"].tolist() == before.best["chosen"].tolist()
 
 
 @pytest.mark.usefixtures("often")

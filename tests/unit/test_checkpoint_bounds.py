@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import bigsap
-from bigsap import checkpoint
+from bigsap import checkpoint, policy
 from gate import Gated, gate  # noqa: F401
 from instances import CLASSES
 from killed import same, stop_after
@@ -78,6 +80,40 @@ def test_bounds_of_costs_that_may_have_changed_are_not_believed(tmp_path: Path) 
     )
     assert first.status == "cancelled"
     assert not checkpoint.read(file).best
+
+
+@pytest.mark.parametrize("options", [{}, {"capacity": [50, 40, 20]}], ids=["square", "few columns"])
+def test_bounds_of_costs_without_a_fingerprint_are_not_added_to_those_of_others(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No search begins, so the checkpoint is that of the first attempt."""
+    monkeypatch.setattr(policy, "LEAST_CONTRACTED_COSTS", 0)
+    shape, path = (110, 3) if options else (400, 400), tmp_path / "c"
+    cost = np.random.default_rng(0).random(shape)
+
+    class Nameless:
+        dtype = np.dtype(np.float64)
+
+        def __init__(self) -> None:
+            self.shape = shape
+
+        def cost_range(self) -> tuple[float, float]:
+            return 5.0, 6.0
+
+        def read(self, rows: Any, columns: slice, out: np.ndarray) -> None:
+            out[:] = cost[rows, columns] + 5
+
+    def stopped(run: Any, *given: Any) -> bigsap.Result:
+        return run(*given, callback=stop_after(0), callback_every=0, **options)
+
+    stopped(partial(bigsap.solve, checkpoint=path), cost)
+    before = path.read_bytes()
+    assert stopped(bigsap.resume, path, Nameless()).bound > 4 * len(cost)
+    assert path.read_bytes() == before
+    again = stopped(bigsap.resume, path, cost)
+    assert again.status == "cancelled"
+    assert again.bound is None or again.bound <= bigsap.solve(cost, **options).fun
+    again.verify(cost)
 
 
 def test_what_the_search_has_found_survives_several_interruptions(tmp_path):

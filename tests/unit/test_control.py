@@ -13,6 +13,7 @@ import bigsap
 from bigsap import policy
 from bigsap.engine.core.incumbent import Incumbent, _row_floors, row_floors
 from bigsap.problem import Problem
+from bigsap.progress import Monitor
 from bigsap.run.interrupted import complete, sum_of_duals
 from bigsap.sources import as_source
 from bigsap.sources.base import Separation
@@ -439,6 +440,20 @@ def test_a_stopped_bound_of_large_integers_is_not_rounded(maximize, method, kind
     best = int(cost.max() if maximize else cost.min())
     assert found.bound >= best if maximize else found.bound <= best
     assert found.gap == abs(found.fun - found.bound) >= abs(found.fun - best)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_a_stopped_bound_of_large_integers_is_the_sum_of_its_duals(maximize, monkeypatch):
+    """It is not rounded to a float before it is to a whole number."""
+    monkeypatch.setattr(Monitor, "grace", lambda _: -1.0)  # no time for a certificate
+    cost = (1 if maximize else -1) * (10**16 + 15 + np.arange(30).reshape(5, 6))
+    rows, columns = np.nonzero(cost)
+    listed, stop = bigsap.sparse((rows, columns, cost[rows, columns])), threading.Event()
+    stop.set()
+    found = bigsap.solve(listed, maximize=maximize, cancel=stop)
+    assert found.status == "cancelled"
+    assert found.bound == sum(Fraction(x) for x in [*found.u.tolist(), *found.v.tolist()])
+    found.verify(listed)
 
 
 def floors_of(terms, maximize):

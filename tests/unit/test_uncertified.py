@@ -14,6 +14,7 @@ from bigsap.engine.lists.layout import ListCounts, Lists
 from bigsap.engine.lists.listed import Listed
 from bigsap.errors import CertificateError
 from bigsap.row_cache import RowCache
+from oracle import optimum
 from pairwise import each
 
 SHAPES = [(70, 70), (50, 80), (80, 50)]
@@ -226,3 +227,18 @@ def test_the_type_of_the_costs_is_that_of_a_proved_result(dtype, method, tmp_pat
     assert found.costs.dtype == proved.costs.dtype == (np.float64 if dtype[0] == "f" else np.int64)
     found.save(tmp_path / "found.npz")
     assert bigsap.Result.load(tmp_path / "found.npz").costs.tolist() == found.costs.tolist()
+
+
+@pytest.mark.parametrize("price", [None, 2**52 + 170])
+@pytest.mark.parametrize("method", ["auction", "ssp"])
+def test_integers_read_as_floats_are_proved_where_rounding_may_decide(method, price):
+    """Their optimum is a whole number, of which the search's prices lose the last digits."""
+    for seed in range(6):
+        small = np.random.default_rng(seed).integers(0, 500, (50, 50))
+        rows, columns = np.nonzero(np.ones(small.shape))
+        listed = bigsap.sparse((rows, columns, 2**52 + small[rows, columns]))
+        found = bigsap.solve(listed, method=method, certify=False, unassigned_cost=price)
+        extended = small if price is None else np.hstack([small, np.full((50, 50), 170)])
+        assert (found.status, found.fun) == ("optimal", 50 * 2**52 + optimum(extended)[0])
+    near = bigsap.sparse((rows, columns, small[rows, columns]))
+    assert bigsap.solve(near, method=method, certify=False).bound is None
