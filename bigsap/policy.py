@@ -433,6 +433,9 @@ TREE_EVALUATIONS = 16
 LAST_PHASE_SCANS = 60
 #: Auction: bids per row in one phase after which searches solve the rest.
 AUCTION_BIDS = 1000
+#: The same where epsilon ignores a few huge costs: rows that compete for one column too few would bid until
+#: prices reach these. Other rows make some 8 bids a phase.
+AUCTION_BIDS_FAR = 32
 
 # -- a sufficient gap -------------------------------------------------------------------
 

@@ -213,3 +213,30 @@ def test_equal_offers_go_to_the_smallest_row():
         assert a.v.tolist() == v.tolist()
         assert a.row_of_column.tolist() == row_of.tolist()
         assert a.at.bids == count
+
+
+@pytest.mark.parametrize("size", [1e6, 1e12, 2.0**63])
+@pytest.mark.parametrize("shape", ["row", "column", "pair"])
+def test_a_huge_cost_makes_no_more_bids(shape, size):
+    """Epsilon follows the costs of most pairs; where it would vanish next to the largest, no bids are made.
+
+    A column too few for its rows ends a phase: it is open, and their bids are limited.
+    """
+    cost = np.random.default_rng(7).random((120, 120))
+    usual = check(cost)
+    if shape == "row":
+        cost[3] += size
+    elif shape == "column":
+        cost[:, 5] += size
+    else:
+        cost[3], cost[:, 7] = size, size
+        cost[3, 7] = size / 2
+    found = check(cost)
+    found.verify(cost)
+    counts = found.stats["auction"]
+    assert bool(counts) == (size < 1e13)
+    if counts:
+        assert counts["bids"] < (12 if shape == "column" else 2) * usual.stats["auction"]["bids"]
+        assert counts["open"] == (shape == "column")
+        assert counts["epsilon"] == pytest.approx(usual.stats["auction"]["epsilon"], rel=0.2)
+    assert found.stats["rows_scanned"] < 6 * usual.stats["rows_scanned"]

@@ -19,6 +19,7 @@ from bigsap.errors import OptionError
 from bigsap.memory import usable_memory
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
+from bigsap.proof.row_minima import usual_difference
 from bigsap.strategies.orientation import inverse, resident
 from bigsap.strategies.placement import device_bids, device_name
 from bigsap.strategies.start.samples import all_costs
@@ -32,6 +33,11 @@ _FIRST, _SHRINK = 1 / 8, 1 / 5
 #: The last epsilon times the rows is this share of the range. Below it, bids are many and small where a
 #: search from the same prices is short.
 _LAST = 1 / 8
+#: The last epsilon is too large beyond so many times what the costs of a row usually differ by; then their
+#: range counts as that of evenly spread costs, so many times this difference.
+_FAR, _RANGE = 64, 4
+#: Bids whose epsilon is less than this share of the largest cost would not move its price.
+_UNIT = 2.0**-50
 #: Pairs that bids examine between two checks of the clock: some hundredths of a second.
 _PAIRS = 1 << 25
 #: Costs validated between two checks of the clock.
@@ -44,8 +50,8 @@ def run_auction(
     """Return prices and pairs of an auction, from which ``ssp`` begins, and ``stats["auction"]``.
 
     The counts are phases, bids, the last epsilon, and rows without a column. Returns None and no counts
-    where all costs are equal or forbidden, which needs no bids, or where one is invalid, which ``ssp``
-    reports.
+    where all costs are equal or forbidden, which needs no bids, where one is invalid, which ``ssp``
+    reports, or where costs are so far apart that bids cannot tell most of them from each other.
 
     variant: "plain": one phase with the last epsilon; "scaled" (and "auto"): phases with falling
     epsilons, for square problems only: with fewer rows than columns, columns without bids must keep
@@ -61,9 +67,13 @@ def run_auction(
     width, infinity = high - low, float(S.infinity(price))
     if not 0 < width < infinity:
         return None, {}
-    epsilon = last = _on_grid(_LAST * width / n, grid)
+    scale = _scale(problem, width)
+    if scale / n < _UNIT * width and not grid:
+        return None, {}
+    most = n * (policy.AUCTION_BIDS if scale == width else policy.AUCTION_BIDS_FAR)
+    epsilon = last = _on_grid(_LAST * scale / n, grid)
     if variant != "plain" and n == m:
-        epsilon = max(last, _on_grid(_FIRST * width, grid))
+        epsilon = max(last, _on_grid(_FIRST * scale, grid))
     monitor.progress.stage = "start"
     v, phases, bids = np.zeros(m, price), 0, 0
     while True:
@@ -71,7 +81,7 @@ def run_auction(
         # A path of bids from any column to one of the highest price has at most one pair of each row.
         floor = max(float(v.min()) - (n + 1) * (2 * width + epsilon), -infinity / 4)
         spread, step, lowest = map(price.type, (width, epsilon, floor))
-        row_of_column, made = bidders.bid(v, spread, step, lowest, policy.AUCTION_BIDS * n)
+        row_of_column, made = bidders.bid(v, spread, step, lowest, most)
         phases, bids = phases + 1, bids + made
         if epsilon <= last:
             break
@@ -79,6 +89,16 @@ def run_auction(
     open_rows = n - int((row_of_column != S.FREE).sum())
     counts = {"phases": phases, "bids": bids, "epsilon": epsilon, "open": open_rows}
     return Warm(v, inverse(row_of_column, n)), counts
+
+
+def _scale(problem: Problem, width: float) -> float:
+    """Return the range of costs by which epsilon is chosen: ``width``, or less where a few costs are huge.
+
+    With an epsilon for these, bids would not tell the others apart.
+    """
+    usual = usual_difference(problem.source)
+    far = 0 < _FAR * usual < _LAST * width / problem.shape[0]
+    return _RANGE * usual if far else width
 
 
 def refuse_many_costs(problem: Problem, memory: int | None) -> None:
