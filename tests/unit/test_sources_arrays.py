@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -498,7 +499,9 @@ class TestAsSource:
         assert source.dtype == np.float32
         np.testing.assert_array_equal(read(source, [1]), np.array([[3, 4]], "f4"))
 
-    def test_device_arrays(self) -> None:
+    def test_device_arrays(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "cupy", None)  # nor where it is installed
+
         class OnDevice:
             shape = (2, 2)
             dtype = np.dtype("f8")
@@ -510,7 +513,9 @@ class TestAsSource:
         with pytest.raises(InputError, match='device="cuda"'):
             as_source(OnDevice())
 
-    def test_dlpack(self) -> None:
+    def test_dlpack(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "cupy", None)
+
         class Tensor:
             dtype = "tensor.float64"
 
