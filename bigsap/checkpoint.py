@@ -39,6 +39,9 @@ _CHUNK = 1 << 20
 #: Facts that must agree between the interrupted solve and the one that continues it.
 _NAMES = {
     "objective": "objective =",
+    "unassigned_cost": "an unassigned_cost with the fingerprint",
+    "capacity": "a capacity with the fingerprint",
+    "demand": "a demand with the fingerprint",
     "shape": "a cost matrix of shape",
     "dtype": "costs of dtype",
     "maximize": "maximize =",
@@ -49,9 +52,6 @@ _NAMES = {
     "transposed": "transposed rows and columns =",
     "price": "arithmetic in",
     "grid": "a price grid of",
-    "unassigned_cost": "an unassigned_cost with the fingerprint",
-    "capacity": "a capacity with the fingerprint",
-    "demand": "a demand with the fingerprint",
     "fingerprint": "costs with the fingerprint",
 }
 

@@ -99,7 +99,8 @@ class Client:
         """Start a job.
 
         spec: costs as for ``bigsap.solve``, if they can be sent: a matrix (array, memmap, nested
-            list, h5py or zarr array, path of a ``.npy`` file or zarr store), ``bigsap.points``,
+            list, h5py or zarr array, path of a ``.npy`` file or zarr store), sparse costs
+            (``scipy.sparse``, ``bigsap.sparse``, path of a ``.npz`` file), ``bigsap.points``,
             ``lowrank``, ``table``, ``expression``, ``from_http``, and combinations of these by
             ``sum_of``, ``scaled``, ``masked`` and ``forbid_above``, the address of a zarr array
             or ``.npy`` file (``"https://..."``), which the service must allow. Or a cost spec

@@ -65,7 +65,7 @@ def threshold(problem: Problem, threads: int, tick: Tick, tell: Tell) -> Thresho
 
     tell: called with each complete assignment, none with a larger limit than the last.
     Time: a pass over the costs or, for points, over the pairs that bounds leave open, and some twenty
-    matchings on the lists. Memory: 20 bytes a listed pair.
+    matchings on the lists. Memory: some 70 bytes a listed pair.
     """
     per_agent = _PER_AGENT
     before: _Search | None = None

@@ -147,6 +147,44 @@ def test_a_larger_problem_against_a_matching_by_other_code(shape, kind, monkeypa
     assert any(left < 0 for _, left in rounds) or k == 0
 
 
+def exact_distances(lists):
+    """The least number of agents on a path from each slot to a free one; many where there is none."""
+    far = 1 << 40
+    found = np.where(lists.agent_of < 0, 0, far)
+    agents = np.repeat(np.arange(lists.slot_of.size), np.diff(lists.start))
+    within = np.arange(lists.slot.size) < lists.stop[agents]
+    ends = agents[within], lists.slot[within]
+    while True:
+        nearest = np.full(lists.slot_of.size, far)
+        np.minimum.at(nearest, ends[0], found[ends[1]])
+        has = lists.slot_of >= 0
+        again = found.copy()
+        np.minimum.at(again, lists.slot_of[has], nearest[has] + 1)
+        if (again == found).all():
+            return found
+        found = again
+
+
+@pytest.mark.parametrize("shape", [(40, 40), (36, 42), (42, 36)])
+def test_distances_are_bounds(shape, monkeypatch):
+    """A slot that is said to be farther than it is would make agents seem to be too many."""
+    rng = np.random.default_rng(shape)
+    some, raised = bottleneck.match_some, []
+
+    def checked(lists, first, n_free):
+        found = some(lists, first, n_free)
+        exact = exact_distances(lists)
+        assert (lists.distance <= exact).all()
+        raised.append((lists.distance > 1).any())
+        return found
+
+    monkeypatch.setattr(bottleneck, "match_some", checked)
+    for _ in range(20):
+        cost = np.abs(np.sort(rng.random(shape[0]))[:, None] - np.sort(rng.random(shape[1])) ** 2)
+        bottleneck.threshold(Problem(bigsap.as_source(cost)), 1, lambda: None, lambda _: None)
+    assert any(raised)
+
+
 def test_a_search_for_the_threshold_looks_at_limits_in_each_matching(monkeypatch):
     """A round takes as long as a pass over the lists, and the next one begins with a look at the clock."""
     cost = np.random.default_rng(2).random((200, 200)) + np.arange(200)[:, None] % 2

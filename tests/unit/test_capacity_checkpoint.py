@@ -155,7 +155,7 @@ def test_other_problems_are_refused(tmp_path):
     before = path.read_bytes()
     for options, why in {
         ("capacity", 101): "capacity with the fingerprint",
-        ("capacity", None): "method = contracted|capacity with",
+        ("capacity", None): "capacity with",
         ("seed", 3): "seed = 0, this solve of 3",
         ("unassigned_cost", 3): "unassigned_cost with",
         ("maximize", True): "maximize = False",
@@ -167,7 +167,20 @@ def test_other_problems_are_refused(tmp_path):
     assert path.read_bytes() == before
     bigsap.solve(cost.y, checkpoint=path)
     with pytest.raises(CheckpointError, match="a cost matrix of shape"):
-        bigsap.resume(path, cost, capacity=100)
+        bigsap.resume(path, cost)
+
+
+@pytest.mark.parametrize("forgotten", [{"capacity": 3}, {"unassigned_cost": 300}, {"demand": 2}])
+def test_an_option_that_was_forgotten_is_named(forgotten, tmp_path):
+    """Not what follows from it: the method, the shape of the costs, which side is searched."""
+    cost = np.random.default_rng(8).integers(0, 900, (90, 40))
+    name, path = next(iter(forgotten)), tmp_path / "solve.ckpt"
+    given = cost.T if name == "demand" else cost
+    bigsap.solve(given, checkpoint=path, **forgotten)
+    with pytest.raises(
+        CheckpointError, match=f"of an? {name} with the fingerprint [0-9a-f]+, this solve of None"
+    ):
+        bigsap.resume(path, given)
 
 
 def test_large_integers_begin_anew_with_copies(tmp_path, monkeypatch):

@@ -87,6 +87,35 @@ def test_all_assignments_in_order(kind, maximize):
             check(cost, k, maximize)
 
 
+@pytest.mark.parametrize("parts", [3, 4, 6, 9])
+def test_independent_parts(parts):
+    """Each part has two assignments, so the costs of all are the sums of subsets."""
+    rng = np.random.default_rng(parts)
+    for k in (2, 5, 9, 14, 20, 30, 50) * 6:
+        more = rng.integers(1, 60, parts)
+        cost = np.full((2 * parts, 2 * parts), np.inf)
+        for part, by in enumerate(more):
+            cost[2 * part : 2 * part + 2, 2 * part : 2 * part + 2] = [[0, by], [0, 0]]
+        order = rng.permutation(2 * parts)
+        found = bigsap.solve_k_best(cost[order], k)
+        sums = sorted(np.dot(taken, more).item() for taken in itertools.product((0, 1), repeat=parts))
+        assert found.costs.tolist() == sums[:k]
+        assert found.complete == (k >= 2**parts)
+
+
+@pytest.mark.parametrize("k", [3, 5, 10, 40])
+def test_distances_of_a_set_to_itself(k):
+    """Nothing costs nothing, all else nearly the same: two rows that exchange their columns come next."""
+    rng = np.random.default_rng(k)
+    for n in range(10, 50):
+        cost = rng.integers(200, 290, (n, n))
+        cost += cost.T
+        np.fill_diagonal(cost, 0)
+        exchanges = np.sort((cost + cost.T)[np.triu_indices(n, 1)])
+        found = bigsap.solve_k_best(cost, k)
+        assert found.costs.tolist() == [0, *exchanges[: k - 1].tolist()]
+
+
 @each(kind=["normal", "ties", "equal", "integers", "forbidden"], maximize=[False, True])
 def test_rows_that_may_stay_unassigned(kind, maximize):
     rng = np.random.default_rng([KINDS.index(kind), maximize, 2])

@@ -320,6 +320,18 @@ def test_zarr_groups_are_read(tmp_path: Any) -> None:
         bigsap.as_source(tmp_path / name)
 
 
+def test_sparse_names_what_opens_a_path(tmp_path: Any) -> None:
+    path = tmp_path / "graph.npz"
+    scipy.sparse.save_npz(path, scipy.sparse.eye_array(4, format="csr"))
+    for given in (path, str(path)):
+        with pytest.raises(bigsap.InputError, match="as_source opens a file"):
+            bigsap.sparse(given)
+        assert bigsap.solve(given).fun == 4
+        assert request_of(given)["cost"]["type"] == "sparse"
+    with pytest.raises(bigsap.InputError, match=r"\(rows, columns, costs\)$"):
+        bigsap.sparse({})
+
+
 def test_damaged_archives_are_named(tmp_path: Any) -> None:
     path = tmp_path / "graph.npz"
     with pytest.raises(bigsap.StoreError, match="does not exist"):

@@ -297,7 +297,7 @@ def busiest(w: Work, high: int, low: int) -> int:
     start, n = w.counts[START], w.order.size
     for k in range(start, n):
         i = w.order[k]
-        w.label[i] = w.label_low[i] = w.settled[i] = 0
+        w.label[i] = w.label_low[i] = w.source[i] = 0
     for k in range(start, n):
         i = w.order[k]
         kept = w.core_begin[i]
@@ -311,16 +311,16 @@ def busiest(w: Work, high: int, low: int) -> int:
                 w.label_low[w.owner[j]] += 1
         w.label[i] = kept - w.core_begin[i]
         w.core_end[i] = kept
-    count = 0
+    count = w.source[n] = 0  # a component may be named after the dummies
     for k in range(start, n):
         i = w.order[k]
         w.label[i] *= w.label_low[i] + 1
         head = w.marked[i] - 1
-        # settled: one more than the place of the component's choice.
-        if w.settled[head] == 0:
+        # source: one more than the place of the component's choice. Not settled, which is a time.
+        if w.source[head] == 0:
             w.changed[count] = i
             count += 1
-            w.settled[head] = count
-        elif w.label[i] > w.label[w.changed[w.settled[head] - 1]]:
-            w.changed[w.settled[head] - 1] = i
+            w.source[head] = count
+        elif w.label[i] > w.label[w.changed[w.source[head] - 1]]:
+            w.changed[w.source[head] - 1] = i
     return count

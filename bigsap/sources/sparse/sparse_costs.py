@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -175,9 +176,10 @@ def listed_pairs(entries: Any, shape: Sequence[int] | None = None, *, forbid: bo
     if isinstance(entries, (tuple, list)) and len(entries) == 3:
         return _from_vectors(entries, shape, forbid)
     if not looks_sparse(entries):
+        file = isinstance(entries, (str, os.PathLike))
         raise InputError(
             f"{type(entries).__name__} is not sparse costs: pass a scipy.sparse array or"
-            " (rows, columns, costs)"
+            f" (rows, columns, costs){'; bigsap.as_source opens a file' if file else ''}"
         )
     size = sparse_shape(entries.shape, "the sparse array")
     if shape is not None and cost_shape(shape, "shape=") != size:
