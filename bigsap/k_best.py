@@ -29,6 +29,7 @@ from bigsap.engine.k_best.state import (
 )
 from bigsap.errors import OptionError, OverflowRiskError, bound_call, flag, quiet, whole
 from bigsap.proof.k_best import prove_subspaces
+from bigsap.result import Result
 from bigsap.solve import solve
 from bigsap.sources import as_source
 from bigsap.sources.base import CostSource, in_sense, intact_throughout
@@ -154,30 +155,54 @@ def solve_k_best(
     Time: a solve, one or two passes over the costs, and some searches an assignment. Memory: 60 bytes
     a row and column for each of some k subspaces, and 50 bytes a listed pair.
     """
-    count = whole(k)
-    if count is None or count < 1:
-        raise OptionError(f"k must be an integer of at least 1, got {k!r}")
+    count = count_of(k)
     for name, reason in _REFUSED.items():
         if name in options:
             raise OptionError(f"solve_k_best takes no {name}=: {reason}")
     bound_call("solve_k_best", solve, None, **options)
-    n_threads = check_threads(threads)
+    check_threads(threads)
     maximize = flag(maximize, "maximize")
     source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), maximize)
-    n, m = (int(size) for size in source.shape)
     with intact_throughout(source):
         result = solve(source, maximize=maximize, unassigned_cost=unassigned_cost, threads=threads, **options)
-        if result.fun is None:
-            return _none(source, bool(maximize), result.status == "infeasible")
-        sign = -1 if maximize else 1
-        costs, prices = source, None
-        if unassigned_cost is not None:
-            gated = ClippedCosts(source, unassigned_cost, maximize=maximize)
-            costs, prices = gated.source, gated.prices
-        if n == 0 or (m == 0 and prices is None) or m == 0:
-            return _only(result, bool(maximize))
-        task = Task(costs, sign, result.col4row, sign * result.u, sign * result.v, prices, n_threads)
-        return _enumerated(task, count, bool(maximize))
+        return best_after(result, source, count, unassigned_cost=unassigned_cost, threads=threads)
+
+
+def count_of(k: Any) -> int:
+    """Return the number of assignments asked for. Raises OptionError."""
+    count = whole(k)
+    if count is None or count < 1:
+        raise OptionError(f"k must be an integer of at least 1, got {k!r}")
+    return count
+
+
+def best_after(
+    result: Result,
+    source: CostSource,
+    k: int,
+    *,
+    unassigned_cost: npt.ArrayLike | None = None,
+    threads: int | None = None,
+) -> Assignments:
+    """Return the k best assignments of a problem, from the proved result of its solve.
+
+    source: the costs as solved. unassigned_cost, threads: of the solve. For callers that solve, and
+    keep checkpoints, themselves: ``solve_k_best`` does both. None are returned without an assignment.
+    """
+    n, m = (int(size) for size in source.shape)
+    maximize = result.maximize
+    if result.fun is None:
+        return _none(source, maximize, result.status == "infeasible")
+    sign = -1 if maximize else 1
+    costs, prices = source, None
+    if unassigned_cost is not None:
+        gated = ClippedCosts(source, unassigned_cost, maximize=maximize)
+        costs, prices = gated.source, gated.prices
+    if n == 0 or m == 0:
+        return _only(result, maximize)
+    u, v = sign * result.u, sign * result.v
+    task = Task(costs, sign, result.col4row, u, v, prices, check_threads(threads))
+    return _enumerated(task, k, maximize)
 
 
 def _none(source: CostSource, maximize: bool, complete: bool) -> Assignments:
@@ -186,7 +211,7 @@ def _none(source: CostSource, maximize: bool, complete: bool) -> Assignments:
     return Assignments(np.empty(0, kind), np.empty((0, n), np.intp), maximize, (n, m), complete)
 
 
-def _only(result: Any, maximize: bool) -> Assignments:
+def _only(result: Result, maximize: bool) -> Assignments:
     """Return the one assignment of a problem that has no pairs."""
     kind = np.int64 if isinstance(result.fun, int) else np.float64
     return Assignments(np.array([result.fun], kind), result.col4row[None], maximize, result.shape, True)
