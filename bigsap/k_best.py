@@ -37,8 +37,8 @@ from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies.k_best_lists import Listed, Task, listed
 from bigsap.types import Array
 
-# Options of ``solve`` that have no meaning here, and the reason.
-_REFUSED = {
+#: Options of ``solve`` that have no meaning here, and the reason.
+REFUSED = {
     "gap": "every assignment is exact",
     "certify": "every assignment is proved",
     "time_limit": "a part of the list cannot be told from the whole; cancel= ends the first solve",
@@ -156,7 +156,7 @@ def solve_k_best(
     a row and column for each of some k subspaces, and 50 bytes a listed pair.
     """
     count = count_of(k)
-    for name, reason in _REFUSED.items():
+    for name, reason in REFUSED.items():
         if name in options:
             raise OptionError(f"solve_k_best takes no {name}=: {reason}")
     bound_call("solve_k_best", solve, None, **options)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import bigsap
-from bigsap.cli import certify_command, manage_commands, solve_command
+from bigsap.cli import certify_command, k_best_command, manage_commands, solve_command
 from bigsap.cli import job_commands as cli_service
 from bigsap.cli.common import (
     COSTS_HELP,
@@ -75,6 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_output_flags(verify)
     certify_command.add_command(command)
+    k_best_command.add_command(command)
 
     info = command("info", _info, "print versions, machine, kernel cache and extras")
     add_output_flags(info)

@@ -8,10 +8,12 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import numpy as np
 
 from bigsap.display.text import plain, shown
 from bigsap.errors import InputError, optional
@@ -218,10 +220,28 @@ def save_result(result: Result, file: Path, *, costs: bool = True) -> None:
     table = {"row": result.row_ind, "column": result.col_ind}
     if result.costs is not None or (costs and not len(result.row_ind)):
         table["cost"] = result.pairs(costs=True)["cost"]
-    target = file.resolve()  # a link stays one
+    save_table(table, file)
+
+
+def save_table(table: Mapping[str, Any], file: Path) -> None:
+    """Write columns of one length as CSV or Parquet, by the file's name, atomically."""
+    with _replacing(file) as part:
+        _write_table(table, part, parquet=file.suffix == ".parquet")
+
+
+def save_arrays(arrays: Mapping[str, Any], file: Path) -> None:
+    """Write arrays by name as ``.npz``, atomically."""
+    with _replacing(file) as part, part.open("wb") as out:
+        np.savez(out, **arrays)
+
+
+@contextmanager
+def _replacing(file: Path) -> Iterator[Path]:
+    """Give a file to write, which then replaces ``file``; a link stays one."""
+    target = file.resolve()
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        _write_table(table, part, parquet=file.suffix == ".parquet")
+        yield part
         replace(part, target)
     finally:
         part.unlink(missing_ok=True)

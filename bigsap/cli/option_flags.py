@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ PROBLEM = ("unassigned_cost", "dtype")
 _TYPES = {"count": int, "number": float, "seconds": float}
 
 
-def add_solve_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``bigsap solve``."""
-    _add(parser, OPTIONS, remote=False)
+def add_solve_options(parser: argparse.ArgumentParser, *, without: Container[str] = ()) -> None:
+    """Add the options of ``bigsap solve``, but for some names."""
+    _add(parser, (option for option in OPTIONS if option.name not in without), remote=False)
 
 
 def add_request_options(parser: argparse.ArgumentParser) -> None:

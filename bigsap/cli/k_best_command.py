@@ -1,0 +1,104 @@
+"""The command ``bigsap k-best``: the k best assignments in exact order."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+import bigsap
+from bigsap.cli.common import (
+    COSTS_HELP,
+    AddCommand,
+    ExitStatus,
+    add_output_flags,
+    check_output,
+    note,
+    print_json,
+    print_table,
+    save_arrays,
+    save_table,
+)
+from bigsap.cli.option_flags import add_solve_options, given_options
+from bigsap.display.text import number
+from bigsap.k_best import REFUSED, Assignments
+from bigsap.option_table import BY_NAME
+
+#: Assignments that are printed.
+_SHOWN = 20
+
+
+def add_command(command: AddCommand) -> None:
+    """Add ``k-best`` to the command line."""
+    parser = command("k-best", _rank, "rank assignments: the best, the second best, and so on")
+    parser.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
+    parser.add_argument("k", metavar="K", type=int, help="how many; fewer where there are no more")
+    add_solve_options(parser, without=(*REFUSED, "checkpoint_every"))
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="where to save them: .npz (arrays costs and col4row, a row for each assignment; added where it"
+        " is missing); .csv or .parquet: rank, cost, row and column of each pair",
+    )
+    add_output_flags(parser)
+    parser.add_argument("--quiet", action="store_true", help="no notes")
+
+
+def _rank(args: argparse.Namespace) -> ExitStatus:
+    from bigsap.cli.costspec import open_problem
+
+    output = None if args.output is None else check_output(args.output, args.costs)
+    costs, asked = open_problem(args.costs)
+    # A request may name what it leaves as it is; ``solve_k_best`` refuses the names.
+    for name in REFUSED:
+        if name in asked and name in BY_NAME and asked[name] == BY_NAME[name].default:
+            del asked[name]
+    found = bigsap.solve_k_best(costs, args.k, **{**asked, **given_options(args)})
+    if output is not None:
+        _save(found, output)
+    code = ExitStatus.OK if len(found) else ExitStatus.INFEASIBLE
+    if args.json:
+        print_json(
+            {
+                "costs": found.costs.tolist(),
+                "complete": found.complete,
+                "shape": list(found.shape),
+                "maximize": found.maximize,
+                "stats": found.stats,
+                "output": None if output is None else str(output),
+                "exit_code": int(code),
+            }
+        )
+        return code
+    _print(found)
+    if output is not None:
+        note(args, f"saved to {output}")
+    elif len(found):
+        note(args, "the assignments themselves were not saved; -o FILE.npz does that")
+    return code
+
+
+def _print(found: Assignments) -> None:
+    """Print rank, cost, and what each costs more than the best, or less where the largest was asked for."""
+    first = found.costs[0].item() if len(found) else 0
+    lines = [
+        (str(rank + 1), number(cost), number(abs(cost - first)))
+        for rank, cost in enumerate(found.costs[:_SHOWN].tolist())
+    ]
+    print_table(("rank", "cost", "from the best"), lines, "infeasible: there is no assignment")
+    if len(found) > _SHOWN:
+        print(f"... {len(found) - _SHOWN:,} more")
+    if len(found) and found.complete:
+        print("there are no others")
+
+
+def _save(found: Assignments, file: Path) -> None:
+    """Save all assignments, or a table of their pairs."""
+    if file.suffix == ".npz":
+        save_arrays({"costs": found.costs, "col4row": found.col4row}, file)
+        return
+    place, row = np.nonzero(found.col4row >= 0)
+    columns = found.col4row[place, row]
+    save_table({"rank": place + 1, "cost": found.costs[place], "row": row, "column": columns}, file)

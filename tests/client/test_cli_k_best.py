@@ -1,0 +1,94 @@
+"""``bigsap k-best``: ranked assignments on the command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap.cli import commands as cli
+
+COST = np.random.default_rng(3).integers(0, 9, (4, 5)).astype(float)
+COST[0, 1] = np.inf
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    np.save(tmp_path / "c.npy", COST)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*argv: object) -> int:
+    return cli.main([str(arg) for arg in argv])
+
+
+@pytest.mark.parametrize("given", [{}, {"maximize": True}, {"unassigned_cost": 2.5}])
+def test_the_files_hold_what_the_library_returns(given: dict[str, Any], folder: Path, capsys: Any) -> None:
+    cost = -COST if "maximize" in given else COST  # its infinity is forbidden then
+    np.save("c.npy", cost)
+    flags = {"maximize": ["--maximize"], "unassigned_cost": ["--unassigned-cost", "2.5"]}
+    words = [word for name in given for word in flags[name]]
+    expected = bigsap.solve_k_best(cost, 30, **given)
+    assert run("k-best", "c.npy", 30, *words, "-o", "best", "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["costs"] == expected.costs.tolist()
+    assert (record["complete"], record["shape"], record["exit_code"]) == (expected.complete, [4, 5], 0)
+    with np.load("best.npz", allow_pickle=False) as saved:
+        assert saved["costs"].tolist() == expected.costs.tolist()
+        assert saved["col4row"].tolist() == expected.col4row.tolist()
+    assert run("k-best", "c.npy", 30, *words, "-o", "best.csv") == 0
+    with open("best.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    col4row = np.full_like(expected.col4row, -1)
+    for line in lines:
+        col4row[int(line["rank"]) - 1, int(line["row"])] = int(line["column"])
+        assert float(line["cost"]) == expected.costs[int(line["rank"]) - 1]
+    assert col4row.tolist() == expected.col4row.tolist()
+
+
+def test_what_is_printed(folder: Path, capsys: Any) -> None:
+    expected = bigsap.solve_k_best(COST, 500)
+    assert expected.complete
+    assert run("k-best", "c.npy", 500) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0].split()[:2] == ["rank", "cost"]
+    assert lines[1].split() == ["1", f"{expected.costs[0]:g}", "0"]
+    first, last = expected.costs[[0, 19]]
+    assert lines[20].split() == ["20", f"{last:g}", f"{last - first:g}"]
+    assert lines[21:] == [f"... {len(expected) - 20} more", "there are no others"]
+    assert "not saved" in err
+    assert run("k-best", "c.npy", 2, "--quiet") == 0
+    out, err = capsys.readouterr()
+    assert (len(out.splitlines()), err) == (3, "")
+
+
+def test_no_assignment_and_bad_input(folder: Path, capsys: Any) -> None:
+    np.save("none.npy", np.full((2, 2), np.inf))
+    assert run("k-best", "none.npy", 3) == 3
+    assert "infeasible" in capsys.readouterr().out
+    for words, code, text in (
+        (("c.npy", 0), 1, "k must be an integer of at least 1"),
+        (("lost.npy", 2), 1, "lost.npy"),
+        (("c.npy", 2, "-o", "c.npy/"), 1, "is a folder"),
+        (("c.npy", 2, "-o", "c.npy"), 0, ""),  # c.npy.npz
+    ):
+        assert run("k-best", *words) == code
+        assert text in capsys.readouterr().err
+    for words in (("c.npy", 2, "--gap", 1), ("c.npy", 2, "--capacity", 2), ("c.npy",)):
+        with pytest.raises(SystemExit):
+            run("k-best", *words)
+    request = {"cost": {"type": "array", "values": [[1, 2], [3, 5]]}, "options": {"objective": "sum"}}
+    Path("job.json").write_text(json.dumps(request))
+    assert run("k-best", "job.json", 5, "--json") == 0
+    capsys.readouterr()
+    request["options"] = {"objective": "bottleneck"}
+    Path("job.json").write_text(json.dumps(request))
+    assert run("k-best", "job.json", 5) == 1
+    assert "solve_k_best takes no objective=" in capsys.readouterr().err
