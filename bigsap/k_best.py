@@ -28,6 +28,7 @@ from bigsap.engine.k_best.state import (
     new_work,
 )
 from bigsap.errors import OptionError, OverflowRiskError, bound_call, flag, quiet, whole
+from bigsap.option_table import REFUSED_BY_K_BEST
 from bigsap.proof.k_best import prove_subspaces
 from bigsap.result import Result
 from bigsap.solve import solve
@@ -36,17 +37,6 @@ from bigsap.sources.base import CostSource, in_sense, intact_throughout
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies.k_best_lists import Listed, Task, listed
 from bigsap.types import Array
-
-#: Options of ``solve`` that have no meaning here, and the reason.
-REFUSED = {
-    "gap": "every assignment is exact",
-    "certify": "every assignment is proved",
-    "time_limit": "a part of the list cannot be told from the whole; cancel= ends the first solve",
-    "checkpoint": "only the first solve could be continued",
-    "objective": "assignments are ordered by their sums",
-    "capacity": "a column takes one row; repeat the column instead",
-    "demand": "solve the transposed problem",
-}
 
 # Pairs listed for each agent at first, and the factor if they do not suffice; and how many more pairs in
 # all a doubling of k takes: a few agents have more changes to choose from.
@@ -156,7 +146,7 @@ def solve_k_best(
     a row and column for each of some k subspaces, and 50 bytes a listed pair.
     """
     count = count_of(k)
-    for name, reason in REFUSED.items():
+    for name, reason in REFUSED_BY_K_BEST.items():
         if name in options:
             raise OptionError(f"solve_k_best takes no {name}=: {reason}")
     bound_call("solve_k_best", solve, None, **options)

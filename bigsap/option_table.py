@@ -181,3 +181,14 @@ OPTIONS = (
 #: Kinds of options whose value may be an array.
 ARRAYS = ("costs", "counts")
 BY_NAME = {option.name: option for option in OPTIONS}
+
+#: Options of ``solve`` that ``solve_k_best`` does not take, and the reason.
+REFUSED_BY_K_BEST = {
+    "gap": "every assignment is exact",
+    "certify": "every assignment is proved",
+    "time_limit": "a part of the list cannot be told from the whole; cancel= ends the first solve",
+    "checkpoint": "only the first solve could be continued",
+    "objective": "assignments are ordered by their sums",
+    "capacity": "a column takes one row; repeat the column instead",
+    "demand": "solve the transposed problem",
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,8 +23,10 @@ from bigsap.cli.common import (
 )
 from bigsap.cli.option_flags import add_solve_options, given_options
 from bigsap.display.text import number
-from bigsap.k_best import REFUSED, Assignments
-from bigsap.option_table import BY_NAME
+from bigsap.option_table import BY_NAME, REFUSED_BY_K_BEST
+
+if TYPE_CHECKING:
+    from bigsap.k_best import Assignments
 
 #: Assignments that are printed.
 _SHOWN = 20
@@ -34,7 +37,7 @@ def add_command(command: AddCommand) -> None:
     parser = command("k-best", _rank, "rank assignments: the best, the second best, and so on")
     parser.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
     parser.add_argument("k", metavar="K", type=int, help="how many; fewer where there are no more")
-    add_solve_options(parser, without=(*REFUSED, "checkpoint_every"))
+    add_solve_options(parser, without=(*REFUSED_BY_K_BEST, "checkpoint_every"))
     parser.add_argument(
         "-o",
         "--output",
@@ -52,7 +55,7 @@ def _rank(args: argparse.Namespace) -> ExitStatus:
     output = None if args.output is None else check_output(args.output, args.costs)
     costs, asked = open_problem(args.costs)
     # A request may name what it leaves as it is; ``solve_k_best`` refuses the names.
-    for name in REFUSED:
+    for name in REFUSED_BY_K_BEST:
         if name in asked and name in BY_NAME and asked[name] == BY_NAME[name].default:
             del asked[name]
     found = bigsap.solve_k_best(costs, args.k, **{**asked, **given_options(args)})

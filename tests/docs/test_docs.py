@@ -200,7 +200,7 @@ def test_the_commands_of_the_manual_run(prepared, capsys):
         assert cli.main(words) == 0, words
         ran.append(words[0])
     capsys.readouterr()
-    assert ran == [*["solve"] * 5, "verify", "certify", "rechunk", "info"]
+    assert ran == [*["solve"] * 5, "verify", "certify", "k-best", "rechunk", "info"]
     assert zarr.open_array("rows.zarr", mode="r").chunks[1] == 40
     assert np.array_equal(zarr.open_array("rows.zarr", mode="r")[:], columns[:])
 
