@@ -21,6 +21,7 @@ from bigsap.run import on_rows
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.compiled import read_pairs
 from bigsap.sources.residual import Residual
+from bigsap.strategies.baselines import auction
 from contracts import whole
 from exact_judge import Truth, judge
 from exactly import fractions_of
@@ -45,15 +46,25 @@ def forced(n, m, size, largest=100.0):
 
 
 @pytest.fixture(scope="module")
-def sentinel():
+def bids():
+    """An auction bids among costs of any sizes, so that its prices reach the largest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auction, "_UNIT", 0.0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def sentinel(bids):
     """Solved with the largest integer as forbidden, by a method whose prices reach that size."""
     cost, _ = forced(1100, 1100, sys.maxsize)
-    return cost, bigsap.solve(cost, method="auction")
+    result = bigsap.solve(cost, method="auction")
+    assert result.stats["refined"] > 0
+    return cost, result
 
 
 @pytest.mark.some(2)
 @pytest.mark.parametrize("size", [1e13, 1e14, 1e16, 1e18, float(sys.maxsize), 1e300])
-def test_forced_pairs(size):
+def test_forced_pairs(size, bids):
     cost, best = forced(1100, 1100, size)
     # An auction's prices reach that size; other methods begin with prices that do not.
     for method, refined in (("auction", size > 1e15), ("auto", False)):
