@@ -65,7 +65,12 @@ class Diagonal(bigsap.CostSource):
 def test_sources_are_instances_of_cost_source():
     costs = np.eye(2)
     pairs = bigsap.sparse(([0, 1], [1, 0], [3.0, 0.0]))
-    sources = (Diagonal(), bigsap.points(costs, costs), pairs, bigsap.from_function(max, (2, 2), kind="value"))
+    sources = (
+        Diagonal(),
+        bigsap.points(costs, costs),
+        pairs,
+        bigsap.from_function(max, (2, 2), kind="value"),
+    )
     assert all(isinstance(source, bigsap.CostSource) for source in sources)
     assert bigsap.solve(Diagonal()).fun == 0
     others = (None, costs, max, "costs.npy", bigsap.solve(costs))

@@ -230,7 +230,7 @@ class TestNotAnArray:
             from_zarr(given)
 
     def test_a_store_without_an_array(self, tmp_path: Path) -> None:
-        with pytest.raises(StoreError, match="^LocalStore is neither"):
+        with pytest.raises(StoreError, match=r"^LocalStore is neither"):
             from_zarr(zarr.storage.LocalStore(tmp_path))
 
     def test_a_plain_folder(self, tmp_path: Path) -> None:
