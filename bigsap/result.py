@@ -102,8 +102,8 @@ class Result:
         ``seconds``, ``gap``, ``lower_bound`` and ``upper_bound`` each time that the gap
         between the proved bound and the best known assignment became smaller; ``refined``,
         how often the prices were refined because their gap was too large; and
-        ``proof``, how it was made: ``by`` ("pairs" or "bounds"), ``pairs`` read,
-        ``bounds`` computed.
+        ``proof``, how it was made ("pairs", "bounds", or None: there is none), with
+        ``certificate_pairs``, the pairs read, and ``proof_bounds``, the bounds computed.
     col4row: (n,) intp, the column of each row; row4col: (m,) intp, the row of each
         column; -1 = unassigned.
     violator: (k,) intp, rows whose allowed columns are too few; empty unless the

@@ -182,8 +182,9 @@ def solve(
         ``stats["proof"]`` records which.
     start: first prices: ``"levels"``, of exactly solved samples of a quarter of the rows and
         columns, a sixteenth, ...; ``"estimate"``, of the estimator of A1015 (section 3.4), with
-        "ssp" the published method; ``"none"``, zero; ``"auto"`` decides by a sample.
-        ``stats["first_prices"]`` records the choice. Without ``epsilon`` always zero.
+        "ssp" the published method; ``"none"``, zero, but with "ssp" the estimator's; ``"auto"``
+        decides by a sample. ``stats["first_prices"]`` names what was taken, None where a method
+        has only its own. Without ``epsilon`` always zero.
     cluster: workers that evaluate rows: a ``distributed.Client``, the address of a scheduler, or
         ``"local"``, processes on this machine, one a core, for functions that hold the
         interpreter's lock. Workers build the costs once, from the function, path or address, keep

@@ -128,7 +128,7 @@ def _scans(ax: Any, phases: Sequence[Mapping[str, Any]], result: Claim) -> None:
 
 
 def _moves(ax: Any, phases: Sequence[Mapping[str, Any]], result: Claim) -> None:
-    _bars(ax, [phase.get("prices_moved", 0) for phase in phases], _GREEN, "{:,.0f}")
+    _bars(ax, [phase.get("prices_moved") or 0 for phase in phases], _GREEN, "{:,.0f}")
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     ax.set_ylabel("prices moved\n(count)")
 

@@ -65,7 +65,7 @@ class Ceiling:
         if gate is None or not done or (matrix is None and not _allowed(_completed(gate), run)):
             return None
         solved.first_prices, run.why = "none", "most pairs cost as much as the dearest"
-        run.phases.append({"epsilon": 0.0, "rows_scanned": gate.scans, "seconds": seconds})
+        run.phases.append(gate.phase(seconds))
         return Outcome(_completed(gate), gate.prices)
 
 

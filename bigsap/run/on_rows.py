@@ -105,7 +105,7 @@ def _first_prices(run: Run) -> Warm | None:
         return None
     run.levels = run.levels or ListSolve()
     setting = replace(setting_of(run), enough=None)
-    first = first_prices(run.problem, setting, run.levels, snapshot, own_estimate=True)
+    first = first_prices(run.problem, setting, run.levels, snapshot, own=run.own_first_prices)
     return None if first.v is None else Warm(first.v, guided=True)
 
 

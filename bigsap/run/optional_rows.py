@@ -62,7 +62,7 @@ class OptionalRows:
         if not done:
             return None
         solved.first_prices = "none"
-        run.phases.append({"epsilon": 0.0, "rows_scanned": gate.scans, "seconds": seconds})
+        run.phases.append(gate.phase(seconds))
         return Outcome(gate.column_of_row(), gate.prices)
 
 

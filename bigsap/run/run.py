@@ -27,7 +27,7 @@ from bigsap.sources.base import Crewed
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cluster.offload import Offload
 from bigsap.sources.cluster.workers import Workers
-from bigsap.strategies import ON_LISTS, Outcome
+from bigsap.strategies import ON_LISTS, Outcome, whole_rows
 from bigsap.strategies.baselines.auction import refuse_many_costs
 from bigsap.strategies.far_lines import NearCosts
 from bigsap.strategies.list_run import ListSolve
@@ -185,6 +185,15 @@ class Run:
         return ssp_takes_levels(self.problem, self.options)
 
     @property
+    def own_first_prices(self) -> str:
+        """The first prices of scans of whole rows without levels, as ``stats["first_prices"]`` names them."""
+        if self.auction:
+            return "none"
+        if self.warm_start is not None:
+            return "warm"
+        return whole_rows.own_first_prices(self.problem.shape, self.options.epsilon)
+
+    @property
     def lists_are_on_trial(self) -> bool:
         """Whether lists may still be abandoned for whole rows.
 
@@ -218,7 +227,7 @@ class Run:
             return self.lists
         if self.levels is None:
             self.levels = ListSolve()
-            self.levels.first_prices = "estimate"
+            self.levels.first_prices = self.own_first_prices
         return self.levels
 
     def add_seconds(self, outcome: Outcome) -> None:

@@ -75,7 +75,6 @@ def solve_stats(run: Run) -> dict[str, Any]:
         counts = run.levels.counts
         evaluated, pairs = evaluated + counts.rows, pairs + counts.pairs
         scanned += counts.scans
-    first = run.lists or run.levels
     listed = sparse_part(run.problem.source) if run.method == "sparse" else None
     found = {
         "method": run.method,
@@ -106,7 +105,7 @@ def solve_stats(run: Run) -> dict[str, Any]:
         "auction": run.auction,
         "refined": run.refined,
         **({} if listed is None else {"entries": listed.entries().columns.size}),
-        "first_prices": first.first_prices if first is not None else None,
+        "first_prices": _first_prices(run),
         "cluster": None if run.crew is None else run.crew.stats(),
         "phases": run.phases,
         "gaps": run.monitor.gaps,
@@ -116,6 +115,14 @@ def solve_stats(run: Run) -> dict[str, Any]:
     for name, count in run.searched.items():
         found[name] = found[name] + count if name in _COUNTED else count
     return found
+
+
+def _first_prices(run: Run) -> str | None:
+    """Return the first prices' name; None where a method always has its own, such as sparse costs."""
+    first = run.lists or run.levels
+    if first is not None:
+        return first.first_prices
+    return run.own_first_prices if run.method in ("ssp", "auction") else None
 
 
 def _asked(run: Run, evaluated: int, pairs: int) -> tuple[int, int]:

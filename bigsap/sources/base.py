@@ -61,7 +61,8 @@ class Ability(_ProtocolType):  # type: ignore[misc]  # Python has no public name
         return all(getattr(instance, name, None) is not None for name in members)
 
 
-class CostSource(Protocol):
+@runtime_checkable
+class CostSource(Protocol, metaclass=Ability):
     """An object that yields rows of the cost matrix.
 
     ``shape`` is ``(n_rows, n_columns)``; ``dtype`` one of ``SCANNABLE``.

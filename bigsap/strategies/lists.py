@@ -151,12 +151,12 @@ def first_prices(
     solved: ListSolve,
     saved: dict[str, Any],
     *,
-    own_estimate: bool = False,
+    own: str | None = None,
 ) -> FirstPrices:
     """Return first prices as the setting says, or as a sample of the costs decides.
 
     ``solved`` records the choice and its work. saved: a checkpoint within the levels, or empty.
-    own_estimate: where levels do not pay, the method uses an estimate of its own.
+    own: where levels do not pay, the method has first prices of its own, and this is their name.
     """
     monitor, seed, counts = setting.monitor, setting.seed, solved.counts
     plain = not setting.epsilon or _plain(problem)
@@ -168,8 +168,8 @@ def first_prices(
         kind = "none"
     elif kind == "auto":
         kind, strata = choose_first_prices(problem, monitor, seed, counts)
-    if own_estimate and kind != "levels":
-        solved.first_prices = "estimate"
+    if own is not None and kind != "levels":
+        solved.first_prices = own
         return FirstPrices(None)
     solved.first_prices = kind
     if kind == "estimate":
@@ -231,7 +231,7 @@ def first_prices(
     with monitor.saving(kept):
         v = ladder.climb(solve_level)
     if v is None:
-        solved.first_prices = "estimate" if own_estimate else "none"
+        solved.first_prices = own or "none"
     far = v is not None and ladder.far is not None
     return FirstPrices(v, plain=plain and v is None, guided=v is not None, far=far)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from bigsap.sources.base import CostSource, Resident, Separable, limit_of
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies.cheap_pairs import CheapPairs, TooMany, matrix_pairs, point_pairs
 from bigsap.strategies.list_run import ListSettings, ListSolve
+from bigsap.strategies.outcome import moved, phase_record
 from bigsap.strategies.start.warm import Warm
 from bigsap.types import Array
 
@@ -103,7 +105,7 @@ class SparseGate:
     """The search and its answer. pairs: those below their row's price. state: perhaps partly matched."""
 
     def __init__(self, pairs: Pairs, state: Matching, setting: ListSettings) -> None:
-        self.pairs, self.state = pairs, state
+        self.pairs, self.state, self._begun = pairs, state, state.v.copy()
         self._monitor, self._price = setting.monitor, setting.arithmetic.price
         self._labels = labels(state.v.size, self._price)
         # Rows without pairs need no search.
@@ -119,6 +121,11 @@ class SparseGate:
     def prices(self) -> Array:
         """(m,) prices of the columns."""
         return self.state.v
+
+    def phase(self, seconds: float) -> dict[str, Any]:
+        """Return the record of the search."""
+        count = moved(self._begun, self.prices)
+        return phase_record(0.0, seconds, rows_scanned=self.scans, prices_moved=count)
 
     def run(self) -> bool:
         """Match every row; return False when the limit of work is reached.

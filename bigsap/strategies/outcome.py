@@ -25,3 +25,24 @@ class Outcome:
     phases: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     v_low: Array | None = None
+
+
+def phase_record(
+    epsilon: float, seconds: float, *, rows_scanned: int, prices_moved: int | None, **own: int
+) -> dict[str, Any]:
+    """Return a record of ``Result.stats["phases"]``.
+
+    prices_moved: None where a device does not count them. own: what the method counts besides.
+    """
+    return {
+        "epsilon": epsilon,
+        "rows_scanned": rows_scanned,
+        "prices_moved": prices_moved,
+        **own,
+        "seconds": seconds,
+    }
+
+
+def moved(before: Array, after: Array) -> int:
+    """Return how many of the prices differ."""
+    return int(np.count_nonzero(before != after))

@@ -30,6 +30,7 @@ from bigsap.errors import OverflowRiskError
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
 from bigsap.sources.clipped import ClippedCosts
+from bigsap.strategies.outcome import moved, phase_record
 from bigsap.strategies.sparse_pairs import extent, order_of, pairs_of, reordered
 from bigsap.strategies.start.warm import Warm
 from bigsap.types import Array
@@ -114,6 +115,7 @@ class SparseSearch:
             self.pairs = reordered(self.pairs, self._order)
         self.state = P.matching(n, m, arithmetic.price)
         self.course = Course()
+        self._begun = self.state.v  # prices at the start of the phase
         self._labels: P.Labels | None = None
         self.phases: list[dict[str, Any]] = []
         self.violator: Array = np.empty(0, np.intp)
@@ -223,7 +225,7 @@ class SparseSearch:
         auction.unmatch(self.state)
         course.stage = BID
         course.limit = self.scans + self._long(_LOOK * _LONGER**course.raised)
-        course.scanned, course.looked = self.scans, False
+        course.scanned, course.looked, self._begun = self.scans, False, self.state.v.copy()
 
     def _long(self, scans_a_row: int) -> int:
         return scans_a_row * max(64, self._problem.shape[0])
@@ -277,7 +279,7 @@ class SparseSearch:
     def _tight(self) -> None:
         auction.take_tight(self.pairs, self.state)
         self.course.stage, self.course.rounds = REDUCE, 0
-        self.course.scanned = self.scans
+        self.course.scanned, self._begun = self.scans, self.state.v.copy()
         self.course.limit = self.scans + self._long(_ROUND_SCANS)
         self._show(0.0)
 
@@ -419,11 +421,12 @@ class SparseSearch:
 
     def _record(self, epsilon: float, clock: float) -> None:
         self.phases.append(
-            {
-                "epsilon": epsilon / abs(self._scale),
-                "rows_scanned": self.scans - self.course.scanned,
-                "seconds": time.perf_counter() - clock,
-            }
+            phase_record(
+                epsilon / abs(self._scale),
+                time.perf_counter() - clock,
+                rows_scanned=self.scans - self.course.scanned,
+                prices_moved=moved(self._begun, self.state.v),
+            )
         )
 
     def _kept(self) -> dict[str, Any]:
@@ -475,6 +478,7 @@ class SparseSearch:
         matched = np.flatnonzero(state.column_of_row >= 0)
         state.row_of_column[state.column_of_row[matched]] = matched
         state.at.underway = 0
+        self._begun = state.v.copy()
 
 
 _STAGES: dict[int, Callable[[SparseSearch], None]] = {

@@ -26,7 +26,7 @@ from bigsap.problem import Problem
 from bigsap.strategies import list_phases, lists
 from bigsap.strategies.baselines.classical import solve_classical
 from bigsap.strategies.list_run import MATCH, ListRun, ListSettings, ListSolve
-from bigsap.strategies.outcome import Outcome
+from bigsap.strategies.outcome import Outcome, moved, phase_record
 from bigsap.strategies.placement import device_forest, list_engine_for
 from bigsap.strategies.start import list_warm
 from bigsap.strategies.start.samples import Counts
@@ -124,7 +124,7 @@ def _solve(
         if grown is not None and grown.status == gpu.DONE:
             solved.first_prices = "columns" if n == m else "none"
             seconds = {"start": 0.0, "search": time.perf_counter() - clock}
-            phases.append({"epsilon": 0.0, **solved.trees, "seconds": seconds["search"]})
+            phases.append(_phase(solved.trees, seconds["search"], None))
             return Outcome(grown.column_of_row, grown.real(grown.v, price), phases=phases, seconds=seconds)
         if grown is not None and variant == "auto" and _in_vain(grown):
             return None
@@ -281,14 +281,14 @@ def _run(
     progress = monitor.progress
     progress.stage, progress.phase, progress.epsilon = "search", 1, 0.0
     monitor.save_phase()
-    solved.trees = growth.counts()
+    solved.trees, begun = growth.counts(), T.true_prices(engine.v, f)
     if growth.hopeless or (warm and engine.n_virtual):
         # Free columns may lie below the others' price: trees do not raise prices.
         status = S.LIMIT
     else:
         status = _grow(engine, growth, solved)
-    phases.append({"epsilon": 0.0, **growth.counts(), "seconds": time.perf_counter() - clock})
     seconds["search"] = time.perf_counter() - clock
+    phases.append(_phase(growth.counts(), seconds["search"], moved(begun, T.true_prices(engine.v, f))))
     if status == S.INFEASIBLE:
         rows = np.sort(f.rows[: f.at.n_rows]).astype(np.intp)
         return Outcome(None, engine.v, rows, phases, seconds)
@@ -360,6 +360,11 @@ def _evaluate_ended(engine: ListEngine, f: T.Forest) -> None:
         T.arrange(engine.lists, f.frontier[:ended], engine.v, f, engine.infinity)
         engine.judge_pairs()
     f.at.step, f.at.position = T.EXPAND, 0
+
+
+def _phase(counts: dict[str, int], seconds: float, prices_moved: int | None) -> dict[str, Any]:
+    """Return the record of the trees: they expand rows, and scan none."""
+    return phase_record(0.0, seconds, rows_scanned=0, prices_moved=prices_moved, **counts)
 
 
 def _search_rows(

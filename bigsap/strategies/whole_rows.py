@@ -179,7 +179,8 @@ def _begin(engine: Engine, epsilon: bool, seed: int, grid: float, warm: Warm | N
     st = engine.state
     if warm is not None:
         return _begin_warm(engine, epsilon, seed, grid, warm)
-    start = plain(engine) if not epsilon or _skinny(engine) else estimate(engine)
+    zero = own_first_prices(engine.problem.shape, epsilon) == "none"
+    start = plain(engine) if zero else estimate(engine)
     if start.solution is not None:
         return start.solution
     if grid and grid < 1:
@@ -209,10 +210,10 @@ def _begin_warm(engine: Engine, epsilon: bool, seed: int, grid: float, warm: War
     )
 
 
-def _skinny(engine: Engine) -> bool:
-    """Return whether the shorter side is so short that rows hardly compete for columns."""
-    n, m = engine.problem.shape
-    return policy.SKINNY * min(n, m) <= max(n, m)
+def own_first_prices(shape: tuple[int, int], epsilon: bool) -> str:
+    """Return "estimate" or "none": zero, also where one side is so short that rows hardly compete."""
+    skinny = policy.SKINNY * min(shape) <= max(shape)
+    return "estimate" if epsilon and not skinny else "none"
 
 
 def _prepare_phase(engine: Engine, course: Phases) -> None:

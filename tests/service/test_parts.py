@@ -112,6 +112,7 @@ def test_accept_of_nothing_we_have(header: str) -> None:
         ("wait=5", 5),
         ("respond-async, wait=10", 10),
         ("wait = 3; x", 3),
+        ("Respond-Async, Wait=4", 4),
         ("await=5", None),
         ("wait=-5", None),
         ("wait=5.5", None),

@@ -46,6 +46,7 @@ def test_the_optimum(dtype: str, shape: tuple[int, int], maximize: bool) -> None
     assert found.status == "optimal"
     found.verify(costs)
     assert shape[0] > shape[1] or found.stats["why"] == WHY
+    assert all(phase["prices_moved"] > 0 for phase in found.stats["phases"])
 
 
 def test_one_cost_above_the_ceiling_declines() -> None:

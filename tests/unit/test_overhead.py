@@ -53,3 +53,25 @@ def test_the_abilities_of_sources():
     assert isinstance(bigsap.points(np.zeros((3, 2)), np.zeros((3, 2))), Fillable)
     assert isinstance(Ahead(), Foreseeing)
     assert not any(isinstance(thing, Resident) for thing in (None, 3, object()))
+
+
+class Diagonal(bigsap.CostSource):
+    shape, dtype = (2, 2), np.dtype(np.float64)
+
+    def read(self, rows, columns, out):
+        out[...] = np.eye(2)[rows, columns]
+
+
+def test_sources_are_instances_of_cost_source():
+    costs = np.eye(2)
+    pairs = bigsap.sparse(([0, 1], [1, 0], [3.0, 0.0]))
+    sources = (
+        Diagonal(),
+        bigsap.points(costs, costs),
+        pairs,
+        bigsap.from_function(max, (2, 2), kind="value"),
+    )
+    assert all(isinstance(source, bigsap.CostSource) for source in sources)
+    assert bigsap.solve(Diagonal()).fun == 0
+    others = (None, costs, max, "costs.npy", bigsap.solve(costs))
+    assert not any(isinstance(thing, bigsap.CostSource) for thing in others)

@@ -224,6 +224,15 @@ class TestNotAnArray:
         with pytest.raises(StoreError, match=r"nowhere\.zarr.*does not exist"):
             from_zarr(tmp_path / "nowhere.zarr")
 
+    @pytest.mark.parametrize("given", [np.zeros((90, 90)), [[1, 2], [3, 4]], None, b"costs.zarr", 3])
+    def test_neither_a_path_nor_an_array_of_zarr(self, given: Any) -> None:
+        with pytest.raises(StoreError, match=rf"^{type(given).__name__} is neither"):
+            from_zarr(given)
+
+    def test_a_store_without_an_array(self, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match=r"^LocalStore is neither"):
+            from_zarr(zarr.storage.LocalStore(tmp_path))
+
     def test_a_plain_folder(self, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="is no zarr array"):
             from_zarr(tmp_path)

@@ -96,8 +96,8 @@ def _value_or_block(f: Callable[..., Any], args: tuple[Any, ...], shape: tuple[i
     """Distinguish f(i, j) from f(rows, out) by calls.
 
     Numbers are tried first: a block function cannot fill a number, whereas many value functions
-    broadcast over the arrays of a block. A block function returns nothing and has written to
-    ``out``.
+    broadcast over the arrays of a block. A block function has written to ``out``, and returns
+    nothing or, as numpy's functions with ``out=`` do, that array.
     """
     value_error: Exception | None = None
     try:
@@ -115,7 +115,9 @@ def _value_or_block(f: Callable[..., Any], args: tuple[Any, ...], shape: tuple[i
         returned = f(np.zeros(1, np.int64), out, *_copies(args))
     except Exception:  # noqa: BLE001
         returned = value_error
-    if returned is None and not np.isnan(out).all():
+    filled = not np.isnan(out).all()
+    is_out = isinstance(returned, np.ndarray) and np.may_share_memory(returned, out)
+    if filled and (returned is None or is_out):
         return "block"
     if value_error is not None:
         raise CallbackError(

@@ -12,6 +12,7 @@ that was never written.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -170,9 +171,10 @@ def open_array(path_or_array: Any) -> tuple[Any, str]:
     array = path_or_array
     name = f"the zarr array {getattr(array, 'store_path', array)}"
     if not isinstance(array, (zarr.Array, zarr.Group)):
-        if type(array).__module__.partition(".")[0] == "zarr":
-            raise StoreError(f"{type(array).__qualname__} is not a zarr.Array")
         where = str(path_or_array)
+        zarrs_own = type(array).__module__.partition(".")[0] == "zarr"  # such as a store
+        if zarrs_own or not (isinstance(array, (str, os.PathLike)) or "://" in where):
+            raise StoreError(f"{type(array).__qualname__} is neither a zarr.Array nor the path of one")
         name = f"the zarr store {where!r}"
         if "://" not in where and not Path(where).exists():
             raise StoreError(f"{name} does not exist")

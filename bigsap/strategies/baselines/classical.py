@@ -24,7 +24,7 @@ from bigsap.errors import CheckpointError
 from bigsap.problem import Problem
 from bigsap.sources.base import read_while
 from bigsap.strategies.list_run import ListSettings, ListSolve
-from bigsap.strategies.outcome import Outcome
+from bigsap.strategies.outcome import Outcome, moved, phase_record
 from bigsap.strategies.placement import device_classical
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.warm import Warm, fitting
@@ -167,7 +167,7 @@ def solve_classical(
             engine.match_cost[matched] = z.u[matched] + z.v[pairs[0][matched]]
             n_roots = n - matched.size
         seconds = {"start": time.perf_counter() - clock, "search": 0.0}
-        clock = time.perf_counter()
+        clock, begun = time.perf_counter(), z.v.copy()
         progress = monitor.progress
         progress.stage, progress.phase, progress.epsilon = "search", 1, 0.0
         feasible = True
@@ -198,7 +198,7 @@ def solve_classical(
         engine.v[:] = z.v
         tell()
         seconds["search"] = time.perf_counter() - clock
-        phases.append({"epsilon": 0.0, **solved.trees, "seconds": seconds["search"]})
+        phases.append(_phase(solved, seconds["search"], moved(begun, z.v)))
         if not feasible:
             rows = np.sort(z.rows[: z.at.n_rows]).astype(np.intp)
             return Outcome(None, engine.v, rows, phases, seconds)
@@ -206,6 +206,11 @@ def solve_classical(
         Z.plant_bits(pairs[0], z)
         monitor.save_now()
         return Outcome(engine.column_of_row.copy(), engine.v, phases=phases, seconds=seconds)
+
+
+def _phase(solved: ListSolve, seconds: float, prices_moved: int | None) -> dict[str, Any]:
+    """Return the record of the search: it reads rows for their zeros, and scans none."""
+    return phase_record(0.0, seconds, rows_scanned=0, prices_moved=prices_moved, **solved.trees)
 
 
 def _kept(engine: ListEngine, solved: ListSolve, at: Z.ZerosStanding, n_roots: int) -> dict[str, Any]:
@@ -317,7 +322,7 @@ def _solve_there(
             raise changed("an augmenting path had no end")
         hear(why == device_result.DONE)
         seconds = {"start": 0.0, "search": time.perf_counter() - clock}
-        phases.append({"epsilon": 0.0, **solved.trees, "seconds": seconds["search"]})
+        phases.append(_phase(solved, seconds["search"], None))
         if why == device_result.INFEASIBLE:
             return Outcome(None, engine.v, there.forest(), phases, seconds)
         monitor.save_now()

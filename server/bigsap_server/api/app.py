@@ -30,6 +30,7 @@ from bigsap_server.api.middleware import Admission, response_of
 from bigsap_server.api.service_metrics import Metrics
 from bigsap_server.auth import Keys
 from bigsap_server.costs.build import check_plugins
+from bigsap_server.costs.specs import as_sent
 from bigsap_server.files import sweep_scratch
 from bigsap_server.jobs.events import Notifier
 from bigsap_server.jobs.store import JobStore
@@ -274,6 +275,8 @@ async def _failed(request: Request, error: Exception) -> Response:
         if found.status == 405:
             methods = allowed_methods(path) or {"GET", "HEAD"}
             found.headers = {"Allow": ", ".join(sorted(methods))}
+    if found.pointer:
+        found.pointer = _pointer_as_sent(found.pointer, getattr(request, "_json", None))
     return response_of(found, request.app.state.settings.root_path + path, request_id)
 
 
@@ -303,7 +306,8 @@ def _pointer(path: Sequence[Any], body: Any) -> str:
     parts: list[Any] = []
     here = body
     tagged = False
-    for k, part in enumerate(path):
+    for k, name in enumerate(path):
+        part = as_sent(here, name)
         # At a union of costs the path contains the member's name, which may equal a key.
         at_cost = parts[-1:] == ["cost"] or parts[-2:-1] == ["terms"]
         if not tagged and isinstance(here, dict) and at_cost and part == here.get("type"):
@@ -323,3 +327,15 @@ def _pointer(path: Sequence[Any], body: Any) -> str:
         ):
             parts.append(part)
     return pointer_to(*parts)
+
+
+def _pointer_as_sent(pointer: str, body: Any) -> str:
+    """Return a pointer into the service's form of a request as a pointer into the body that was sent."""
+    here, parts = body, []
+    for part in pointer.split("/")[1:]:
+        parts.append(as_sent(here, part))
+        if isinstance(here, list):
+            here = here[int(part)] if part.isdecimal() and int(part) < len(here) else None
+        else:
+            here = here.get(parts[-1]) if isinstance(here, dict) else None
+    return "".join(f"/{part}" for part in parts)

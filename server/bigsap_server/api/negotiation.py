@@ -38,7 +38,8 @@ def accepted(header: str | None, offers: Sequence[str]) -> str:
 
 def preferred_wait(header: str | None) -> float | None:
     """Return the seconds of ``Prefer: wait=N`` (RFC 7240), None if absent or invalid."""
-    found = re.search(r"(?:^|[,;\s])wait\s*=\s*\"?([0-9]{1,9})\"?\s*(?:$|[,;])", header or "")
+    wanted = r"(?:^|[,;\s])wait\s*=\s*\"?([0-9]{1,9})\"?\s*(?:$|[,;])"
+    found = re.search(wanted, header or "", re.IGNORECASE)
     return float(found.group(1)) if found else None
 
 

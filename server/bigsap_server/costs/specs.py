@@ -279,6 +279,12 @@ class Matrix(Model):
         return data
 
 
+def as_sent(sent: Any, name: Any) -> Any:
+    """Return the key of a cost's field ``name`` in the object that was sent, which may be a short form."""
+    short = name == "values" and isinstance(sent, dict) and sent.get("type") == "array"
+    return "array" if short and "values" not in sent and "array" in sent else name
+
+
 class Zarr(Model):
     """A zarr array: in a named store, or at an address that the operator allows."""
 
