@@ -75,6 +75,39 @@ def test_files_that_workflows_name_exist():
             assert (ROOT / path).exists(), (file.name, path)
 
 
+def test_the_pull_request_of_a_release_makes_its_wheels():
+    """A release changes CHANGELOG.md; what is in a wheel, and how it is built, is watched as well."""
+    paths = workflow("wheels")[True]["pull_request"]["paths"]
+    assert "CHANGELOG.md" in paths
+    for path in paths:
+        assert [*ROOT.glob(path)], path
+
+
+def test_groups_are_installed_by_a_pip_that_knows_them():
+    groups = 0
+    for file in WORKFLOWS.glob("*.yml"):
+        for job in workflow(file.stem)["jobs"].values():
+            commands = [step.get("run", "") for step in job.get("steps", [])]
+            for place, command in enumerate(commands):
+                if "--group" in command:
+                    groups += 1
+                    assert 'pip install "pip>=25.1"' in "".join(commands[:place]), file.name
+    assert groups == 3
+
+
+def test_code_beside_that_of_other_solvers_is_run_with_them():
+    steps = workflow("docs")["jobs"]["code"]["steps"]
+    assert steps[-1]["env"] == {"BIGSAP_TEST_PEERS": "all"}
+    installed = set(" ".join(step.get("run", "") for step in steps).split())
+    assert installed >= {"lapx", "POT", "ortools", "torch"}
+
+
+def test_the_readme_is_short():
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150
+    assert max(map(len, lines)) <= 100
+
+
 def test_the_version_has_one_place():
     assert PROJECT["project"]["dynamic"] == ["version"]
     assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "bigsap.__version__"}
