@@ -81,6 +81,11 @@ def test_no_heading_of_a_table_is_empty(pages):
             assert re.sub(r"<[^>]+>", "", heading).strip(), file.name
 
 
+def test_every_page_has_a_heading(pages):
+    for file in pages:
+        assert file.read_text().count("<h1") == 1, file.name
+
+
 def test_everything_public_is_in_the_reference(site):
     from bigsap_server.problems import PROBLEMS
 

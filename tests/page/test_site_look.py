@@ -47,5 +47,6 @@ def test_search_works_without_a_server(site, opened):
     hit.wait_for()
     assert "matching" in page.locator("#search-results").inner_html()
     hit.click()
+    page.wait_for_url(lambda url: "/search.html" not in url)
     page.locator("#furo-main-content h1").first.wait_for()
     assert "caliper" in page.locator("#furo-main-content").inner_text().lower()
