@@ -74,7 +74,7 @@ def test_nothing_is_loaded_from_elsewhere(site, pages):
 
 
 def test_no_heading_of_a_table_is_empty(pages):
-    """A screen reader would announce it; the corner of a table, and a column without a name, are plain cells."""
+    """A screen reader would announce it: corners, and columns without a name, are plain cells."""
     headings = re.compile(r"<th\b[^>]*>(.*?)</th>", re.S)
     for file in pages:
         for heading in headings.findall(file.read_text()):
