@@ -28,6 +28,7 @@ from bigsap.engine.k_best.state import (
     new_work,
 )
 from bigsap.errors import OptionError, OverflowRiskError, bound_call, flag, quiet, whole
+from bigsap.notebook import html_table
 from bigsap.option_table import REFUSED_BY_K_BEST
 from bigsap.proof.k_best import prove_subspaces
 from bigsap.result import Result
@@ -107,6 +108,14 @@ class Assignments:
         n, m = self.shape
         ends = f", costs {self.costs[0]!s} to {self.costs[-1]!s}" if len(self) else ""
         return f"<bigsap.Assignments {len(self)} of {n} x {m}{ends}>"
+
+    def _repr_html_(self) -> str:
+        n, m = self.shape
+        lines = [("rows x columns", f"{n:,} x {m:,}"), ("assignments", f"{len(self):,}")]
+        lines.append(("all that there are", "yes" if self.complete else "no"))
+        if len(self):
+            lines += [("best cost", str(self.costs[0])), ("last cost", str(self.costs[-1]))]
+        return html_table("bigsap.Assignments", lines)
 
 
 @quiet

@@ -91,7 +91,9 @@ ACCESS = (
     # What scrolls by itself must be reached by the keyboard.
     (re.compile(r"<pre(?=[ >])"), '<pre tabindex="0"'),
     (re.compile(r'<div class="table-wrapper'), '<div tabindex="0" class="table-wrapper'),
-    (re.compile(r'<th class="head">(<p></p>)?</th>'), "<td></td>"),
+    (re.compile(r'<th class="head[^"]*">(<p></p>)?</th>'), "<td></td>"),
+    # Of the page of the search, which has no heading.
+    (re.compile(r'(?<!</h1>)<div id="search-results">'), '<h1>Search</h1><div id="search-results">'),
 )
 #: A signature of several lines, which Sphinx writes as a list of definitions without terms.
 LINES = re.compile(r"<dl>\n((?:<dd>.*</dd>\n)+)</dl>\n")

@@ -54,6 +54,13 @@ def in_shards(store: Path, x: np.ndarray, y: np.ndarray) -> Path:
     return store
 
 
+def compared(seconds: float, one: float) -> str:
+    """How the seconds compare: small problems take a cluster longer, since messages cost more than rows."""
+    if seconds <= one:
+        return f"{one / seconds:.2f} times as fast as"
+    return f"too small to gain: {seconds / one:.2f} times as long as"
+
+
 def told(name: str, result: bigsap.Result, seconds: float, first: bigsap.Result, one: float) -> None:
     """One line of what a cluster did. one: seconds that a thread of one machine takes."""
     same = all(
@@ -61,8 +68,8 @@ def told(name: str, result: bigsap.Result, seconds: float, first: bigsap.Result,
     )
     did = result.stats["cluster"]
     print(
-        f"{name}: {seconds:.2f} s, {did['threads']} workers, {one / seconds:.2f} times as fast as"
-        f" one thread, {did['rows_asked']:,} rows evaluated,"
+        f"{name}: {seconds:.2f} s, {did['threads']} workers, {compared(seconds, one)} one thread,"
+        f" {did['rows_asked']:,} rows evaluated,"
         f" {'the same bits' if same else 'ANOTHER RESULT'}",
         flush=True,
     )

@@ -142,13 +142,15 @@ class Keys:
 
     @classmethod
     def read(cls, file: Path | None, limits: Limits) -> Keys:
-        """Read a keys file. Raises ValueError or OSError naming the file."""
+        """Read a keys file. Raises ValueError naming the file, or OSError naming the setting, too."""
         if file is None:
             return cls(None, limits)
         try:
             keys = TypeAdapter(dict[str, Key]).validate_python(read_toml(file))
         except ValidationError as error:
             raise ValueError(f"{file}: {complaints(error)}") from None
+        except OSError as error:
+            raise OSError(f"keys: cannot read {file}: {error.strerror or error}") from error
         if not keys:
             raise ValueError(f"{file}: there is no key in it")
         if len({key.hash for key in keys.values()}) < len(keys):

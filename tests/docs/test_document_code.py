@@ -1,7 +1,8 @@
 """The code of README and site runs as printed: each page is one session, in a folder of its own.
 
 A block ``text`` that comes next after a block of Python is what that block prints, and is compared.
-Commands of ``bigsap`` between them are run as well. Replaced are only addresses of services.
+Commands of ``bigsap`` between them are run as well. Replaced are only addresses of services. With
+``BIGSAP_TEST_PEERS=all`` a block that would be left out fails.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import ast
 import contextlib
 import importlib.util
 import io
+import os
+import re
 import sys
 import types
 import warnings
@@ -68,6 +71,7 @@ def session(page: Path, replaced: dict[str, str], output: list[tuple[int, str]] 
         if language == "python":
             package = lacks(text)
             if package is not None:
+                assert os.environ.get("BIGSAP_TEST_PEERS") != "all", f"{page.name}:{line} needs {package}"
                 absent.add(package)
             used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
             if package is not None or absent & used:
@@ -108,6 +112,25 @@ def test_code_of_the_page_runs_as_printed(page, tmp_path, monkeypatch, request):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert session(page, replaced)
+
+
+def needed(page: Path) -> set[str]:
+    """Packages that the code of a page needs and that BigSAP alone does not bring."""
+    code = "\n".join(text for _, language, text in blocks(page) if language == "python")
+    found = set(re.findall(r"^\s*(?:import|from) (\w+)", code, re.M)) & PEERS
+    implied = {"pandas": ".to_dataframe(", "zarr": "from_zarr(", "http": "from_http(", "server": SERVICE}
+    return found | {package for package, sign in implied.items() if sign in code}
+
+
+def test_pages_say_what_their_code_needs():
+    """In a line that speaks of installing; who comes from another solver has that one."""
+    for page in WITH_CODE:
+        if page.parent.name == "coming_from":
+            continue
+        text = re.sub(r"```python\n.*?```", "", page.read_text(), flags=re.S)
+        said = " ".join(re.findall(r".*(?:[Nn]eeds|install).*\n.*", text))
+        for package in needed(page):
+            assert package in said, f"{page.name} does not say that it needs {package}"
 
 
 def test_every_page_for_users_with_results_shows_code():

@@ -79,6 +79,7 @@ def test_cluster():
     assert out.count("the same bits") == 4
     assert out.count("2 workers") == 2
     assert "120 rows evaluated" in out
+    assert not re.search(r"\b0\.\d+ times", out)  # so small a problem takes longer: it says so
 
 
 def test_asyncio():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import os
 import pickle
 import re
 import subprocess
@@ -73,6 +74,64 @@ def test_files_that_workflows_name_exist():
         assert set(re.findall(r"\bmake ([a-z-]+)", text)) <= targets
         for path in re.findall(r"(?<![\w/])(?:tests|\.ci|bigsap)/[\w/]+(?:\.\w+)?", text):
             assert (ROOT / path).exists(), (file.name, path)
+
+
+def test_the_pull_request_of_a_release_makes_its_wheels():
+    """A release changes CHANGELOG.md; what is in a wheel, and how it is built, is watched as well."""
+    paths = workflow("wheels")[True]["pull_request"]["paths"]
+    assert "CHANGELOG.md" in paths
+    for path in paths:
+        assert [*ROOT.glob(path)], path
+
+
+def test_groups_are_installed_by_a_pip_that_knows_them():
+    groups = 0
+    for file in WORKFLOWS.glob("*.yml"):
+        for job in workflow(file.stem)["jobs"].values():
+            commands = [step.get("run", "") for step in job.get("steps", [])]
+            for place, command in enumerate(commands):
+                if "--group" in command:
+                    groups += 1
+                    assert 'pip install "pip>=25.1"' in "".join(commands[:place]), file.name
+    assert groups == 3
+
+
+def test_code_of_other_solvers_and_tensors_of_other_libraries_are_run_somewhere():
+    steps = workflow("docs")["jobs"]["code"]["steps"]
+    assert steps[-1]["env"] == {"BIGSAP_TEST_PEERS": "all"}
+    installed = set(" ".join(step.get("run", "") for step in steps).split())
+    assert installed >= {"lapx", "POT", "ortools", "torch", "jax"}
+    assert installed >= {"tests/docs/test_document_code.py", "tests/unit/test_tensors.py"}
+
+
+def test_only_what_is_ready_is_released(tmp_path):
+    """The tag is the version, the changelog has it with a date, and no fragment is left."""
+    (step,) = (found for found in workflow("release")["jobs"]["check"]["steps"] if "run" in found)
+    for name in ("bigsap/__init__.py", "CHANGELOG.md", "changelog.d/README.md"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
+    changes = tmp_path / "CHANGELOG.md"
+    heading = re.compile(rf"(?<=^## \[{re.escape(bigsap.__version__)}\] - ).*$", re.M)
+    changes.write_text(heading.sub("2099-01-02", changes.read_text()))
+
+    def released(tag=f"v{bigsap.__version__}"):
+        done = subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env={**os.environ, "TAG": tag})
+        return done.returncode == 0
+
+    assert released()
+    assert not released("v99.0.0")
+    (tmp_path / "changelog.d" / "+new.added.md").write_text("New.\n")
+    assert not released()
+    (tmp_path / "changelog.d" / "+new.added.md").unlink()
+    changes.write_text(heading.sub("not yet released", changes.read_text()))
+    assert not released()
+
+
+def test_the_readme_is_short():
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150
+    assert max(map(len, lines)) <= 100
 
 
 def test_the_version_has_one_place():

@@ -73,6 +73,19 @@ def test_nothing_is_loaded_from_elsewhere(site, pages):
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text()), style.name
 
 
+def test_no_heading_of_a_table_is_empty(pages):
+    """A screen reader would announce it: corners, and columns without a name, are plain cells."""
+    headings = re.compile(r"<th\b[^>]*>(.*?)</th>", re.S)
+    for file in pages:
+        for heading in headings.findall(file.read_text()):
+            assert re.sub(r"<[^>]+>", "", heading).strip(), file.name
+
+
+def test_every_page_has_a_heading(pages):
+    for file in pages:
+        assert file.read_text().count("<h1") == 1, file.name
+
+
 def test_everything_public_is_in_the_reference(site):
     from bigsap_server.problems import PROBLEMS
 

@@ -10,8 +10,17 @@ import pytest
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the dev extra")
 
 pytestmark = pytest.mark.slow
-# One of each kind: cards, code and its output, two columns, signatures and wide tables, pictures.
-SAMPLE = ("index", "start/tutorial", "coming_from/scipy", "reference/solve", "how")
+# One of each kind: cards, code and its output, two columns, signatures and wide tables, pictures, tables
+# made from a log, the search.
+SAMPLE = (
+    "index",
+    "start/tutorial",
+    "coming_from/scipy",
+    "reference/solve",
+    "how",
+    "benchmarks/index",
+    "search",
+)
 # The themes differ in colours only, so each is looked at in one width.
 LOOKS = [(360, "light"), (1280, "dark")]
 
@@ -31,6 +40,16 @@ def test_pages_pass_axe_and_fit_the_width(site, opened: Callable[..., Any], widt
     assert not found, "\n".join(found)
 
 
+def test_every_page_fits_a_phone(site, opened):
+    page = opened(f"{site.as_uri()}/index.html", width=360, ready=False)
+    files = sorted(site.rglob("*.html"))
+    assert len(files) >= 35
+    for file in files:
+        page.goto(file.as_uri())
+        beyond = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        assert beyond <= 0, f"{file.name}: {beyond} pixels too wide"
+
+
 def test_the_theme_follows_the_system(site, opened):
     def background(theme: str) -> str:
         page = opened(f"{site.as_uri()}/index.html", theme=theme, ready=False)
@@ -47,5 +66,6 @@ def test_search_works_without_a_server(site, opened):
     hit.wait_for()
     assert "matching" in page.locator("#search-results").inner_html()
     hit.click()
+    page.wait_for_url(lambda url: "/search.html" not in url)
     page.locator("#furo-main-content h1").first.wait_for()
     assert "caliper" in page.locator("#furo-main-content").inner_text().lower()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import html
 import io
 import pickle
 import re
@@ -34,6 +35,14 @@ def test_results_and_batches():
     assert cells(bigsap.solve_many([]))["problems"] == "0"
 
 
+def test_the_k_best():
+    shown = cells(bigsap.solve_k_best([[1, 2], [3, 5]], 9))
+    assert (shown["rows x columns"], shown["assignments"]) == ("2 x 2", "2")
+    assert (shown["all that there are"], shown["best cost"], shown["last cost"]) == ("yes", "5", "6")
+    assert cells(bigsap.solve_k_best([[1, 2], [3, 5]], 1))["all that there are"] == "no"
+    assert "best cost" not in cells(bigsap.solve_k_best([[np.inf, np.inf], [1.0, 2.0]], 1))
+
+
 def sources():
     x = RNG.random((5, 2))
     return [
@@ -46,6 +55,14 @@ def sources():
         bigsap.sparse(([0, 1], [0, 1], [1.0, 2.0])),
         bigsap.sum_of([bigsap.points(x, x), bigsap.points(x, x, "cityblock")]),
     ]
+
+
+@pytest.mark.parametrize("source", sources(), ids=lambda source: type(source).__name__)
+def test_sources(source):
+    shown = cells(source)
+    assert shown["rows x columns"] == "{} x {}".format(*source.shape)
+    assert shown["number type"] == str(source.dtype)
+    assert html.unescape(shown["source"]) == repr(source)
 
 
 def test_text_is_escaped_and_sizes_are_readable():
