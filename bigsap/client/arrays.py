@@ -14,7 +14,6 @@ import numpy as np
 from bigsap.client.http import Patience, ServiceError, Transport, UploadError, path_of
 from bigsap.client.job_request import RowBlocks
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
-from bigsap.k_best import Assignments
 from bigsap.result import Result
 from bigsap.sources.missing import mask_of, parted
 from bigsap.summary import RANKING_ARRAYS, result_of
@@ -22,6 +21,8 @@ from bigsap.types import Array
 
 if TYPE_CHECKING:
     import httpx
+
+    from bigsap.k_best import Assignments
 
 # Larger arrays are uploaded. JSON has float64 and int64: other dtypes are always uploaded.
 _INLINE = 1000
@@ -189,6 +190,8 @@ def fetch(transport: Transport, job_id: str, summary: Mapping[str, Any]) -> Resu
 
 def fetch_ranking(transport: Transport, job_id: str, summary: Mapping[str, Any]) -> Assignments:
     """Return the ranking of the result with this summary. Raises ServiceError if it has none."""
+    from bigsap.k_best import Assignments
+
     place = f"{path_of('jobs', job_id)}/result"
     costs, col4row = (download(transport, f"{place}/{name}") for name in RANKING_ARRAYS)
     n, m = (int(size) for size in summary["shape"])

@@ -31,13 +31,14 @@ from bigsap.client.job_request import RowBlocks, assignment_of, request_of, spec
 from bigsap.client.shown import Shown
 from bigsap.display.progress_bar import Bar
 from bigsap.errors import InputError, number
-from bigsap.k_best import Assignments, count_of
 from bigsap.result import Result
 from bigsap.sources.convert import cost_shape
 from bigsap.types import Array
 
 if TYPE_CHECKING:
     import httpx
+
+    from bigsap.k_best import Assignments
 
 __all__ = ["Client", "Job", "JobFailedError", "ServiceError", "UnreachableError", "UploadError"]
 
@@ -134,7 +135,7 @@ class Client:
         if label is not None:
             body["label"] = label
         if k_best is not None:
-            body["k_best"] = count_of(k_best)
+            body["k_best"] = _count(k_best)
         if spread is not False:
             body["spread"] = spread
         answer = self._transport.call("POST", "/v1/jobs", json=body, headers=headers)
@@ -181,7 +182,7 @@ class Client:
         """
         body = self.request_of(spec, options=options, shape=shape)
         if k_best is not None:
-            body["k_best"] = count_of(k_best)
+            body["k_best"] = _count(k_best)
         if spread is not False:
             body["spread"] = spread
         return self._json("POST", "/v1/jobs", json=body, params={"dry_run": "true"})
@@ -292,6 +293,12 @@ class Client:
     def _json(self, method: str, path: str, **given: Any) -> Record:
         found: Record = self._transport.call(method, path, **given).json()
         return found
+
+
+def _count(k: int) -> int:
+    from bigsap.k_best import count_of  # here, since that loads the engine
+
+    return count_of(k)
 
 
 def _seconds(name: str, value: Any) -> float:
