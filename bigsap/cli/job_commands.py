@@ -72,7 +72,7 @@ def add_commands(command: AddCommand) -> None:
         "--k-best",
         type=int,
         metavar="K",
-        help="rank so many assignments, too; their costs are part of the job's result",
+        help="rank so many assignments, too; the client's Job.k_best() returns them",
     )
     submit.add_argument(
         "--spread",
