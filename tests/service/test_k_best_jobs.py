@@ -78,6 +78,26 @@ def test_all_there_are_and_none(api: Any) -> None:
     assert vector(api, job, "k_col4row").shape == (0, 2)
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+def test_forbidden_pairs_in_either_sense(api: Any, maximize: bool) -> None:
+    infinity = -np.inf if maximize else np.inf
+    costs = np.array([[1.0, infinity, 3.0], [2.0, 5.0, infinity], [infinity, 1.0, 2.0]])
+    body = asked(9, maximize=maximize)
+    text = "-Infinity" if maximize else "Infinity"
+    body["cost"]["values"] = [[c if np.isfinite(c) else text for c in row] for row in costs.tolist()]
+    expected = bigsap.solve_k_best(costs, 9, maximize=maximize)
+    assert len(expected) == 2
+    job = solved(api, body)
+    assert job["result"]["k_best"] == {"count": 2, "complete": True, "costs": expected.costs.tolist()}
+    assert vector(api, job, "k_col4row").tolist() == expected.col4row.tolist()
+    # Formulas know the sense only when they are solved.
+    code = "1/0 if i == j else i + 2*j" if not maximize else "-1/0 if i == j else i + 2*j"
+    formula = {"shape": [4, 4], "cost": {"type": "expression", "code": code}, "k_best": 3}
+    job = solved(api, formula | {"options": {"maximize": maximize}})
+    expected = bigsap.solve_k_best(bigsap.expression(code, shape=(4, 4)), 3, maximize=maximize)
+    assert job["result"]["k_best"]["costs"] == expected.costs.tolist()
+
+
 def test_csv_and_json_of_the_ranks(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # As few at a time as there may be: the parts must fit together.
     monkeypatch.setattr("bigsap_server.api.routes_results._ROWS_AT_A_TIME", 7)

@@ -259,12 +259,13 @@ class Attempt:
         state = "cancelled" if cancelled else "succeeded"
         self._write_arrays(result)
         summary = summary_of(result, self.attempt) | {"k_best": None}
+        in_file = {"arrays": summary["arrays"]}  # a result's file has none of the ranking
         if (ranking := self._ranking) is not None:
             summary = with_ranking(summary, ranking.costs, ranking.col4row, ranking.complete)
         if (uri := self.spec.get("results")) is not None:
             summary["stored"] = put_result(
                 result,
-                summary,
+                summary | in_file,
                 uri,
                 self.folder.path.name,
                 self.folder.unfinished(self.attempt),
