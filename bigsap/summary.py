@@ -18,6 +18,9 @@ RESULT_ARRAYS = ("col4row", "row4col", "u", "v", "violator")
 #: Arrays that some results have: low parts of the duals, the prices of unassigned rows, how many pairs a
 #: column or row takes. With capacities there is no ``row4col``, with demands no ``col4row``.
 FURTHER_ARRAYS = ("u_low", "v_low", "unassigned_cost", "capacity", "demand")
+#: Arrays of a job that ranks assignments: the cost of each, and its columns.
+RANKING_ARRAYS = ("k_costs", "k_col4row")
+_FIRST = 10  # costs of a ranking in its summary
 
 _UNPROVED = "The assignment is proved to be optimal only to within gap."
 
@@ -46,12 +49,27 @@ def summary_of(result: Result, attempt: int) -> dict[str, Any]:
             "phases": result.nit,
             "certificate": certificate_of(result),
             "stats": result.stats,
-            "arrays": {
-                name: {"dtype": array.dtype.str, "shape": list(array.shape)} for name, array in arrays.items()
-            },
+            "arrays": {name: _form(array) for name, array in arrays.items()},
         }
     )
     return summary
+
+
+def with_ranking(summary: Mapping[str, Any], costs: Array, col4row: Array, complete: bool) -> dict[str, Any]:
+    """Return a result's summary with that of its ranking."""
+    ranking = {"count": len(costs), "complete": complete, "costs": jsonable(costs[:_FIRST])}
+    return {
+        **summary,
+        "k_best": ranking,
+        "arrays": {
+            **summary["arrays"],
+            **{name: _form(array) for name, array in zip(RANKING_ARRAYS, (costs, col4row), strict=True)},
+        },
+    }
+
+
+def _form(array: Array) -> dict[str, Any]:
+    return {"dtype": array.dtype.str, "shape": list(array.shape)}
 
 
 def result_of(summary: Mapping[str, Any], array: Callable[[str], Array]) -> Result:

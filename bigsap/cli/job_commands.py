@@ -69,6 +69,12 @@ def add_commands(command: AddCommand) -> None:
         "--prices", metavar="FILE", help="of the columns, for --certify: one pass, no solve (.npy, .npz)"
     )
     submit.add_argument(
+        "--k-best",
+        type=int,
+        metavar="K",
+        help="rank so many assignments, too; the client's Job.k_best() returns them",
+    )
+    submit.add_argument(
         "--spread",
         type=int,
         nargs="?",

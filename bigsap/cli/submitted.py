@@ -36,6 +36,8 @@ def job_request(args: argparse.Namespace) -> dict[str, Any]:
         request["assignment"] = assignment_of(request, read_assignment(args.certify), prices)
     elif args.prices is not None:
         raise InputError("--prices is not valid without --certify")
+    if args.k_best is not None:
+        request["k_best"] = args.k_best
     if args.spread is not None:
         request["spread"] = args.spread
     return request

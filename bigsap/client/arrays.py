@@ -16,11 +16,13 @@ from bigsap.client.job_request import RowBlocks
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
 from bigsap.result import Result
 from bigsap.sources.missing import mask_of, parted
-from bigsap.summary import result_of
+from bigsap.summary import RANKING_ARRAYS, result_of
 from bigsap.types import Array
 
 if TYPE_CHECKING:
     import httpx
+
+    from bigsap.k_best import Assignments
 
 # Larger arrays are uploaded. JSON has float64 and int64: other dtypes are always uploaded.
 _INLINE = 1000
@@ -184,6 +186,17 @@ def _mismatch(detail: str) -> ServiceError:
 def fetch(transport: Transport, job_id: str, summary: Mapping[str, Any]) -> Result:
     """Return the result with this summary, and download its arrays."""
     return result_of(summary, lambda name: download(transport, f"{path_of('jobs', job_id)}/result/{name}"))
+
+
+def fetch_ranking(transport: Transport, job_id: str, summary: Mapping[str, Any]) -> Assignments:
+    """Return the ranking of the result with this summary. Raises ServiceError if it has none."""
+    from bigsap.k_best import Assignments
+
+    place = f"{path_of('jobs', job_id)}/result"
+    costs, col4row = (download(transport, f"{place}/{name}") for name in RANKING_ARRAYS)
+    n, m = (int(size) for size in summary["shape"])
+    complete = summary["k_best"]["complete"]
+    return Assignments(costs, col4row.astype(np.intp, copy=False), summary["maximize"], (n, m), complete)
 
 
 def download(transport: Transport, path: str) -> Array:

@@ -15,9 +15,9 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from bigsap.client.arrays import fetch, inline, upload
+from bigsap.client.arrays import fetch, fetch_ranking, inline, upload
 from bigsap.client.http import (
     JobFailedError,
     ServiceError,
@@ -38,6 +38,8 @@ from bigsap.types import Array
 if TYPE_CHECKING:
     import httpx
 
+    from bigsap.k_best import Assignments
+
 __all__ = ["Client", "Job", "JobFailedError", "ServiceError", "UnreachableError", "UploadError"]
 
 #: Seconds of one long poll.
@@ -47,6 +49,7 @@ _PAUSE, _LONGEST_PAUSE = 0.8, 2.0
 _ENDED = ("succeeded", "failed", "cancelled")
 
 Record = dict[str, Any]
+_Found = TypeVar("_Found")
 
 
 class Client:
@@ -91,6 +94,7 @@ class Client:
         options: Mapping[str, Any] | None = None,
         shape: Sequence[int] | None = None,
         label: str | None = None,
+        k_best: int | None = None,
         spread: bool | int = False,
         wait: float | bool = False,
         progress: bool = False,
@@ -111,6 +115,7 @@ class Client:
             over the request's own.
         shape: (n_rows, n_columns), if the costs do not define it.
         label: a name by which ``jobs`` finds the job.
+        k_best: rank so many assignments after the solve, the best first; see ``Job.k_best``.
         spread: True to have rows evaluated by several workers of the service's cluster, or the
             largest number of workers.
         wait: True, or seconds, to return only once the job has ended; progress draws a
@@ -129,6 +134,8 @@ class Client:
         body = self.request_of(spec, options=options, shape=shape)
         if label is not None:
             body["label"] = label
+        if k_best is not None:
+            body["k_best"] = _count(k_best)
         if spread is not False:
             body["spread"] = spread
         answer = self._transport.call("POST", "/v1/jobs", json=body, headers=headers)
@@ -166,13 +173,16 @@ class Client:
         *,
         options: Mapping[str, Any] | None = None,
         shape: Sequence[int] | None = None,
+        k_best: int | None = None,
         spread: bool | int = False,
     ) -> Record:
         """Return the service's estimate: the whole request, memory and time.
 
-        spec, options, shape, spread: as for ``submit``. Arrays are uploaded.
+        spec, options, shape, k_best, spread: as for ``submit``. Arrays are uploaded.
         """
         body = self.request_of(spec, options=options, shape=shape)
+        if k_best is not None:
+            body["k_best"] = _count(k_best)
         if spread is not False:
             body["spread"] = spread
         return self._json("POST", "/v1/jobs", json=body, params={"dry_run": "true"})
@@ -285,6 +295,12 @@ class Client:
         return found
 
 
+def _count(k: int) -> int:
+    from bigsap.k_best import count_of  # here, since that loads the engine
+
+    return count_of(k)
+
+
 def _seconds(name: str, value: Any) -> float:
     seconds = number(value)
     if seconds is None or math.isnan(seconds):
@@ -389,13 +405,24 @@ class Job:
         A cancelled job that had found an assignment has a result too. Raises JobFailedError if the
         job failed, and ServiceError (``no-result``) if there is no result yet.
         """
+        return self._fetched(fetch)
+
+    def k_best(self) -> Assignments:
+        """Return the ranking of a job submitted with ``k_best``, as ``bigsap.solve_k_best`` would.
+
+        Raises as ``result``, and ServiceError (``not-found``) if the job was not asked for a ranking or
+        was stopped before it.
+        """
+        return self._fetched(fetch_ranking)
+
+    def _fetched(self, fetch: Callable[[Transport, str, Record], _Found]) -> _Found:
         summary = self._summary()
         while True:
-            result = fetch(self._transport, self.id, summary)
+            found = fetch(self._transport, self.id, summary)
             # The arrays are of the latest attempt: one that has ended meanwhile does not fit the summary.
             before, summary = summary, self._summary()
             if summary.get("attempt") == before.get("attempt"):
-                return result
+                return found
 
     def _summary(self) -> Record:
         try:

@@ -169,6 +169,47 @@ def test_every_option_of_the_table_is_there_and_is_sent(opened: Callable[..., An
     assert cost_shown(page) == 5
 
 
+def ranking_form(page: Any, asked: str) -> Any:
+    """Fill in a matrix and how many assignments are ranked; return that field."""
+    choose(page, "A matrix")
+    paste(page, "Cost matrix", "4 1 3\n2 0 5\n3 2 2\n")
+    wait_text(page, "#estimate", "3 rows . 3 columns")
+    page.get_by_text("Options", exact=True).click()
+    page.get_by_text("More options", exact=True).click()
+    field = page.get_by_label("Best assignments", exact=True)
+    field.fill(asked)
+    return field
+
+
+@pytest.mark.parametrize(
+    ("asked", "heading"), [("4", "Ranked: 4 assignments"), ("9", "Ranked: 6 assignments, all there are")]
+)
+def test_the_best_assignments_are_ranked(
+    opened: Callable[..., Any], service: Service, asked: str, heading: str
+) -> None:
+    page = opened(service.url)
+    ranking_form(page, asked)
+    job = submit(page)
+    page.locator("#ranking summary").click()
+    assert page.locator("#ranking summary").inner_text() == heading
+    expected = bigsap.solve_k_best([[4, 1, 3], [2, 0, 5], [3, 2, 2]], int(asked)).costs.tolist()
+    assert [float(text) for text in page.locator("#ranking li").all_inner_texts()] == expected
+    assert page.get_by_label("Download k_col4row as CSV").is_visible()
+    assert service.get(f"/v1/jobs/{job}").json()["k_best"] == int(asked)
+
+
+@pytest.mark.parametrize("asked", ["many", "0"])
+def test_a_number_of_assignments_that_cannot_be_is_marked(
+    opened: Callable[..., Any], service: Service, asked: str
+) -> None:
+    page = opened(service.url)
+    page.quiet = False
+    field = ranking_form(page, asked)
+    page.get_by_role("button", name="Submit the job").click()
+    page.locator(".field.invalid").wait_for()
+    assert field.get_attribute("aria-invalid") == "true"
+
+
 def test_an_expression_fills_in_its_size(
     opened: Callable[..., Any], service: Service, written: Callable[..., str]
 ) -> None:

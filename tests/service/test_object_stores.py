@@ -141,6 +141,16 @@ def test_a_result_is_written_with_its_digest(make_app: Make, bucket: Any, tmp_pa
     assert "stored" not in solved(api, SQUARE)["result"]
 
 
+def test_the_file_of_a_ranking_job_has_the_arrays_that_it_says(make_app: Make, bucket: Any) -> None:
+    """The costs of the first ranks are written, too; arrays of the ranking are not."""
+    api = make_app(result_uris=["memory://out/"])
+    job = solved(api, SQUARE | {"results": "memory://out/", "k_best": 3})
+    summary = json.loads(bucket.cat_file(f"/out/{job['id']}.json"))
+    assert summary["k_best"] == job["result"]["k_best"]
+    assert summary["k_best"]["count"] == 3
+    assert set(job["result"]["arrays"]) - set(summary["arrays"]) == {"k_costs", "k_col4row"}
+
+
 def test_a_store_that_fails_does_not_fail_the_job(
     make_app: Make, bucket: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

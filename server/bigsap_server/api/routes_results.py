@@ -15,7 +15,7 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 import bigsap
-from bigsap.summary import FURTHER_ARRAYS, RESULT_ARRAYS, result_of
+from bigsap.summary import FURTHER_ARRAYS, RANKING_ARRAYS, RESULT_ARRAYS, result_of
 from bigsap_server.api import schemas
 from bigsap_server.api.bodies import StrictRoute
 from bigsap_server.api.context import Reader, Service, TheService
@@ -39,9 +39,11 @@ router = APIRouter(
 
 NPY, CSV, JSON, NPZ = "application/x-npy", "text/csv", "application/json", "application/x-npz"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
-ArrayName: TypeAlias = Literal[*RESULT_ARRAYS, *FURTHER_ARRAYS]  # type: ignore[valid-type]
+ArrayName: TypeAlias = Literal[*RESULT_ARRAYS, *FURTHER_ARRAYS, *RANKING_ARRAYS]  # type: ignore[valid-type]
+# Of arrays with two dimensions: numbers.
 _ROWS_AT_A_TIME = 8192
 _MOST_ROWS = 100_000
+_UNRANKED = "the job was not asked to rank assignments (k_best), or was stopped before it did"
 _ABSENT = {
     "u_low": "u is exact as it is",
     "v_low": "v is exact as it is",
@@ -50,6 +52,7 @@ _ABSENT = {
     "demand": "each row takes one column",
     "row4col": "columns take several rows; col4row names their columns",
     "col4row": "rows take several columns; row4col names their rows",
+    **dict.fromkeys(RANKING_ARRAYS, _UNRANKED),
 }
 
 
@@ -129,8 +132,10 @@ async def array(
     name: Annotated[ArrayName, Path()],
     service: TheService,
     caller: Reader,
-    offset: Annotated[int, Query(ge=0, lt=2**63, description="first row (CSV, JSON)")] = 0,
-    limit: Annotated[int | None, Query(ge=0, le=2**63 - 1, description="rows; JSON: at most 100,000")] = None,
+    offset: Annotated[int, Query(ge=0, lt=2**63, description="first row, or rank (CSV, JSON)")] = 0,
+    limit: Annotated[
+        int | None, Query(ge=0, le=2**63 - 1, description="rows, or ranks; JSON: at most 100,000 numbers")
+    ] = None,
     accept: Annotated[str | None, Header()] = None,
     if_none_match: Annotated[str | None, Header()] = None,
     # Only for the OpenAPI document: ``Download`` reads the header.
@@ -140,7 +145,9 @@ async def array(
 
     404 for ``u_low`` and ``v_low`` (what the duals are beyond ``u`` and ``v``) where they are 0,
     for ``unassigned_cost`` where no row could be left out, for ``capacity`` and ``demand`` where they
-    were not asked for, for ``row4col`` with capacities and ``col4row`` with demands.
+    were not asked for, for ``row4col`` with capacities and ``col4row`` with demands, for ``k_costs``
+    and ``k_col4row`` where nothing was ranked. CSV of ``k_col4row`` has a line for each rank, with
+    the column of each row.
     """
     job = await _with_result(job_id, service, caller)
     if name in _ABSENT and name not in (job.result or {}).get("arrays", {}):
@@ -160,7 +167,7 @@ async def array(
     if kind == CSV:
         headers["Content-Disposition"] = f'attachment; filename="{job.id}-{name}.csv"'
         return StreamingResponse(_csv(values, name, offset, stop), media_type=CSV, headers=headers)
-    stop = min(stop, offset + _MOST_ROWS, len(values))
+    stop = min(stop, offset + _rows_of(values, _MOST_ROWS), len(values))
     return answer(await run_in_threadpool(_page, values, name, offset, stop), headers=headers)
 
 
@@ -188,13 +195,24 @@ def _open(file: FilePath) -> np.ndarray[Any, Any]:
     return values
 
 
+def _rows_of(values: np.ndarray[Any, Any], numbers: int) -> int:
+    """Return how many rows of an array have about so many numbers, at least 1."""
+    return numbers if values.ndim == 1 else max(1, numbers // max(1, values.shape[1]))
+
+
 def _csv(values: np.ndarray[Any, Any], name: str, start: int, stop: int) -> Iterator[str]:
     side = "column" if name in ("row4col", "v", "v_low", "capacity") else "row"
-    yield f"{side},{name}\r\n"
-    for first in range(start, stop, _ROWS_AT_A_TIME):
-        block = values[first : min(first + _ROWS_AT_A_TIME, stop)].tolist()
+    side = "rank" if name in RANKING_ARRAYS else side
+    heads = [name] if values.ndim == 1 else map(str, range(values.shape[1]))
+    yield f"{','.join((side, *heads))}\r\n"
+    step = _rows_of(values, _ROWS_AT_A_TIME)
+    for first in range(start, stop, step):
+        block = values[first : min(first + step, stop)].tolist()
         # repr: the shortest text that parses to the same number.
-        yield "".join(f"{first + k},{value!r}\r\n" for k, value in enumerate(block))
+        if values.ndim == 1:
+            yield "".join(f"{first + k},{value!r}\r\n" for k, value in enumerate(block))
+        else:
+            yield "".join(f"{','.join(map(repr, (first + k, *row)))}\r\n" for k, row in enumerate(block))
 
 
 def _page(values: np.ndarray[Any, Any], name: str, start: int, stop: int) -> schemas.ValuePage:

@@ -99,6 +99,14 @@ class ArrayForm(Answer):
     shape: list[int]
 
 
+class Ranking(Answer):
+    """The best assignments in exact order."""
+
+    count: int = Field(description="assignments that were ranked")
+    complete: bool = Field(description="whether there are no others")
+    costs: list[Number] = Field(description="of the first ten")
+
+
 class ResultSummary(Outcome):
     """The outcome of a solve."""
 
@@ -112,6 +120,10 @@ class ResultSummary(Outcome):
     certificate: Certificate
     stats: dict[str, Any]
     arrays: dict[str, ArrayForm]
+    k_best: Ranking | None = Field(
+        None,
+        description="of a job with k_best whose solve was not stopped; its arrays are k_costs, k_col4row",
+    )
     stored: dict[str, Any] | None = Field(
         None, description="of a job with results: uri, bytes and sha256 of the file written, or a problem"
     )
@@ -142,6 +154,7 @@ class Job(Answer):
     shape: list[int] | None
     maximize: bool
     assignment: bool = Field(description="proves a given assignment in place of a solve")
+    k_best: int | None = Field(None, description="assignments to rank after the solve")
     spread: bool | int = Field(description="over several workers; a number: at most so many")
     priority: int = Field(description="among the jobs of the same key: higher first")
     progress: Progress | None
@@ -180,6 +193,7 @@ class Job(Answer):
             shape=job.spec.get("shape"),
             maximize=job.spec["options"]["maximize"],
             assignment=job.spec.get("assignment") is not None,
+            k_best=job.spec.get("k_best"),
             spread=job.spec.get("spread", False),
             priority=job.spec.get("priority", 0),
             links=links,
@@ -268,12 +282,12 @@ class ArrayList(Answer):
 
 
 class ValuePage(Answer):
-    """Part of a result array; null stands for an unknown number."""
+    """Part of a result array; null stands for an unknown number. Of k_col4row: a list for each rank."""
 
     name: str
     offset: int
     total: int
-    values: list[Number | None]
+    values: list[Number | list[int] | None]
     next: int | None
 
 

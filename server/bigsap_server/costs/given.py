@@ -28,6 +28,8 @@ def check_choices(request: Mapping[str, Any]) -> None:
         name = str(error).partition(" ")[0].partition("=")[0]
         place = "/spread" if name == "cluster" else f"/options/{name}"
         raise invalid(str(error), place) from error
+    if request["k_best"] is not None:
+        _check_ranking(request)
     if asked is None:
         return
     for name, default in (("objective", "sum"), ("demand", None)):
@@ -37,6 +39,22 @@ def check_choices(request: Mapping[str, Any]) -> None:
     for name in ("warm_start", "spread"):
         if asked["v"] is not None and request[name]:
             raise invalid("is not valid with prices v: there is no solve", f"/{name}")
+
+
+def _check_ranking(request: Mapping[str, Any]) -> None:
+    """Refuse members that have no meaning where assignments are ranked."""
+    options = request["options"]
+    reasons = {
+        "an assignment to prove": (request["assignment"], "there is no solve to go on from"),
+        "spread": (request["spread"], "one worker ranks"),
+        "a capacity": (options["capacity"] is not None, "a column takes one row; repeat the column instead"),
+        "a demand": (options["demand"] is not None, "solve the transposed problem"),
+        "this objective": (options["objective"] != "sum", "assignments are ordered by their sums"),
+        "a gap": (options["gap"], "every assignment is exact"),
+    }
+    for what, (given, why) in reasons.items():
+        if given:
+            raise invalid(f"is not valid with {what}: {why}", "/k_best")
 
 
 #: Arrays that are given with the costs, and whether they have one entry a row (0) or a column (1).

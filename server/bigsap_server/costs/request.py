@@ -162,6 +162,9 @@ class JobRequest(Model):
     assignment: Assignment | None = Field(
         None, description="prove this one: its cost, and how far from the optimum it can be"
     )
+    k_best: int | None = Field(
+        None, ge=1, le=10_000, description="rank so many assignments, the best first, in exact order"
+    )
     spread: Annotated[int, Field(ge=2, le=1024)] | bool = Field(
         False, description="over several workers of the cluster; a number: at most so many"
     )

@@ -37,6 +37,8 @@ from bigsap_server.costs.stores import check_zarr_folder, zarr_folder
 from bigsap_server.costs.url_policy import check_uri
 from bigsap_server.problems import HttpProblem, from_error
 
+#: Memory for each rank, row and column where assignments are ranked.
+RANK_BYTES = 60
 #: Members whose arrays are at most this large are built of all of them; starts of this size are read.
 SMALL_BYTES = 4 << 20
 # Rows and columns whose costs are computed with numpy to find infinite ones; and the most operations a pair
@@ -93,9 +95,14 @@ def check_opened(
 
 
 def _check_memory(request: Mapping[str, Any], found: Mapping[str, Any], resolver: Resolver) -> None:
-    limit = resolver.settings["limits"]["memory_bytes"]
+    limit, ranks = resolver.settings["limits"]["memory_bytes"], found["memory"].get("k_best", 0)
+    own = request["options"]["memory_limit"]
+    if own is not None and ranks > (most := bigsap.RowCache(own).budget(0)):
+        raise invalid(f"ranking needs up to {ranks} bytes; memory_limit is {most}", "/k_best")
     if limit is not None and (found["memory_bytes"] or 0) > limit:
         pointer = "/options/cache" if request["options"]["cache"] is not None else "/shape"
+        if found["memory_bytes"] - ranks <= limit:
+            pointer = "/k_best"
         needs = f"the job would need about {found['memory_bytes']} bytes of memory"
         raise over(f"{needs}; at most {limit} are allowed", pointer)
 
@@ -169,6 +176,10 @@ def estimate(request: Mapping[str, Any], plan: Plan, threads: int, workers: int 
     if plan.infinite is not None and plan.infinite["found"]:
         count, sampled, why = (plan.infinite[key] for key in ("found", "sampled", "why"))
         notes.append(f"of {sampled} costs of the expression {count} are infinite{f': {why}' if why else ''}")
+    if (ranks := request["k_best"]) is not None:
+        memory["k_best"] = RANK_BYTES * ranks * sum(costs.shape)
+        found.disk["result"] += 8 * ranks * (costs.shape[0] + 1)
+        notes.append("the time is that of the solve: ranking comes on top")
     spread = None
     if request["spread"]:
         spread = {"workers": workers, "seconds_alone": round(found.alone, 3), "pays": seconds < found.alone}

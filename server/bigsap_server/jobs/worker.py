@@ -23,7 +23,7 @@ import psutil
 
 import bigsap
 from bigsap.memory import usable_memory
-from bigsap.summary import arrays_of, jsonable, summary_of
+from bigsap.summary import RANKING_ARRAYS, arrays_of, jsonable, summary_of, with_ranking
 from bigsap.system import replace
 from bigsap_server import logs
 from bigsap_server.costs.limits import limit_process
@@ -126,6 +126,8 @@ class Attempt:
         self._over = threading.Event()
         self._command: Command = "run"
         self._pace = Pace()
+        self._ranking: bigsap.Assignments | None = None
+        self._unranked = False  # cancelled before the ranking
 
     def run(self) -> dict[str, Any]:
         """Solve and write the result; return the outcome."""
@@ -156,7 +158,7 @@ class Attempt:
         resolver = Resolver(Path(settings["data"]), settings)
         source = build_source(self.spec, settings["data"], settings)
         if self.spec["shape"] is None:
-            request = {"assignment": None, "spread": False, **self.spec}
+            request = {"assignment": None, "k_best": None, "spread": False, **self.spec}
             check_opened(request, source, resolver, settings.get("threads") or 1)
         for name in ("unassigned_cost", "capacity", "demand"):
             if isinstance(options[name], (list, dict)):
@@ -174,7 +176,10 @@ class Attempt:
         }
         solved = partial(self._solved, source, given)
         asked = self.spec.get("assignment")
-        return solved() if asked is None else proved(asked, source, given, resolver, solved)
+        result = solved() if asked is None else proved(asked, source, given, resolver, solved)
+        if self.spec.get("k_best") is not None:
+            self._rank(result, source, given)
+        return result
 
     def _solved(self, source: bigsap.CostSource, given: dict[str, Any]) -> bigsap.Result:
         """Solve, or continue from the checkpoint."""
@@ -193,6 +198,18 @@ class Attempt:
                 self._note(message)
                 self.folder.checkpoint.unlink(missing_ok=True)
         return bigsap.solve(source, **given)
+
+    def _rank(self, result: bigsap.Result, source: bigsap.CostSource, given: dict[str, Any]) -> None:
+        """Rank the best assignments of a solve that was not stopped."""
+        from bigsap_server.jobs.ranking import RANKED, ranked
+
+        if result.status not in RANKED:
+            self._note(f"no assignments are ranked: the solve was stopped ({result.status})")
+        elif self._cancel.is_set():
+            self._unranked = True
+            self._note("no assignments are ranked: the job was cancelled")
+        else:
+            self._ranking = ranked(result, source, self.spec["k_best"], given)
 
     def _note_cluster(self, stats: dict[str, Any] | None) -> None:
         """Write to the job's log whether the use of workers paid."""
@@ -231,20 +248,24 @@ class Attempt:
 
     def _outcome(self, result: bigsap.Result) -> dict[str, Any]:
         command = self._command
-        if result.status == bigsap.Status.CANCELLED:
+        cancelled = result.status == bigsap.Status.CANCELLED or self._unranked
+        if cancelled:
             if command == "fenced":
                 return {"state": "stale"}
             if command == "stop":
                 return interrupted("server-stopped", STOPPED)
             if command == "now":
                 return {"state": "cancelled"}
-        state = "cancelled" if result.status == bigsap.Status.CANCELLED else "succeeded"
+        state = "cancelled" if cancelled else "succeeded"
         self._write_arrays(result)
-        summary = summary_of(result, self.attempt)
+        summary = summary_of(result, self.attempt) | {"k_best": None}
+        in_file = {"arrays": summary["arrays"]}  # a result's file has none of the ranking
+        if (ranking := self._ranking) is not None:
+            summary = with_ranking(summary, ranking.costs, ranking.col4row, ranking.complete)
         if (uri := self.spec.get("results")) is not None:
             summary["stored"] = put_result(
                 result,
-                summary,
+                summary | in_file,
                 uri,
                 self.folder.path.name,
                 self.folder.unfinished(self.attempt),
@@ -262,7 +283,10 @@ class Attempt:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         try:
-            for name, array in arrays_of(result).items():
+            arrays = arrays_of(result)
+            if (ranking := self._ranking) is not None:
+                arrays |= zip(RANKING_ARRAYS, (ranking.costs, ranking.col4row), strict=True)
+            for name, array in arrays.items():
                 with (temporary / f"{name}.npy").open("wb") as file:
                     np.save(file, array, allow_pickle=False)
                     file.flush()

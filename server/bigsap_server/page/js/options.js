@@ -41,6 +41,10 @@ export class Options {
       label: "Start from job", placeholder: "none", class: "code",
       help: "The id of a job of the same size: similar costs are then solved sooner.",
     });
+    this.kBest = field({
+      label: "Best assignments", kind: "number", placeholder: "1",
+      help: "So many are ranked, the best first, in exact order; the costs of the first are shown.",
+    });
     const nodes = (chosen) => Object.entries(this.fields)
       .filter(([name, one]) => chosen(name, one.kind === "checkbox"))
       .map(([, one]) => one.node);
@@ -51,16 +55,19 @@ export class Options {
       el("details", {},
         el("summary", {}, "More options"),
         nodes((name, tick) => tick && !USUAL.has(name)),
-        el("div", { class: "fields" }, nodes((name, tick) => !tick && !USUAL.has(name)))));
+        el("div", { class: "fields" }, nodes((name, tick) => !tick && !USUAL.has(name)), this.kBest.node)));
   }
 
   parts() {
     const named = Object.entries(this.fields).map(([name, one]) => [`/options/${name}`, one]);
-    return { ...Object.fromEntries(named), "/label": this.label, "/warm_start": this.warmStart, "/spread": this.spread };
+    return {
+      ...Object.fromEntries(named),
+      "/label": this.label, "/warm_start": this.warmStart, "/spread": this.spread, "/k_best": this.kBest,
+    };
   }
 
   check() {
-    return Object.values(this.fields).map((one) => one.check()).every(Boolean);
+    return [...Object.values(this.fields), this.kBest].map((one) => one.check()).every(Boolean);
   }
 
   /** Only what the user set: everything else is the service's default. */
@@ -76,6 +83,7 @@ export class Options {
     if (Object.keys(options).length) found.options = options;
     if (this.warmStart.value()) found.warm_start = { job: this.warmStart.value() };
     if (this.spread.value()) found.spread = true;
+    if (this.kBest.value() !== undefined) found.k_best = this.kBest.value();
     if (this.label.value()) found.label = this.label.value();
     return found;
   }

@@ -13,6 +13,8 @@ const FILES = {
   v: "the dual of each column",
   u_low: "what the dual of each row is beyond u",
   v_low: "what the dual of each column is beyond v",
+  k_costs: "the cost of each ranked assignment",
+  k_col4row: "of each ranked assignment the column of each row",
 };
 const FIRST = 10; // pairs in the table
 
@@ -44,6 +46,7 @@ export async function showResult(place, job, { signal }) {
       stats.rows_scanned != null && fact("Rows scanned", count(stats.rows_scanned)),
       stats.peak_bytes != null && fact("Peak memory", bytes(stats.peak_bytes)),
       total(stats.seconds) != null && fact("Time", duration(total(stats.seconds)))));
+  if (summary.k_best?.count) place.append(ranking(summary.k_best));
   if (hasAssignment(summary)) place.append(el("h3", {}, "Downloads"), downloads(job, summary, problem), problem, look);
   place.hidden = false;
   if (hasAssignment(summary)) await showPairs(look, job, summary, signal);
@@ -103,6 +106,15 @@ export function verdict(summary, job) {
     said.push(`The certificate comes from ${how}, by code of its own that shares nothing with the search.`);
   } else said.push("There is no certificate.");
   return said;
+}
+
+/** The first costs of a ranking. */
+function ranking({ count: found, complete, costs }) {
+  const all = complete ? ", all there are" : "";
+  return el("details", { id: "ranking" },
+    el("summary", {}, `Ranked: ${plural(found, "assignment")}${all}`),
+    el("ol", {}, costs.map((cost) => el("li", {}, number(cost)))),
+    found > costs.length && el("p", { class: "help" }, "The others are in the files below."));
 }
 
 /** Buttons, not links: the request needs the key and the wanted type. */

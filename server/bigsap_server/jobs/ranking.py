@@ -1,0 +1,33 @@
+"""Jobs with ``k_best``: the k best assignments, after the solve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import bigsap
+from bigsap.k_best import best_after
+from bigsap.sources.base import in_sense, intact_throughout
+from bigsap_server.problems import HttpProblem
+
+#: Outcomes of a solve that a ranking can follow.
+RANKED = (bigsap.Status.OPTIMAL, bigsap.Status.IMPRECISE, bigsap.Status.INFEASIBLE)
+
+
+def ranked(
+    result: bigsap.Result, source: bigsap.CostSource, k: int, options: Mapping[str, Any]
+) -> bigsap.Assignments:
+    """Return the k best assignments. options: of ``bigsap.solve``, whose result this is.
+
+    Raises HttpProblem for integer costs beyond int64, which no array holds, and OverflowRiskError.
+    """
+    source = in_sense(bigsap.as_source(source, dtype=options["dtype"]), result.maximize)
+    given = {name: options[name] for name in ("unassigned_cost", "threads")}
+    with intact_throughout(source):
+        found = best_after(result, source, k, **given)
+    if found.costs.dtype == np.dtype(object):
+        detail = "costs of the assignments lie beyond int64, in which they are kept"
+        raise HttpProblem("invalid-cost", detail, pointer="/k_best")
+    return found

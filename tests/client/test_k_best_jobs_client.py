@@ -1,0 +1,68 @@
+"""Rankings by a service: ``Client.submit(..., k_best=)``, ``Job.k_best`` and ``bigsap submit --k-best``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bigsap
+from bigsap.cli import commands as cli
+
+pytest.importorskip("httpx", reason="extra http")
+pytest.importorskip("fastapi", reason="extra server")
+
+from bigsap.client import Client, ServiceError
+
+COST = np.random.default_rng(9).random((12, 15))
+
+
+@pytest.mark.parametrize("options", [{}, {"maximize": True}, {"unassigned_cost": 0.2}])
+def test_a_ranking_as_the_library_returns_it(client: Client, options: dict[str, Any]) -> None:
+    expected = bigsap.solve_k_best(COST, 25, **options)
+    job = client.submit(COST, k_best=25, options=options, wait=True)
+    found = job.k_best()
+    assert isinstance(found, bigsap.Assignments)
+    assert found.costs.tolist() == expected.costs.tolist()
+    assert found.col4row.tolist() == expected.col4row.tolist()
+    assert (found.costs.dtype, found.col4row.dtype) == (expected.costs.dtype, expected.col4row.dtype)
+    assert (found.maximize, found.shape, found.complete) == (expected.maximize, (12, 15), False)
+    assert job.result().fun == found[0].cost
+
+
+def test_few_and_none(client: Client) -> None:
+    job = client.submit([[4, 1], [2, 0]], k_best=np.int64(5), wait=True)
+    assert (job.k_best().costs.tolist(), job.k_best().complete) == ([3, 4], True)
+    job = client.submit([[np.inf, np.inf], [2.0, 0.0]], k_best=5, wait=True)
+    assert (len(job.k_best()), job.k_best().complete, job.k_best().shape) == (0, True, (2, 2))
+
+
+def test_a_job_without_a_ranking_and_bad_numbers(client: Client) -> None:
+    job = client.submit(COST, wait=True)
+    with pytest.raises(ServiceError, match="rank") as absent:
+        job.k_best()
+    assert absent.value.slug == "not-found"
+    for wrong in (0, 1.5, True, "3"):
+        with pytest.raises(bigsap.OptionError, match="k must be"):
+            client.submit(COST, k_best=wrong)  # type: ignore[arg-type]
+    with pytest.raises(ServiceError, match="10000"):
+        client.submit(COST, k_best=10_001)
+    estimate = client.estimate(COST, k_best=100)
+    assert estimate["estimate"]["memory"]["k_best"] == 60 * 100 * 27
+
+
+def test_the_command(
+    live_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BIGSAP_URL", live_server.url)
+    monkeypatch.chdir(tmp_path)
+    np.save("costs.npy", COST)
+    assert cli.main(["submit", "costs.npy", "--json", "--quiet", "--wait", "--k-best", "7"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    with Client(live_server.url) as client:
+        assert client.job(found["id"]).k_best().costs.tolist() == bigsap.solve_k_best(COST, 7).costs.tolist()
+    assert cli.main(["submit", "costs.npy", "--json", "--k-best", "0"]) == 1
+    assert "/k_best" in json.loads(capsys.readouterr().out)["message"]
