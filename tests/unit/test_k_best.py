@@ -248,7 +248,7 @@ def test_k_is_refused(k):
 
 
 def test_options_are_refused():
-    for name in k_best._REFUSED:
+    for name in k_best.REFUSED_BY_K_BEST:
         with pytest.raises(OptionError, match=name):
             bigsap.solve_k_best(np.eye(2), 1, **{name: 1})
     with pytest.raises(TypeError):
