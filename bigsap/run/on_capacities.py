@@ -319,5 +319,5 @@ def _better_bound(result: Result, v: Array, v_low: Array | None, counts: Array) 
     duals += [] if result.u_low is None else [sign * result.u_low]
     duals += [] if v_low is None else [sign * np.repeat(v_low, counts)]
     fun = None if result.fun is None else sign * result.fun
-    better, gap = closer(fun, sign * bound, gap, terms, duals)
-    return sign * better + 0.0, gap
+    closest, gap = closer(fun, sign * bound, gap, terms, duals)
+    return sign * closest + 0.0, gap
