@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from bigsap.errors import OverflowRiskError
-from bigsap.proof.exact import down, expansion, two_sum, up
+from bigsap.proof.exact import down, exact_sum, expansion, two_sum, up
 from bigsap.proof.row_minima import Prices
 from bigsap.types import Array
 
@@ -92,6 +93,15 @@ def closer(
         gap = min(gap, up(expansion([fun, half], [-x for x in total])))
     gap = max(0.0, gap)
     return max(better, down(expansion([fun, -half, -gap]))), gap
+
+
+def exact_total(duals: list[Array]) -> Fraction:
+    """Return the exact sum of duals, of integers or floats."""
+    total = Fraction(0)
+    for part in duals:
+        floats = part.dtype.kind == "f"
+        total += sum(map(Fraction, expansion(part)), Fraction(0)) if floats else int(exact_sum(part))
+    return total
 
 
 def _total(duals: list[Array]) -> list[float] | None:
