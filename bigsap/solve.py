@@ -38,7 +38,7 @@ from bigsap.run.warm_start import GivenStart, parse_warm_start, unmasked_start
 from bigsap.sources import as_source
 from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource, Guarded, in_sense, intact_throughout
-from bigsap.sources.clipped import ClippedCosts
+from bigsap.sources.clipped import ClippedCosts, naming_prices
 from bigsap.sources.cluster.costs import connect, spread_out, warn_of_little
 from bigsap.sources.cuda.device_memory import naming_bytes
 from bigsap.sources.packing import labels_of
@@ -314,7 +314,8 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
                 return found
         else:
             small = None
-    result = _general(source, gated, asked, options, monitor, warm, saved)
+    with naming_prices(gated):
+        result = _general(source, gated, asked, options, monitor, warm, saved)
     if small is not None and small.size <= policy.MOST_SMALL_COSTS:
         result.stats["why"] = "a small matrix that is hard for its size"
     if gated is not None:

@@ -21,13 +21,13 @@ from bigsap.proof import scan
 from bigsap.proof.certificate import Certificate, capped_at_zero, certificate_of, checked_prices
 from bigsap.proof.claim import Claim
 from bigsap.proof.conclusion import conclude
-from bigsap.proof.exact import down, expansion, up
 from bigsap.proof.listed import take_pairs
 from bigsap.proof.minima import Looked, minima
 from bigsap.proof.pair_costs import read_pair_costs
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.verify import check_consistency, check_duals, check_values, unknown, verify_infeasible
+from bigsap.proof.weights import closer
 from bigsap.sources.base import CostSource, Resident, Sparse
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.missing import shape_of
@@ -176,13 +176,12 @@ def _better_bound(result: Claim, m: int) -> tuple[Any, Any]:
         gain = -sign * sum(Fraction(x) for part in extra for x in part.tolist())
         whole = sign * (sign * bound + math.floor(gain))
         return whole, None if result.fun is None else abs(result.fun - whole)
-    terms = expansion([sign * bound], *(-sign * part.astype(np.float64) for part in extra))
-    better = down(terms)
-    if gap is not None and result.fun is not None and math.isfinite(gap):
-        gap = max(0.0, up(expansion([gap], *(sign * part.astype(np.float64) for part in extra))))
-        # A large bound was rounded, the gap was not: it is the exact cost less the exact bound.
-        half = math.ulp(result.fun) / 2
-        better = max(better, down(expansion([sign * result.fun, -half, -gap])))
+    kept = [result.u, result.v[:m]]
+    kept += [] if result.u_low is None else [result.u_low]
+    kept += [] if result.v_low is None else [result.v_low[:m]]
+    changes, duals = ([sign * part.astype(np.float64) for part in parts] for parts in (extra, kept))
+    fun = None if result.fun is None else sign * result.fun
+    better, gap = closer(fun, sign * bound, gap, [-part for part in changes], duals)
     return sign * better + 0.0, gap
 
 

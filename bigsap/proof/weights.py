@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from bigsap.proof.exact import two_sum
+from bigsap.errors import OverflowRiskError
+from bigsap.proof.exact import down, exact_sum, expansion, two_sum, up
 from bigsap.proof.row_minima import Prices
 from bigsap.types import Array
 
@@ -68,3 +71,44 @@ def duals_total(dual: Array, low: Array | None, counts: Array | None) -> list[An
         return list(parts)
     counts = padded(counts, dual.size)
     return [vector for part in parts for vector in weighted(part.astype(np.float64), counts)]
+
+
+def closer(
+    fun: float | None, bound: float, gap: float | None, changes: list[Array], duals: list[Array]
+) -> tuple[float, float | None]:
+    """Return bound and gap, minimising, after changes of duals: the better of two ways.
+
+    The changes are added to the former bound and gap, which were rounded at the size of the former duals.
+    Where that was much larger, the sum of the present duals is closer. changes: what was added to the
+    duals. duals: all of them now, as often as they count; NaN where unknown.
+    """
+    better = down(expansion([bound], *changes))
+    total = _total(duals)
+    better = better if total is None else max(better, down(total))
+    if gap is None or fun is None or not math.isfinite(gap):
+        return better, gap
+    half = math.ulp(fun) / 2  # fun was rounded, the gap was not: it is the exact cost less the exact bound
+    gap = up(expansion([gap], *(-change for change in changes)))
+    if total is not None:
+        gap = min(gap, up(expansion([fun, half], [-x for x in total])))
+    gap = max(0.0, gap)
+    return max(better, down(expansion([fun, -half, -gap]))), gap
+
+
+def exact_total(duals: list[Array]) -> Fraction:
+    """Return the exact sum of duals, of integers or floats."""
+    total = Fraction(0)
+    for part in duals:
+        floats = part.dtype.kind == "f"
+        total += sum(map(Fraction, expansion(part)), Fraction(0)) if floats else int(exact_sum(part))
+    return total
+
+
+def _total(duals: list[Array]) -> list[float] | None:
+    """Return the exact sum of duals; None if some are unknown, or the sum leaves float64."""
+    if any(np.isnan(part).any() for part in duals):
+        return None
+    try:
+        return expansion(*duals)
+    except OverflowRiskError:
+        return None

@@ -16,7 +16,7 @@ from bigsap.memory import usable_memory
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.progress import Monitor
-from bigsap.proof.exact import down, expansion, up
+from bigsap.proof.weights import closer, exact_total
 from bigsap.result import Result, Status, pairs_of
 from bigsap.row_cache import parse_bytes
 from bigsap.run.closed_columns import dual_of_closed
@@ -308,13 +308,20 @@ def _better_bound(result: Result, v: Array, v_low: Array | None, counts: Array) 
         return bound, gap
     sign = -1 if result.maximize else 1
     if isinstance(bound, int):
-        if v_low is not None or (old.dtype.kind == "f" and (old != np.rint(old)).any()):
-            return bound, gap  # prices with fractions: the bound is the next whole number already
-        better = bound + sum(map(int, old.tolist())) - sum(map(int, new.tolist()))
+        lows = [
+            low
+            for low in (result.u_low, v_low if v_low is None else np.repeat(v_low, counts))
+            if low is not None
+        ]
+        total = exact_total([result.u, old, *lows])
+        better = sign * max(sign * bound, math.ceil(sign * total))
         return better, None if result.fun is None else abs(result.fun - better)
     terms = [sign * old.astype(np.float64), -sign * new.astype(np.float64)]
     if v_low is not None and result.v_low is not None:
         terms += [sign * np.repeat(v_low, counts), -sign * result.v_low]
-    if gap is not None:
-        gap = max(0.0, up(expansion([gap], *(-term for term in terms))))
-    return sign * down(expansion([sign * bound], *terms)) + 0.0, gap
+    duals = [sign * result.u.astype(np.float64), terms[0]]
+    duals += [] if result.u_low is None else [sign * result.u_low]
+    duals += [] if v_low is None else [sign * np.repeat(v_low, counts)]
+    fun = None if result.fun is None else sign * result.fun
+    closest, gap = closer(fun, sign * bound, gap, terms, duals)
+    return sign * closest + 0.0, gap

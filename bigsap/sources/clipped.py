@@ -14,7 +14,8 @@ and every cached row, is that much longer.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -223,6 +224,22 @@ class ClippedCosts(Reading):
 
 class _GatedGroups(Groups, ClippedCosts):
     """Clipped costs of a source that reads rows in groups, ahead of time."""
+
+
+@contextmanager
+def naming_prices(gated: ClippedCosts | None) -> Iterator[None]:
+    """Let errors of costs that are a row's price name the price: its pair may not exist. None: no prices."""
+    try:
+        yield
+    except InvalidCostError as error:
+        row, column = error.row, error.column
+        if gated is None or error.of_source or row is None or column is None:
+            raise
+        pair = f"cost[{row}, {column}]"
+        if column < gated.n_columns and not str(error).startswith(f"{pair} is {gated.cap[row]}:"):
+            raise
+        text = str(error).replace(pair, f"unassigned_cost of row {row}")
+        raise type(error)(text, row) from error.__cause__
 
 
 def _own_dtype(source: CostSource) -> np.dtype[Any]:

@@ -151,14 +151,20 @@ def naming_originals(rows: Array | None, columns: Array | None) -> Iterator[None
     try:
         yield
     except InvalidCostError as error:
-        if error.of_source or error.row is None or error.column is None:
+        if error.of_source or error.row is None:
             raise
-        i, j = (
-            at if times is None else int(np.repeat(np.arange(times.size), times)[at])
-            for at, times in ((error.row, rows), (error.column, columns))
-        )
+        i = _original(error.row, rows)
+        if error.column is None:
+            text = str(error).replace(f"row {error.row}", f"row {i}")
+            raise type(error)(text, i) from error.__cause__
+        j = _original(error.column, columns)
         text = str(error).replace(f"cost[{error.row}, {error.column}]", f"cost[{i}, {j}]")
         raise type(error)(text, i, j) from error.__cause__
+
+
+def _original(copy: int, times: Array | None) -> int:
+    """Return of which row or column a copy is; times: how often each is repeated; None: once."""
+    return copy if times is None else int(np.searchsorted(np.cumsum(times), copy, side="right"))
 
 
 def _repeated_entries(source: SparseCosts, counts: Array) -> CostSource:

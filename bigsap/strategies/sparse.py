@@ -219,13 +219,20 @@ class SparseSearch:
         if grid:
             epsilon = float(np.floor(epsilon / grid) * grid)
         course.epsilon = epsilon
-        if not epsilon > 0 or epsilon < course.least:
+        if not epsilon > 0 or epsilon < max(course.least, self._finest()):
             course.stage, course.epsilon = TIGHT, 0.0
             return
         auction.unmatch(self.state)
         course.stage = BID
         course.limit = self.scans + self._long(_LOOK * _LONGER**course.raised)
         course.scanned, course.looked, self._begun = self.scans, False, self.state.v.copy()
+
+    def _finest(self) -> float:
+        """Return the least epsilon that moves every price; bids of less would go on without an end."""
+        v = self.state.v
+        if self._arithmetic.grid or not v.size:
+            return 0.0
+        return 2.0 * float(np.spacing(max(float(v.max()), -float(v.min()))))
 
     def _long(self, scans_a_row: int) -> int:
         return scans_a_row * max(64, self._problem.shape[0])

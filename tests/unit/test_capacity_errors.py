@@ -65,3 +65,24 @@ def test_too_few_places_have_the_statistics_of_any_solve(counts: dict[str, Any])
     read = ("rows_evaluated", "pairs_evaluated", "certificate_pairs", "rows_scanned")
     assert [result.stats[name] for name in read] == [0] * 4
     assert reports[-1] == "done"
+
+
+@pytest.mark.parametrize(
+    ("shape", "counts"),
+    [
+        ((10, 1), {}),
+        ((10, 1), {"capacity": 0}),
+        ((10, 1), {"capacity": 2}),
+        ((10, 3), {"capacity": [0, 1, 2], "method": "ssp"}),
+        ((4, 2), {"demand": [3, 2, 1, 1]}),
+    ],
+)
+def test_a_price_too_large_for_exact_sums_is_named_as_a_price(
+    shape: tuple[int, int], counts: dict[str, Any]
+) -> None:
+    """Where rows may stay without a column their prices are costs of columns that nobody gave."""
+    prices = np.ones(shape[0], np.int64)
+    prices[1] = 2**60
+    with pytest.raises(bigsap.OverflowRiskError, match=f"^unassigned_cost of row 1 is {2**60}: ") as raised:
+        bigsap.solve(np.ones(shape, np.int64), unassigned_cost=prices, **counts)
+    assert (raised.value.row, raised.value.column) == (1, None)

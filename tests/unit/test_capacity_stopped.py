@@ -289,3 +289,24 @@ def test_a_refined_proof_that_is_stopped(monkeypatch):
     found = bigsap.solve(source, capacity=[60, 40, 20])
     assert (found.status, found.fun) == ("time_limit", float(best))
     assert Fraction(found.bound) <= best
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("last", [1, 2])
+def test_whole_bounds_of_one_price_a_column_are_those_of_the_duals(last, maximize):
+    """Copies of a column had prices with fractions; the best of them proves more than they did."""
+    for seed in range(5):
+        rng = RNG(seed)
+        cost, most = rng.integers(0, 2**31, (13, 7)), rng.integers(2, 4, 7)
+        calls = itertools.count()
+
+        def stop(_, calls=calls):
+            if next(calls) >= last:
+                raise StopIteration
+
+        options = {"callback": stop, "callback_every": 1e9, "callback_rows": 7, "method": "ssp"}
+        start = np.full(7, -1e12)
+        found = bigsap.solve(cost, capacity=most, maximize=maximize, warm_start=start, **options)
+        found.verify(cost)
+        sign = -1 if maximize else 1
+        assert sign * found.bound <= sign * exact(cost, {"capacity": most, "maximize": maximize})

@@ -557,6 +557,8 @@ def test_a_bound_that_lost_digits_to_a_far_price_is_as_close_as_the_gap(maximize
         fun=sign * 661742.391039406,
         bound=sign * -521773793.4018267,
         gap=522435535.79286605,
+        u=np.array([np.nan]),
+        u_low=None,
         v=sign * np.array([0.0, -522435535.79286605]),
         v_low=None,
         maximize=maximize,
@@ -567,3 +569,27 @@ def test_a_bound_that_lost_digits_to_a_far_price_is_as_close_as_the_gap(maximize
     bound, gap = _better_bound(SimpleNamespace(**{**vars(clipped), "fun": None, "gap": None}), 1)
     assert gap is None
     assert 1e-8 < sign * (clipped.fun - bound) < 1e-7
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_a_stopped_solve_from_huge_prices_has_the_bound_of_its_duals(maximize):
+    """The additional columns' prices of 1e300 are dropped; they must not leave their rounding in the gap."""
+    rng = np.random.default_rng(5)
+    sign = -1 if maximize else 1
+    cost = sign * np.rint(9 * rng.random((14, 10)))
+    prices = sign * np.rint(9 * rng.random(14))
+
+    def stop(_):
+        raise StopIteration
+
+    found = bigsap.solve(
+        cost,
+        unassigned_cost=prices,
+        maximize=maximize,
+        warm_start=np.full(10, sign * 1e300),
+        method="ssp",
+        callback=stop,
+    )
+    assert found.status == "cancelled"
+    assert found.bound == found.u.sum() + found.v.sum()
+    assert found.gap == pytest.approx(abs(found.fun - found.bound), rel=1e-14)
