@@ -275,7 +275,7 @@ def test_a_json_document_is_sent_as_it_was_typed(opened: Callable[..., Any], ser
     )
     page.get_by_text("Options", exact=True).click()
     page.get_by_label("Gap").fill("3")
-    page.get_by_label("Threads").fill("2")
+    page.get_by_label("Time limit (s)").fill("200")
     page.get_by_role("textbox", name="Label").fill("not this one")
     with page.expect_request(lambda request: "dry_run" in request.url) as asked:
         page.get_by_label("Job document (JSON)").fill(text)
@@ -284,7 +284,7 @@ def test_a_json_document_is_sent_as_it_was_typed(opened: Callable[..., Any], ser
         assert part in sent
     found = json.loads(sent)
     assert found["label"] == '{"a, b": ['
-    assert found["options"] == {"unassigned_cost": [large, 7], "gap": 0.5, "threads": 2}
+    assert found["options"] == {"unassigned_cost": [large, 7], "gap": 0.5, "time_limit_s": 200}
     page.get_by_label("Job document (JSON)").fill(
         '{"cost": {"type": "array", "values": [[9007199254740993]]}}'
     )
