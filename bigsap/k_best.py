@@ -164,7 +164,7 @@ def solve_k_best(
     source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), maximize)
     with intact_throughout(source):
         result = solve(source, maximize=maximize, unassigned_cost=unassigned_cost, threads=threads, **options)
-        return best_after(result, source, count, unassigned_cost=unassigned_cost, threads=threads)
+        return _after(result, source, count, unassigned_cost, threads)
 
 
 def count_of(k: Any) -> int:
@@ -177,17 +177,26 @@ def count_of(k: Any) -> int:
 
 def best_after(
     result: Result,
-    source: CostSource,
+    cost: Any,
     k: int,
     *,
     unassigned_cost: npt.ArrayLike | None = None,
+    dtype: npt.DTypeLike | None = None,
     threads: int | None = None,
 ) -> Assignments:
     """Return the k best assignments of a problem, from the proved result of its solve.
 
-    source: the costs as solved. unassigned_cost, threads: of the solve. For callers that solve, and
-    keep checkpoints, themselves: ``solve_k_best`` does both. None are returned without an assignment.
+    cost, unassigned_cost, dtype, threads: of the solve. For callers that solve, and keep checkpoints,
+    themselves: ``solve_k_best`` does both. None are returned without an assignment.
     """
+    source = in_sense(as_source(cost, dtype=dtype), result.maximize)
+    with intact_throughout(source):
+        return _after(result, source, k, unassigned_cost, threads)
+
+
+def _after(
+    result: Result, source: CostSource, k: int, unassigned_cost: npt.ArrayLike | None, threads: int | None
+) -> Assignments:
     n, m = (int(size) for size in source.shape)
     maximize = result.maximize
     if result.fun is None:

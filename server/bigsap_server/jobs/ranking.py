@@ -9,7 +9,6 @@ import numpy as np
 
 import bigsap
 from bigsap.k_best import best_after
-from bigsap.sources.base import in_sense, intact_throughout
 from bigsap_server.problems import HttpProblem
 
 #: Outcomes of a solve that a ranking can follow.
@@ -23,10 +22,8 @@ def ranked(
 
     Raises HttpProblem for integer costs beyond int64, which no array holds, and OverflowRiskError.
     """
-    source = in_sense(bigsap.as_source(source, dtype=options["dtype"]), result.maximize)
-    given = {name: options[name] for name in ("unassigned_cost", "threads")}
-    with intact_throughout(source):
-        found = best_after(result, source, k, **given)
+    given = {name: options[name] for name in ("unassigned_cost", "dtype", "threads")}
+    found = best_after(result, source, k, **given)
     if found.costs.dtype == np.dtype(object):
         detail = "costs of the assignments lie beyond int64, in which they are kept"
         raise HttpProblem("invalid-cost", detail, pointer="/k_best")
