@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, overload
 
@@ -21,13 +21,14 @@ from bigsap.engine.k_best.state import (
     NODES,
     SCANS,
     SEARCHES,
+    TURNS,
     grown,
     grown_queue,
     new_nodes,
     new_queue,
     new_work,
 )
-from bigsap.errors import OptionError, OverflowRiskError, bound_call, flag, quiet, whole
+from bigsap.errors import CertificateError, OptionError, OverflowRiskError, bound_call, flag, quiet, whole
 from bigsap.notebook import html_table
 from bigsap.option_table import REFUSED_BY_K_BEST
 from bigsap.proof.k_best import prove_subspaces
@@ -47,6 +48,8 @@ _PER_DOUBLING = 16
 _FEW, _STAGE, _MARGIN = 16, 4, 1.03
 # Assignments beyond the k-th that are compared if costs were rounded.
 _BEYOND = 64
+# Pairs listed of all subspaces that are solved between two calls of ``check``, and the most subspaces.
+_PAIRS, _TURNS = 1 << 22, 1024
 
 
 class Ranked(NamedTuple):
@@ -183,19 +186,26 @@ def best_after(
     unassigned_cost: npt.ArrayLike | None = None,
     dtype: npt.DTypeLike | None = None,
     threads: int | None = None,
+    check: Callable[[], object] | None = None,
 ) -> Assignments:
     """Return the k best assignments of a problem, from the proved result of its solve.
 
-    cost, unassigned_cost, dtype, threads: of the solve. For callers that solve, and keep checkpoints,
+    cost, unassigned_cost, dtype, threads: of the solve. check: called several times a second; what it
+    raises ends the ranking. For callers that solve, and keep checkpoints,
     themselves: ``solve_k_best`` does both. None are returned without an assignment.
     """
     source = in_sense(as_source(cost, dtype=dtype), result.maximize)
     with intact_throughout(source):
-        return _after(result, source, k, unassigned_cost, threads)
+        return _after(result, source, k, unassigned_cost, threads, check)
 
 
 def _after(
-    result: Result, source: CostSource, k: int, unassigned_cost: npt.ArrayLike | None, threads: int | None
+    result: Result,
+    source: CostSource,
+    k: int,
+    unassigned_cost: npt.ArrayLike | None,
+    threads: int | None,
+    check: Callable[[], object] | None = None,
 ) -> Assignments:
     n, m = (int(size) for size in source.shape)
     maximize = result.maximize
@@ -209,8 +219,17 @@ def _after(
     if n == 0 or m == 0:
         return _only(result, maximize)
     u, v = sign * result.u, sign * result.v
-    task = Task(costs, sign, result.col4row, u, v, prices, check_threads(threads))
-    return _enumerated(task, k, maximize)
+    task = Task(costs, sign, result.col4row, u, v, prices, check_threads(threads), check)
+    found = _enumerated(task, k, maximize)
+    _compare(found, result)
+    return found
+
+
+def _compare(found: Assignments, result: Result) -> None:
+    """Raise CertificateError if the best assignment costs what the solve has ruled out."""
+    limits = [limit for limit in (result.bound, result.fun) if limit is not None]
+    if not min(limits) <= next(iter(found.costs.tolist()), math.nan) <= max(limits):
+        raise CertificateError("the costs are not those of the solve: they have changed since")
 
 
 def _none(source: CostSource, maximize: bool, complete: bool) -> Assignments:
@@ -248,7 +267,7 @@ def _searched(task: Task, count: int) -> tuple[Listed, _Search]:
     per_row = max(_PER_ROW, math.ceil(_PER_DOUBLING * math.log2(count + 1) / max(1, min(n, m))))
     lists, cap, by_cost = listed(task, per_row), None, False
     while True:
-        found = _found(lists, count, cap)
+        found = _found(lists, count, cap, task.check)
         wanted = found.wanted
         if lists.beyond is None or (wanted is not None and wanted < lists.beyond):
             return lists, found
@@ -272,12 +291,12 @@ def _most(task: Task, enough: int) -> int:
     return found
 
 
-def _found(lists: Listed, count: int, cap: int | None) -> _Search:
+def _found(lists: Listed, count: int, cap: int | None, check: Callable[[], object] | None) -> _Search:
     """Enumerate ``count`` assignments; with rounded numbers as many more as may change places.
 
     cap: a cost in the graph that so many have at most, if one is known.
     """
-    search = _Search(lists, count, cap)
+    search = _Search(lists, count, cap, check)
     more = count
     while lists.rounded and len(search.answers) == more:
         # Each of the numbers may be half a unit off.
@@ -288,7 +307,7 @@ def _found(lists: Listed, count: int, cap: int | None) -> _Search:
                 "costs differ by too many orders of magnitude for the exact order of ties; round them"
             )
         more += _BEYOND
-        search = _Search(lists, more)
+        search = _Search(lists, more, check=check)
     return search
 
 
@@ -300,8 +319,10 @@ class _Search:
     can use must be listed: the last cost, or a guess of it before the enumeration of all.
     """
 
-    def __init__(self, lists: Listed, count: int, cap: int | None = None) -> None:
-        self.lists, self.exhausted = lists, False
+    def __init__(
+        self, lists: Listed, count: int, cap: int | None = None, check: Callable[[], object] | None = None
+    ) -> None:
+        self.lists, self.exhausted, self.check = lists, False, check
         self.wanted: int | None = None
         self.answers = _room(count)
         few, margin = count if cap is not None else _stage(count, 1), _MARGIN
@@ -331,7 +352,7 @@ class _Search:
         left = np.ones(self.work.counts[NODES], np.bool_)
         left[self.answers] = False
         self.others = bool(left.any())
-        prove_subspaces(self.lists.graph, self.nodes, self.answers, np.flatnonzero(left))
+        prove_subspaces(self.lists.graph, self.nodes, self.answers, np.flatnonzero(left), self.check)
 
     def _run(self, count: int, cap: int | None) -> int:
         """Enumerate so many, with a guessed cap of the costs if there is one; return the last status."""
@@ -344,11 +365,16 @@ class _Search:
             work.scalar[[CAP, CAP_LOW]] = cap >> BITS, cap & MASK
         answers = _room(count)
         queue = new_queue(len(self.nodes.offset), count)
-        status = enumerate_best(graph, self.nodes, queue, work, answers)
+        turns = 0 if self.check is None else 2 + min(_TURNS, _PAIRS // (len(graph.slot) + 1))
+        status = FULL
         while status == FULL:
-            self.nodes = grown(self.nodes, work)
-            queue = grown_queue(queue, len(self.nodes.offset))
+            if self.check is not None:
+                self.check()
+            work.counts[TURNS] = turns
             status = enumerate_best(graph, self.nodes, queue, work, answers)
+            if status == FULL:
+                self.nodes = grown(self.nodes, work)
+                queue = grown_queue(queue, len(self.nodes.offset))
         self.answers = answers[: work.counts[ANSWERS]]
         return int(status)
 

@@ -9,6 +9,7 @@ with the enumeration but the layout of its arrays, see ``engine/k_best/state.py`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,20 +21,30 @@ from bigsap.types import Array
 # What ``owner`` says of slots that no free agent has: spare, kept.
 _SPARE, _KEPT = -1, -2
 _REST = (1 << 60) - 1
+# Entries of subspaces that are checked between two calls of ``check``.
+_ENTRIES = 1 << 25
 
 
-def prove_subspaces(graph: Any, nodes: Any, answers: Array, left: Array) -> None:
+def prove_subspaces(
+    graph: Any, nodes: Any, answers: Array, left: Array, check: Callable[[], object] | None = None
+) -> None:
     """Check the duals of subspaces, and the order of their costs.
 
-    answers: the subspaces of the assignments, in order. left: others that were solved. Raises
+    answers: the subspaces of the assignments, in order. left: others that were solved. check: called now and
+    then; it may raise. Raises
     CertificateError for duals that prove nothing, costs that fall, and a subspace that was left out
     although it costs less than the last assignment.
     """
     n_slots = len(graph.spare_cost)
     owner, off = np.empty(n_slots, np.int64), np.zeros(len(graph.slot), np.bool_)
-    wrong = _first_wrong(graph, nodes, np.concatenate((answers, left)), owner, off)
-    if wrong >= 0:
-        raise CertificateError(f"the duals of subspace {wrong} do not prove its assignment the cheapest")
+    solved = np.concatenate((answers, left))
+    step = max(1, len(solved) if check is None else _ENTRIES // (len(graph.slot) + n_slots + 1))
+    for start in range(0, len(solved), step):
+        wrong = _first_wrong(graph, nodes, solved[start : start + step], owner, off)
+        if wrong >= 0:
+            raise CertificateError(f"the duals of subspace {wrong} do not prove its assignment the cheapest")
+        if check is not None:
+            check()
     high, low = nodes.cost[answers], nodes.cost_low[answers]
     falls = (high[1:] < high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] < low[:-1]))
     if falls.any():

@@ -11,6 +11,7 @@ coarser, and the numbers are rounded; ``Listed.rounded`` says so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,7 @@ from bigsap.engine.k_best.state import Graph
 from bigsap.errors import OverflowRiskError
 from bigsap.proof.exact import three_sum
 from bigsap.proof.row_pass import kept_pairs
-from bigsap.sources.base import CostSource, Sparse
+from bigsap.sources.base import CostSource, Sparse, read_while
 from bigsap.types import Array
 
 # Rows sampled for the slack that lists a certain number of pairs a row.
@@ -38,7 +39,8 @@ class Task:
     """A problem with an optimal assignment and duals, all in the minimising sense.
 
     source: the costs (n, m), of which ``sign`` times each is minimised. col4row (n,). u (n,), v (m,).
-    prices: (n,) of leaving rows unassigned, or None. threads: of a pass over the costs.
+    prices: (n,) of leaving rows unassigned, or None. threads: of a pass over the costs. check: called now
+    and then, or None; what it raises ends the work.
     """
 
     source: CostSource
@@ -48,6 +50,7 @@ class Task:
     v: Array
     prices: Array | None
     threads: int
+    check: Callable[[], object] | None = None
 
     @property
     def by_slots(self) -> bool:
@@ -153,7 +156,7 @@ def _limit(task: Task, u: Array, v: Array, per_row: int) -> float:
     n, m = task.source.shape
     rows = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.intp))
     block = np.empty((len(rows), m), task.source.dtype)
-    task.source.read(rows, slice(0, m), block)
+    read_while(task.source, task.check or (lambda: None), rows, slice(0, m), block)
     slack = (task.sign * block.astype(np.float64) - u[rows][:, None]) - v
     count = max(1, per_row * len(rows) * min(n, m) // n)
     if count >= slack.size:
@@ -185,7 +188,9 @@ def _pairs(task: Task, u: Array, v: Array, limit: float) -> tuple[Array, Array, 
         kept[here, mine[here] - first] = True
         return signed, kept
 
-    rows, columns, costs = kept_pairs(task.source, keep, threads=task.threads)
+    check = task.check
+    tick = None if check is None else lambda _done: check()
+    rows, columns, costs = kept_pairs(task.source, keep, threads=task.threads, tick=tick)
     return rows, columns, costs.astype(kind)
 
 

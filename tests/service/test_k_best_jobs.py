@@ -236,6 +236,48 @@ def test_cancelled_before_the_ranking(api: Any, monkeypatch: pytest.MonkeyPatch)
     assert api.get(job["links"]["result"]).json()["k_best"]["count"] == 3
 
 
+def test_cancelled_while_it_ranks(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ranking ends, and the best assignment is kept."""
+    real = ranking.best_after
+
+    def best_after(*args: Any, check: Callable[[], object], **given: Any) -> bigsap.Assignments:
+        check()
+        place = api.get("/v1/jobs").json()["jobs"][0]["links"]["self"]
+        api.post(f"{place}/cancel", json={"mode": "graceful"})
+        until(lambda: not _goes_on(check))
+        return real(*args, check=check, **given)
+
+    monkeypatch.setattr(ranking, "best_after", best_after)
+    job = solved(api, asked(3))
+    assert (job["state"], job["result"]["status"], job["result"]["k_best"]) == ("cancelled", "optimal", None)
+    assert "no assignments are ranked: the job was cancelled" in notes(api, job)
+    monkeypatch.setattr(ranking, "best_after", real)
+    assert api.post(job["links"]["resume"]).status_code == 202
+    job = until(lambda: (now := api.get(job["links"]["self"]).json())["finished"] and now)
+    assert api.get(job["links"]["result"]).json()["k_best"]["count"] == 3
+
+
+def _goes_on(check: Callable[[], object]) -> bool:
+    try:
+        check()
+    except ranking.RankingStopped:
+        return False
+    return True
+
+
+def test_the_time_limit_is_that_of_the_ranking_too(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = ranking.best_after
+
+    def best_after(*args: Any, check: Callable[[], object], **given: Any) -> bigsap.Assignments:
+        until(lambda: not _goes_on(check))
+        return real(*args, check=check, **given)
+
+    monkeypatch.setattr(ranking, "best_after", best_after)
+    job = solved(api, asked(3, time_limit_s=1))
+    assert (job["state"], job["result"]["status"], job["result"]["k_best"]) == ("succeeded", "optimal", None)
+    assert "the time limit ended the ranking" in notes(api, job)
+
+
 def test_costs_beyond_64_bits_and_errors_of_the_ranking(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no array for them: the job fails, and says why."""
     large = bigsap.solve_k_best(COST, 2)

@@ -13,6 +13,7 @@ import bigsap
 from bigsap import k_best
 from bigsap.engine.k_best import state
 from bigsap.errors import CertificateError, InvalidCostError, OptionError, OverflowRiskError
+from bigsap.k_best import best_after
 from bigsap.proof.k_best import prove_subspaces
 from bigsap.strategies.k_best_lists import Task, listed
 from pairwise import each
@@ -361,3 +362,48 @@ def test_a_slice_of_the_ranking_is_a_list():
     ranking = bigsap.solve_k_best([[1, 2], [4, 7]], 5)
     assert [one.cost for one in ranking[:5]] == [6, 8]
     assert [one.col4row.tolist() for one in ranking[1:]] == [[0, 1]]
+
+
+class _Enough(Exception):
+    pass
+
+
+@pytest.mark.parametrize("costs", [np.zeros((40, 40)), np.random.default_rng(3).random((9, 12))])
+def test_a_ranking_ends_where_its_caller_wants(costs: np.ndarray) -> None:
+    """``check`` is called throughout, changes nothing, and what it raises ends the ranking at once."""
+    result = bigsap.solve(costs)
+    expected = bigsap.solve_k_best(costs, 200)
+    calls = 0
+
+    def check() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == last:
+            raise _Enough
+
+    last = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bigsap.k_best._PAIRS", 0)  # a call for each subspace
+        patch.setattr("bigsap.proof.k_best._ENTRIES", 0)
+        found = best_after(result, costs, 200, check=check)
+        assert found.costs.tolist() == expected.costs.tolist()
+        assert found.col4row.tolist() == expected.col4row.tolist()
+        assert calls > 2 * found.stats["subspaces"]
+        for last in (1, calls // 2, calls):
+            calls = 0
+            with pytest.raises(_Enough):
+                best_after(result, costs, 200, check=check)
+            assert calls == last
+
+
+@pytest.mark.parametrize("integer", [False, True])
+@pytest.mark.parametrize("less", [False, True])
+def test_costs_that_changed_after_the_solve(integer: bool, less: bool) -> None:
+    """Ranks of other costs would contradict the proof of the result."""
+    costs = np.random.default_rng(4).integers(1, 100, (6, 6))
+    costs = costs if integer else costs / 7
+    for maximize in (False, True):
+        result = bigsap.solve(costs, maximize=maximize)
+        with pytest.raises(bigsap.CertificateError, match="changed"):
+            best_after(result, costs - 1 if less else costs + 1, 3)
+        assert best_after(result, costs, 3).costs[0] == result.fun

@@ -42,6 +42,7 @@ from bigsap.engine.k_best.state import (
     START,
     TOP,
     TOP_LOW,
+    TURNS,
     U_LOW,
     V_LOW,
     WORST,
@@ -55,7 +56,7 @@ from bigsap.engine.k_best.state import (
 from bigsap.engine.k_best.ties import break_ties
 from bigsap.types import Array
 
-#: Results: all found; more room is needed; numbers leave their range; a guess was wrong.
+#: Results: all found; more room is needed, or a pause is due; numbers leave their range; a guess was wrong.
 DONE, FULL, TOO_LARGE, GUESS = range(4)
 
 
@@ -126,7 +127,7 @@ def enumerate_best(g: Graph, nodes: Nodes, queue: Queue, w: Work, answers: Array
 
     w.at: a complete assignment, from which the first one is found.
 
-    FULL: call again with more room. Fewer are found where there are no more:
+    FULL: call again with more room, or after a pause. Fewer are found where there are no more:
     ``w.counts[ANSWERS]`` says how many. GUESS: the cap was too low; begin anew with a higher one.
     """
     if w.counts[NODES] == 0 and _solve_whole(g, nodes, queue, w) == TOO_LARGE:
@@ -161,7 +162,8 @@ def _solve_children(g: Graph, nodes: Nodes, queue: Queue, w: Work) -> int:
     """
     node = w.counts[PENDING]
     while True:
-        if _is_full(nodes, w):
+        w.counts[TURNS] -= 1
+        if w.counts[TURNS] == 0 or _is_full(nodes, w):
             return FULL
         _load(g, nodes, w, node)
         _keep(nodes, w, node, w.counts[PLACE])

@@ -139,10 +139,10 @@ class Queue(NamedTuple):
 #: which dummies were reached, the first free agent, the node at hand, that of near entries (-1: none);
 #: then, of the whole, a node whose children are not all solved (-1: none), its next row, rows, nodes,
 #: queue, answers, smallest costs, searches, lists scanned; the first agent at hand; whether the cap is
-#: a guess.
+#: a guess; and how many more children are looked at before a pause, none up to 0.
 CLOCK, HEAP, DONE, CHANGED, OPENED, ENTRY, START, LOADED, NARROW = range(9)
-PENDING, PLACE, ROWS, NODES, QUEUE, ANSWERS, WORST, SEARCHES, SCANS, BASE, GUESSED = range(9, 20)
-COUNTS = 20
+PENDING, PLACE, ROWS, NODES, QUEUE, ANSWERS, WORST, SEARCHES, SCANS, BASE, GUESSED, TURNS = range(9, 21)
+COUNTS = 21
 #: Positions in ``Work.scalar``: the price of spare slots, the distance found, and the cap: subspaces that
 #: cost more are dropped.
 TOP, TOP_LOW, FOUND, FOUND_LOW, CAP, CAP_LOW = range(6)

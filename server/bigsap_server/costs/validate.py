@@ -179,7 +179,7 @@ def estimate(request: Mapping[str, Any], plan: Plan, threads: int, workers: int 
     if (ranks := request["k_best"]) is not None:
         memory["k_best"] = RANK_BYTES * ranks * sum(costs.shape)
         found.disk["result"] += 8 * ranks * (costs.shape[0] + 1)
-        notes.append("the time is that of the solve: ranking comes on top")
+        notes.append("the time is that of the solve: ranking comes on top, within the time limit")
     spread = None
     if request["spread"]:
         spread = {"workers": workers, "seconds_alone": round(found.alone, 3), "pays": seconds < found.alone}

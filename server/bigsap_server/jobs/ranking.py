@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,24 @@ from bigsap_server.problems import HttpProblem
 RANKED = (bigsap.Status.OPTIMAL, bigsap.Status.IMPRECISE, bigsap.Status.INFEASIBLE)
 
 
+class RankingStopped(Exception):
+    """Raised by ``check`` to end a ranking; the message says why."""
+
+
 def ranked(
-    result: bigsap.Result, source: bigsap.CostSource, k: int, options: Mapping[str, Any]
+    result: bigsap.Result,
+    source: bigsap.CostSource,
+    k: int,
+    options: Mapping[str, Any],
+    check: Callable[[], object],
 ) -> bigsap.Assignments:
     """Return the k best assignments. options: of ``bigsap.solve``, whose result this is.
 
-    Raises HttpProblem for integer costs beyond int64, which no array holds, and OverflowRiskError.
+    check: called several times a second. Raises what it raises, HttpProblem for integer costs beyond int64,
+    which no array holds, and OverflowRiskError.
     """
     given = {name: options[name] for name in ("unassigned_cost", "dtype", "threads")}
-    found = best_after(result, source, k, **given)
+    found = best_after(result, source, k, check=check, **given)
     if found.costs.dtype == np.dtype(object):
         detail = "costs of the assignments lie beyond int64, in which they are kept"
         raise HttpProblem("invalid-cost", detail, pointer="/k_best")

@@ -127,7 +127,7 @@ class Attempt:
         self._command: Command = "run"
         self._pace = Pace()
         self._ranking: bigsap.Assignments | None = None
-        self._unranked = False  # cancelled before the ranking
+        self._unranked = False  # cancelled before the ranking ended
 
     def run(self) -> dict[str, Any]:
         """Solve and write the result; return the outcome."""
@@ -174,11 +174,11 @@ class Attempt:
             "callback": self._pace.see,
             "cancel": self._cancel,
         }
-        solved = partial(self._solved, source, given)
+        solved, began = partial(self._solved, source, given), time.monotonic()
         asked = self.spec.get("assignment")
         result = solved() if asked is None else proved(asked, source, given, resolver, solved)
         if self.spec.get("k_best") is not None:
-            self._rank(result, source, given)
+            self._rank(result, source, given, began)
         return result
 
     def _solved(self, source: bigsap.CostSource, given: dict[str, Any]) -> bigsap.Result:
@@ -199,17 +199,28 @@ class Attempt:
                 self.folder.checkpoint.unlink(missing_ok=True)
         return bigsap.solve(source, **given)
 
-    def _rank(self, result: bigsap.Result, source: bigsap.CostSource, given: dict[str, Any]) -> None:
-        """Rank the best assignments of a solve that was not stopped."""
-        from bigsap_server.jobs.ranking import RANKED, ranked
+    def _rank(
+        self, result: bigsap.Result, source: bigsap.CostSource, given: dict[str, Any], began: float
+    ) -> None:
+        """Rank the best assignments of a solve that was not stopped, in the time that is left."""
+        from bigsap_server.jobs.ranking import RANKED, RankingStopped, ranked
 
-        if result.status not in RANKED:
-            self._note(f"no assignments are ranked: the solve was stopped ({result.status})")
-        elif self._cancel.is_set():
-            self._unranked = True
-            self._note("no assignments are ranked: the job was cancelled")
-        else:
-            self._ranking = ranked(result, source, self.spec["k_best"], given)
+        limit = given["time_limit"]
+
+        def check() -> None:
+            if self._cancel.is_set():
+                self._unranked = True
+                raise RankingStopped("the job was cancelled")
+            if limit is not None and time.monotonic() - began > limit:
+                raise RankingStopped("the time limit ended the ranking")
+
+        try:
+            if result.status not in RANKED:
+                raise RankingStopped(f"the solve was stopped ({result.status})")
+            check()
+            self._ranking = ranked(result, source, self.spec["k_best"], given, check)
+        except RankingStopped as stopped:
+            self._note(f"no assignments are ranked: {stopped}")
 
     def _note_cluster(self, stats: dict[str, Any] | None) -> None:
         """Write to the job's log whether the use of workers paid."""
