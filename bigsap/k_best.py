@@ -29,10 +29,12 @@ from bigsap.engine.k_best.state import (
     new_work,
 )
 from bigsap.errors import CertificateError, OptionError, OverflowRiskError, bound_call, flag, quiet, whole
+from bigsap.memory import usable_memory
 from bigsap.notebook import html_table
 from bigsap.option_table import REFUSED_BY_K_BEST
 from bigsap.proof.k_best import prove_subspaces
 from bigsap.result import Result
+from bigsap.row_cache import RowCache
 from bigsap.solve import solve
 from bigsap.sources import as_source
 from bigsap.sources.base import CostSource, in_sense, intact_throughout
@@ -155,7 +157,8 @@ def solve_k_best(
     neither exact integers of 120 bits nor the exact sums of the first assignments decide the order.
 
     Time: a solve, one or two passes over the costs, and some searches an assignment. Memory: 60 bytes
-    a row and column for each of some k subspaces, and 50 bytes a listed pair.
+    a row and column for each of some k subspaces, and 300 bytes a listed pair. OptionError where the
+    pairs need more than ``memory_limit`` or the machine has, as for many equal costs.
     """
     count = count_of(k)
     for name, reason in REFUSED_BY_K_BEST.items():
@@ -167,7 +170,8 @@ def solve_k_best(
     source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), maximize)
     with intact_throughout(source):
         result = solve(source, maximize=maximize, unassigned_cost=unassigned_cost, threads=threads, **options)
-        return _after(result, source, count, unassigned_cost, threads)
+        limit = options.get("memory_limit")
+        return _after(result, source, count, unassigned_cost, threads, memory_limit=limit)
 
 
 def count_of(k: Any) -> int:
@@ -187,16 +191,18 @@ def best_after(
     dtype: npt.DTypeLike | None = None,
     threads: int | None = None,
     check: Callable[[], object] | None = None,
+    memory_limit: int | str | None = None,
 ) -> Assignments:
     """Return the k best assignments of a problem, from the proved result of its solve.
 
-    cost, unassigned_cost, dtype, threads: of the solve. check: called several times a second; what it
-    raises ends the ranking. For callers that solve, and keep checkpoints,
-    themselves: ``solve_k_best`` does both. None are returned without an assignment.
+    cost, unassigned_cost, dtype, threads: of the solve. check: called now and then; what it raises ends
+    the ranking. memory_limit: bytes for the lists of pairs. For callers that solve, and keep checkpoints,
+    themselves: ``solve_k_best`` does both. None are returned without an assignment. Raises CertificateError
+    where the costs have changed since.
     """
     source = in_sense(as_source(cost, dtype=dtype), result.maximize)
     with intact_throughout(source):
-        return _after(result, source, k, unassigned_cost, threads, check)
+        return _after(result, source, k, unassigned_cost, threads, check, memory_limit)
 
 
 def _after(
@@ -206,6 +212,7 @@ def _after(
     unassigned_cost: npt.ArrayLike | None,
     threads: int | None,
     check: Callable[[], object] | None = None,
+    memory_limit: int | str | None = None,
 ) -> Assignments:
     n, m = (int(size) for size in source.shape)
     maximize = result.maximize
@@ -219,7 +226,8 @@ def _after(
     if n == 0 or m == 0:
         return _only(result, maximize)
     u, v = sign * result.u, sign * result.v
-    task = Task(costs, sign, result.col4row, u, v, prices, check_threads(threads), check)
+    memory = RowCache(memory_limit).budget(usable_memory())
+    task = Task(costs, sign, result.col4row, u, v, prices, check_threads(threads), check, memory)
     found = _enumerated(task, k, maximize)
     _compare(found, result)
     return found

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 
 from bigsap.engine.k_best.numbers import BITS, MASK
 from bigsap.engine.k_best.state import Graph
-from bigsap.errors import OverflowRiskError
+from bigsap.errors import OptionError, OverflowRiskError
 from bigsap.proof.exact import three_sum
 from bigsap.proof.row_pass import kept_pairs
 from bigsap.sources.base import CostSource, Sparse, read_while
@@ -30,6 +31,8 @@ _SAMPLE = 64
 _ROUNDING = 2.0**-43
 # Slacks are compared as doubles.
 _ABOVE = 1.0 + 2.0**-40
+# Memory that a listed pair takes in all: its costs, and the workspace of the enumeration.
+PAIR_BYTES = 300
 # Bits of the kernels' sums: both limbs, less one for the sign.
 _SUM_BITS = 2 * BITS - 1
 
@@ -40,7 +43,7 @@ class Task:
 
     source: the costs (n, m), of which ``sign`` times each is minimised. col4row (n,). u (n,), v (m,).
     prices: (n,) of leaving rows unassigned, or None. threads: of a pass over the costs. check: called now
-    and then, or None; what it raises ends the work.
+    and then, or None; what it raises ends the work. memory: bytes for the listed pairs, None without limit.
     """
 
     source: CostSource
@@ -51,6 +54,7 @@ class Task:
     prices: Array | None
     threads: int
     check: Callable[[], object] | None = None
+    memory: int | None = None
 
     @property
     def by_slots(self) -> bool:
@@ -171,6 +175,7 @@ def _pairs(task: Task, u: Array, v: Array, limit: float) -> tuple[Array, Array, 
     """
     if isinstance(task.source, Sparse):
         return _listed_pairs(task)
+    room = _Room(task.memory)
     largest = max((float(np.abs(x).max()) for x in (u, v) if x.size), default=0.0)
     if limit < np.inf:
         limit += _ROUNDING * (abs(limit) + 4 * largest)
@@ -186,6 +191,7 @@ def _pairs(task: Task, u: Array, v: Array, limit: float) -> tuple[Array, Array, 
         mine = task.col4row[rows]
         (here,) = np.nonzero((mine >= first) & (mine < first + block.shape[1]))
         kept[here, mine[here] - first] = True
+        room.take(int(np.count_nonzero(kept)))
         return signed, kept
 
     check = task.check
@@ -194,10 +200,29 @@ def _pairs(task: Task, u: Array, v: Array, limit: float) -> tuple[Array, Array, 
     return rows, columns, costs.astype(kind)
 
 
+class _Room:
+    """The pairs that memory still holds."""
+
+    def __init__(self, memory: int | None) -> None:
+        self._memory, self._lock = memory, Lock()
+        self._left = np.inf if memory is None else memory // PAIR_BYTES
+
+    def take(self, pairs: int) -> None:
+        """Count pairs. Raises OptionError where all of them are too many."""
+        with self._lock:
+            self._left -= pairs
+        if self._left < 0:
+            raise OptionError(
+                f"ranking lists pairs, {PAIR_BYTES} bytes each; for these costs they need more than the"
+                f" {self._memory} bytes that there are or memory_limit allows"
+            )
+
+
 def _listed_pairs(task: Task) -> tuple[Array, Array, Array]:
     """Return all pairs of sparse costs, by row and column."""
     assert isinstance(task.source, Sparse)
     start, columns, costs = task.source.entries()
+    _Room(task.memory).take(len(columns))
     rows = np.repeat(np.arange(len(start) - 1), np.diff(start))
     signed = task.sign * costs.astype(np.int64 if task.integer else np.float64)
     keep = np.abs(signed) < np.inf

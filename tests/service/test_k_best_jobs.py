@@ -189,6 +189,23 @@ def test_memory_of_the_ranks(make_app: Callable[..., Any]) -> None:
             problem(answer, 422, "invalid-spec", "/k_best")
 
 
+@pytest.mark.parametrize("whose", ["job", "service"])
+def test_memory_of_the_pairs_that_are_listed(make_app: Callable[..., Any], whose: str) -> None:
+    """Of equal costs all pairs are listed: a job cannot take more than it may."""
+    api = make_app(**({"worker_memory_bytes": 1 << 30} if whose == "service" else {}))
+    body = {"shape": [60, 60], "cost": {"type": "expression", "code": "1"}, "k_best": 2}
+    job = solved(api, body)
+    assert job["result"]["k_best"]["count"] == 2
+    with pytest.MonkeyPatch.context() as patch:
+        if whose == "job":
+            body |= {"options": {"memory_limit": 1 << 18}}
+        else:
+            patch.setattr("bigsap.strategies.k_best_lists.PAIR_BYTES", 1 << 20)
+        job = solved(api, body)
+    assert job["state"] == "failed"
+    assert "pairs" in job["problem"]["detail"]
+
+
 def test_a_shape_that_only_the_data_have(
     make_app: Callable[..., Any], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import bigsap
 from bigsap import k_best
@@ -15,7 +16,7 @@ from bigsap.engine.k_best import state
 from bigsap.errors import CertificateError, InvalidCostError, OptionError, OverflowRiskError
 from bigsap.k_best import best_after
 from bigsap.proof.k_best import prove_subspaces
-from bigsap.strategies.k_best_lists import Task, listed
+from bigsap.strategies.k_best_lists import PAIR_BYTES, Task, listed
 from pairwise import each
 
 
@@ -407,3 +408,18 @@ def test_costs_that_changed_after_the_solve(integer: bool, less: bool) -> None:
         with pytest.raises(bigsap.CertificateError, match="changed"):
             best_after(result, costs - 1 if less else costs + 1, 3)
         assert best_after(result, costs, 3).costs[0] == result.fun
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_listed_pairs_stay_within_memory(sparse: bool) -> None:
+    """Of equal costs all pairs are listed: an error before memory is full."""
+    costs = np.ones((100, 100))
+    given = scipy.sparse.csr_matrix(costs) if sparse else costs
+    enough = 10_000 * PAIR_BYTES
+    assert bigsap.solve_k_best(given, 2, memory_limit=enough).stats["pairs"] == 10_000
+    with pytest.raises(OptionError, match=f"{enough - 1} bytes .* memory_limit"):
+        bigsap.solve_k_best(given, 2, memory_limit=enough - 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(k_best, "usable_memory", lambda: enough - 1)
+        with pytest.raises(OptionError, match="pairs"):
+            bigsap.solve_k_best(given, 2)

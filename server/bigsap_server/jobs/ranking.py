@@ -25,13 +25,19 @@ def ranked(
     k: int,
     options: Mapping[str, Any],
     check: Callable[[], object],
+    settings: Mapping[str, Any],
 ) -> bigsap.Assignments:
     """Return the k best assignments. options: of ``bigsap.solve``, whose result this is.
 
-    check: called several times a second. Raises what it raises, HttpProblem for integer costs beyond int64,
-    which no array holds, and OverflowRiskError.
+    check: called now and then. settings: of the job. Raises what ``check`` raises, HttpProblem for
+    integer costs beyond int64, which no array holds, OverflowRiskError, and OptionError where pairs to list
+    need more than the memory allowed.
     """
     given = {name: options[name] for name in ("unassigned_cost", "dtype", "threads")}
+    own = options["memory_limit"]
+    limits = [settings["limits"]["memory_bytes"], settings.get("worker_memory_bytes")]
+    limits.append(None if own is None else bigsap.RowCache(own).budget(0))
+    given["memory_limit"] = min((limit for limit in limits if limit is not None), default=None)
     found = best_after(result, source, k, check=check, **given)
     if found.costs.dtype == np.dtype(object):
         detail = "costs of the assignments lie beyond int64, in which they are kept"

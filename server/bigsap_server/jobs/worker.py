@@ -218,7 +218,7 @@ class Attempt:
             if result.status not in RANKED:
                 raise RankingStopped(f"the solve was stopped ({result.status})")
             check()
-            self._ranking = ranked(result, source, self.spec["k_best"], given, check)
+            self._ranking = ranked(result, source, self.spec["k_best"], given, check, self.settings)
         except RankingStopped as stopped:
             self._note(f"no assignments are ranked: {stopped}")
 
