@@ -19,6 +19,7 @@ from bigsap.engine.k_best.state import (
     CAP_LOW,
     GUESSED,
     NODES,
+    ROWS,
     SCANS,
     SEARCHES,
     TURNS,
@@ -39,7 +40,7 @@ from bigsap.solve import solve
 from bigsap.sources import as_source
 from bigsap.sources.base import CostSource, in_sense, intact_throughout
 from bigsap.sources.clipped import ClippedCosts
-from bigsap.strategies.k_best_lists import Listed, Task, listed
+from bigsap.strategies.k_best_lists import PAIR_BYTES, Listed, Task, listed, too_much
 from bigsap.types import Array
 
 # Pairs listed for each agent at first, and the factor if they do not suffice; and how many more pairs in
@@ -157,8 +158,9 @@ def solve_k_best(
     neither exact integers of 120 bits nor the exact sums of the first assignments decide the order.
 
     Time: a solve, one or two passes over the costs, and some searches an assignment. Memory: 60 bytes
-    a row and column for each of some k subspaces, and 300 bytes a listed pair. OptionError where the
-    pairs need more than ``memory_limit`` or the machine has, as for many equal costs.
+    a row and column for each of some k subspaces, and 300 bytes a listed pair; where many assignments
+    cost the same, subspaces are many times k. OptionError where these need more than ``memory_limit`` or
+    the machine has.
     """
     count = count_of(k)
     for name, reason in REFUSED_BY_K_BEST.items():
@@ -235,7 +237,8 @@ def _after(
 
 def _compare(found: Assignments, result: Result) -> None:
     """Raise CertificateError if the best assignment costs what the solve has ruled out."""
-    limits = [limit for limit in (result.bound, result.fun) if limit is not None]
+    unknown = math.inf if result.maximize else -math.inf
+    limits = (result.fun, unknown if result.bound is None else result.bound)
     if not min(limits) <= next(iter(found.costs.tolist()), math.nan) <= max(limits):
         raise CertificateError("the costs are not those of the solve: they have changed since")
 
@@ -275,7 +278,7 @@ def _searched(task: Task, count: int) -> tuple[Listed, _Search]:
     per_row = max(_PER_ROW, math.ceil(_PER_DOUBLING * math.log2(count + 1) / max(1, min(n, m))))
     lists, cap, by_cost = listed(task, per_row), None, False
     while True:
-        found = _found(lists, count, cap, task.check)
+        found = _found(lists, count, task, cap)
         wanted = found.wanted
         if lists.beyond is None or (wanted is not None and wanted < lists.beyond):
             return lists, found
@@ -299,12 +302,12 @@ def _most(task: Task, enough: int) -> int:
     return found
 
 
-def _found(lists: Listed, count: int, cap: int | None, check: Callable[[], object] | None) -> _Search:
+def _found(lists: Listed, count: int, task: Task, cap: int | None) -> _Search:
     """Enumerate ``count`` assignments; with rounded numbers as many more as may change places.
 
     cap: a cost in the graph that so many have at most, if one is known.
     """
-    search = _Search(lists, count, cap, check)
+    search = _Search(lists, count, task, cap)
     more = count
     while lists.rounded and len(search.answers) == more:
         # Each of the numbers may be half a unit off.
@@ -315,7 +318,7 @@ def _found(lists: Listed, count: int, cap: int | None, check: Callable[[], objec
                 "costs differ by too many orders of magnitude for the exact order of ties; round them"
             )
         more += _BEYOND
-        search = _Search(lists, more, check=check)
+        search = _Search(lists, more, task)
     return search
 
 
@@ -327,10 +330,8 @@ class _Search:
     can use must be listed: the last cost, or a guess of it before the enumeration of all.
     """
 
-    def __init__(
-        self, lists: Listed, count: int, cap: int | None = None, check: Callable[[], object] | None = None
-    ) -> None:
-        self.lists, self.exhausted, self.check = lists, False, check
+    def __init__(self, lists: Listed, count: int, task: Task, cap: int | None = None) -> None:
+        self.lists, self.exhausted, self.check, self.memory = lists, False, task.check, task.memory
         self.wanted: int | None = None
         self.answers = _room(count)
         few, margin = count if cap is not None else _stage(count, 1), _MARGIN
@@ -381,10 +382,20 @@ class _Search:
             work.counts[TURNS] = turns
             status = enumerate_best(graph, self.nodes, queue, work, answers)
             if status == FULL:
+                self._need_room()
                 self.nodes = grown(self.nodes, work)
                 queue = grown_queue(queue, len(self.nodes.offset))
         self.answers = answers[: work.counts[ANSWERS]]
         return int(status)
+
+    def _need_room(self) -> None:
+        """Raise OptionError where memory does not hold the subspaces twice, as it must while they grow."""
+        nodes, (n_nodes, n_rows) = self.nodes, self.work.counts[[NODES, ROWS]].tolist()
+        if n_nodes < len(nodes.offset) and n_rows + len(self.work.at) <= len(nodes.rows):
+            return  # a pause
+        taken = sum(array[:1].nbytes * n_nodes for array in nodes[:-1]) + nodes.rows[:1].nbytes * n_rows
+        if self.memory is not None and 2 * taken + PAIR_BYTES * len(self.lists.rows) > self.memory:
+            raise too_much(f"ranking keeps subspaces, {n_nodes} so far", self.memory)
 
     def _cap(self) -> int:
         high, low = self.work.scalar[[CAP, CAP_LOW]].tolist()

@@ -200,6 +200,12 @@ def _pairs(task: Task, u: Array, v: Array, limit: float) -> tuple[Array, Array, 
     return rows, columns, costs.astype(kind)
 
 
+def too_much(what: str, memory: int | None) -> OptionError:
+    """Return the error where a ranking needs more memory than there is."""
+    allowed = f"for these costs they need more than the {memory} bytes that there are or memory_limit allows"
+    return OptionError(f"{what}; {allowed}")
+
+
 class _Room:
     """The pairs that memory still holds."""
 
@@ -212,10 +218,7 @@ class _Room:
         with self._lock:
             self._left -= pairs
         if self._left < 0:
-            raise OptionError(
-                f"ranking lists pairs, {PAIR_BYTES} bytes each; for these costs they need more than the"
-                f" {self._memory} bytes that there are or memory_limit allows"
-            )
+            raise too_much(f"ranking lists pairs, {PAIR_BYTES} bytes each", self._memory)
 
 
 def _listed_pairs(task: Task) -> tuple[Array, Array, Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -331,8 +332,9 @@ def parts():
     """A graph and its solved subspaces."""
     cost = np.random.default_rng(9).random((12, 12))
     best = bigsap.solve(cost)
-    lists = listed(Task(bigsap.as_source(cost), 1, best.col4row, best.u, best.v, None, 1), 100)
-    search = k_best._Search(lists, 60)
+    task = Task(bigsap.as_source(cost), 1, best.col4row, best.u, best.v, None, 1)
+    lists = listed(task, 100)
+    search = k_best._Search(lists, 60, task)
     n = int(search.work.counts[state.NODES])
     left = np.setdiff1d(np.arange(n), search.answers)
     return lists.graph, search.nodes, search.answers, left
@@ -408,6 +410,13 @@ def test_costs_that_changed_after_the_solve(integer: bool, less: bool) -> None:
         with pytest.raises(bigsap.CertificateError, match="changed"):
             best_after(result, costs - 1 if less else costs + 1, 3)
         assert best_after(result, costs, 3).costs[0] == result.fun
+        # A solve that was stopped may have no bound: then only what costs more contradicts it.
+        stopped = replace(result, bound=None)
+        if less == maximize:
+            with pytest.raises(bigsap.CertificateError, match="changed"):
+                best_after(stopped, costs - 1 if less else costs + 1, 3)
+        else:
+            assert len(best_after(stopped, costs - 1 if less else costs + 1, 3)) == 3
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -416,10 +425,24 @@ def test_listed_pairs_stay_within_memory(sparse: bool) -> None:
     costs = np.ones((100, 100))
     given = scipy.sparse.csr_matrix(costs) if sparse else costs
     enough = 10_000 * PAIR_BYTES
-    assert bigsap.solve_k_best(given, 2, memory_limit=enough).stats["pairs"] == 10_000
+    assert bigsap.solve_k_best(given, 2, memory_limit=2 * enough).stats["pairs"] == 10_000
     with pytest.raises(OptionError, match=f"{enough - 1} bytes .* memory_limit"):
         bigsap.solve_k_best(given, 2, memory_limit=enough - 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(k_best, "usable_memory", lambda: enough - 1)
         with pytest.raises(OptionError, match="pairs"):
             bigsap.solve_k_best(given, 2)
+
+
+def test_subspaces_stay_within_memory() -> None:
+    """Where many assignments cost the same, each leaves many subspaces: an error before memory is full."""
+    costs = np.random.default_rng(6).integers(0, 5, (60, 60))
+    found = bigsap.solve_k_best(costs, 200)
+    assert found.stats["subspaces"] > 10 * 200
+    pairs = found.stats["pairs"] * PAIR_BYTES
+    enough = pairs + 4 * found.stats["subspaces"] * (60 + 1) * 68
+    again = bigsap.solve_k_best(costs, 200, memory_limit=enough)
+    assert again.col4row.tolist() == found.col4row.tolist()
+    # Of as many subspaces as answers, which is all that there are without ties.
+    with pytest.raises(OptionError, match=r"subspaces.* memory_limit"):
+        bigsap.solve_k_best(costs, 200, memory_limit=pairs + 2 * 200 * (60 + 1) * 68)
