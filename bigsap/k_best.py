@@ -192,7 +192,7 @@ def best_after(
     unassigned_cost: npt.ArrayLike | None = None,
     dtype: npt.DTypeLike | None = None,
     threads: int | None = None,
-    check: Callable[[], object] | None = None,
+    check: Callable[[], None] | None = None,
     memory_limit: int | str | None = None,
 ) -> Assignments:
     """Return the k best assignments of a problem, from the proved result of its solve.
@@ -213,7 +213,7 @@ def _after(
     k: int,
     unassigned_cost: npt.ArrayLike | None,
     threads: int | None,
-    check: Callable[[], object] | None = None,
+    check: Callable[[], None] | None = None,
     memory_limit: int | str | None = None,
 ) -> Assignments:
     n, m = (int(size) for size in source.shape)
@@ -238,7 +238,8 @@ def _after(
 def _compare(found: Assignments, result: Result) -> None:
     """Raise CertificateError if the best assignment costs what the solve has ruled out."""
     unknown = math.inf if result.maximize else -math.inf
-    limits = (result.fun, unknown if result.bound is None else result.bound)
+    limits = [unknown if result.bound is None else result.bound]
+    limits += [] if result.fun is None else [result.fun]
     if not min(limits) <= next(iter(found.costs.tolist()), math.nan) <= max(limits):
         raise CertificateError("the costs are not those of the solve: they have changed since")
 

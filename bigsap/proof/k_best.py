@@ -26,7 +26,7 @@ _ENTRIES = 1 << 25
 
 
 def prove_subspaces(
-    graph: Any, nodes: Any, answers: Array, left: Array, check: Callable[[], object] | None = None
+    graph: Any, nodes: Any, answers: Array, left: Array, check: Callable[[], None] | None = None
 ) -> None:
     """Check the duals of subspaces, and the order of their costs.
 

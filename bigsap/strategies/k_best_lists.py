@@ -53,7 +53,7 @@ class Task:
     v: Array
     prices: Array | None
     threads: int
-    check: Callable[[], object] | None = None
+    check: Callable[[], None] | None = None
     memory: int | None = None
 
     @property

@@ -257,7 +257,7 @@ def test_cancelled_while_it_ranks(api: Any, monkeypatch: pytest.MonkeyPatch) -> 
     """The ranking ends, and the best assignment is kept."""
     real = ranking.best_after
 
-    def best_after(*args: Any, check: Callable[[], object], **given: Any) -> bigsap.Assignments:
+    def best_after(*args: Any, check: Callable[[], None], **given: Any) -> bigsap.Assignments:
         check()
         place = api.get("/v1/jobs").json()["jobs"][0]["links"]["self"]
         api.post(f"{place}/cancel", json={"mode": "graceful"})
@@ -274,7 +274,7 @@ def test_cancelled_while_it_ranks(api: Any, monkeypatch: pytest.MonkeyPatch) -> 
     assert api.get(job["links"]["result"]).json()["k_best"]["count"] == 3
 
 
-def _goes_on(check: Callable[[], object]) -> bool:
+def _goes_on(check: Callable[[], None]) -> bool:
     try:
         check()
     except ranking.RankingStopped:
@@ -285,7 +285,7 @@ def _goes_on(check: Callable[[], object]) -> bool:
 def test_the_time_limit_is_that_of_the_ranking_too(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     real = ranking.best_after
 
-    def best_after(*args: Any, check: Callable[[], object], **given: Any) -> bigsap.Assignments:
+    def best_after(*args: Any, check: Callable[[], None], **given: Any) -> bigsap.Assignments:
         until(lambda: not _goes_on(check))
         return real(*args, check=check, **given)
 

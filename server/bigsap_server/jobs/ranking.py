@@ -24,7 +24,7 @@ def ranked(
     source: bigsap.CostSource,
     k: int,
     options: Mapping[str, Any],
-    check: Callable[[], object],
+    check: Callable[[], None],
     settings: Mapping[str, Any],
 ) -> bigsap.Assignments:
     """Return the k best assignments. options: of ``bigsap.solve``, whose result this is.
