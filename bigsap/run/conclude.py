@@ -10,6 +10,7 @@ import numpy as np
 
 from bigsap.errors import BigsapError
 from bigsap.problem import Problem
+from bigsap.proof.weights import exact_total
 from bigsap.result import MESSAGES, Result, Status
 from bigsap.run.interrupted import Conclusion, as_float
 from bigsap.run.run import BLOCK_SECONDS, Run
@@ -94,6 +95,8 @@ def in_whole_numbers(result: Result) -> Result:
         least = math.ceil(sign * bound)
         if gap is not None and math.isfinite(gap):  # the bound was rounded, the gap is of the exact cost
             least = max(least, sign * fun - math.floor(gap))
+        if abs(least) >= _EXACT:
+            least = max(least, _whole_duals(result, least))
         bound = sign * least
         gap = sign * (fun - bound)
     status = result.status
@@ -117,6 +120,14 @@ def _whole_sum(result: Result) -> int | None:
     if result.unassigned_cost is not None:
         terms += result.unassigned_cost[result.col4row < 0].tolist()
     return sum(map(int, terms))
+
+
+def _whole_duals(result: Result, least: int) -> int:
+    """Return the next integer of the sum of duals, which bound and gap rounded; ``least`` if some are unknown."""
+    duals = [part for part in (result.u, result.v, result.u_low, result.v_low) if part is not None]
+    if not all(np.isfinite(part).all() for part in duals):
+        return least
+    return math.ceil((-1 if result.maximize else 1) * exact_total(duals))
 
 
 def _without_column(u: Array, problem: Problem) -> Array:
