@@ -477,6 +477,25 @@ def test_a_stopped_bound_of_integers_that_are_read_as_floats_is_the_sum_of_its_d
         found.verify(listed)
 
 
+@pytest.mark.parametrize("options", [{}, {"unassigned_cost": 2**52 + 9}, {"capacity": 2}, {"demand": 1}])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_the_cost_of_a_stopped_solve_of_integers_that_are_read_as_floats_is_exact(maximize, options):
+    """Sums beyond 2^53 are no floats: a rounded one may be less than the optimum."""
+    stop = threading.Event()
+    stop.set()
+    for seed in range(4):
+        cost = 2**52 + np.random.default_rng(seed).integers(0, 256, (9, 12))
+        rows, columns = np.nonzero(cost)
+        listed = bigsap.sparse((rows, columns, cost[rows, columns]))
+        found = bigsap.solve(listed, method="ssp", maximize=maximize, cancel=stop, certify=False, **options)
+        pairs = found.pairs()
+        total = sum(map(int, cost[pairs[:, 0], pairs[:, 1]]))
+        total += (9 - len(pairs)) * options.get("unassigned_cost", 0)
+        assert found.status == "cancelled"
+        assert (type(found.fun), found.fun) == (int, total)
+        found.verify(listed)
+
+
 def floors_of(terms, maximize):
     return _row_floors(terms, terms.y.min(axis=1), terms.y.max(axis=1), maximize)
 
