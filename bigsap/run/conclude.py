@@ -126,7 +126,7 @@ def _whole_sum(result: Result, source: CostSource) -> int | None:
 
 
 def _whole_duals(result: Result, least: int) -> int:
-    """Return the next integer of the sum of duals, which bound and gap rounded; ``least`` if some are unknown."""
+    """Return the next integer of the sum of the duals, which floats round; ``least`` if some are unknown."""
     duals = [part for part in (result.u, result.v, result.u_low, result.v_low) if part is not None]
     if not all(np.isfinite(part).all() for part in duals):
         return least
