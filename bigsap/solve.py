@@ -320,7 +320,7 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
         result.stats["why"] = "a small matrix that is hard for its size"
     if gated is not None:
         result = drop_clipped_pairs(result, gated)
-    return in_whole_numbers(result) if stands_for_whole(plain if gated is None else gated) else result
+    return in_whole_numbers(result, plain) if stands_for_whole(plain if gated is None else gated) else result
 
 
 def _taken_by_rows(source: CostSource, options: Options) -> CostSource:

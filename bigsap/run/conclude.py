@@ -10,6 +10,8 @@ import numpy as np
 
 from bigsap.errors import BigsapError
 from bigsap.problem import Problem
+from bigsap.proof.pair_costs import listed_costs
+from bigsap.proof.weights import exact_total
 from bigsap.result import MESSAGES, Result, Status
 from bigsap.run.interrupted import Conclusion, as_float
 from bigsap.run.run import BLOCK_SECONDS, Run
@@ -82,18 +84,20 @@ def stands_for_whole(source: CostSource) -> bool:
     return isinstance(source, ByRows) and source.of_whole
 
 
-def in_whole_numbers(result: Result) -> Result:
+def in_whole_numbers(result: Result, source: CostSource) -> Result:
     """Return the result of integer costs that were read as floats, as that of integers.
 
-    The bound is the next integer, and an assignment is optimal only if its cost is that.
+    source: these costs. The bound is the next integer, and an assignment is optimal only if its cost is that.
     """
-    fun, bound, gap, sign = _whole_sum(result), result.bound, result.gap, -1 if result.maximize else 1
-    if fun is None:  # an infeasible problem, or costs that are not known
+    fun, bound, gap, sign = _whole_sum(result, source), result.bound, result.gap, -1 if result.maximize else 1
+    if fun is None:  # no assignment
         return result
     if bound is not None and math.isfinite(bound):
         least = math.ceil(sign * bound)
         if gap is not None and math.isfinite(gap):  # the bound was rounded, the gap is of the exact cost
             least = max(least, sign * fun - math.floor(gap))
+        if abs(least) >= _EXACT:
+            least = max(least, _whole_duals(result, least))
         bound = sign * least
         gap = sign * (fun - bound)
     status = result.status
@@ -104,19 +108,29 @@ def in_whole_numbers(result: Result) -> Result:
     return replace(result, fun=fun, bound=bound, gap=gap, status=status, success=success, message=text)
 
 
-def _whole_sum(result: Result) -> int | None:
-    """Return the exact cost; None if there is none, or it was rounded and the costs are not known."""
+def _whole_sum(result: Result, source: CostSource) -> int | None:
+    """Return the exact cost; None if there is none."""
     fun = result.fun
     if fun is None or not math.isfinite(fun):
         return None
     if abs(fun) < _EXACT:
         return int(fun)
-    if result.costs is None:
-        return None
-    terms = result.costs.tolist()
+    costs = result.costs
+    if costs is None:  # a stopped solve has not read them all
+        assert isinstance(source, ByRows)
+        costs, _ = listed_costs(source.source.entries(), result.row_ind, result.col_ind)
+    terms = costs.tolist()
     if result.unassigned_cost is not None:
         terms += result.unassigned_cost[result.col4row < 0].tolist()
     return sum(map(int, terms))
+
+
+def _whole_duals(result: Result, least: int) -> int:
+    """Return the next integer of the sum of the duals, which floats round; ``least`` if some are unknown."""
+    duals = [part for part in (result.u, result.v, result.u_low, result.v_low) if part is not None]
+    if not all(np.isfinite(part).all() for part in duals):
+        return least
+    return math.ceil((-1 if result.maximize else 1) * exact_total(duals))
 
 
 def _without_column(u: Array, problem: Problem) -> Array:

@@ -101,7 +101,7 @@ def _uncertified(run: Run, outcome: Outcome) -> Conclusion:
         certificate = proved.certificate
         if certificate is not None and (whole or not settled(run, certificate)):
             return proved
-        if run.refined and certificate is not None:
+        if certificate is not None:
             u, u_low, v, v_low = signed_duals(run, certificate)
             fun, known = certificate.fun, certificate.matched
             return Conclusion(proved.column_of_row, fun, u=u, v=v, u_low=u_low, v_low=v_low, costs=known)

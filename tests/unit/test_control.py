@@ -456,6 +456,46 @@ def test_a_stopped_bound_of_large_integers_is_the_sum_of_its_duals(maximize, mon
     found.verify(listed)
 
 
+@pytest.mark.parametrize("price", [None, 200])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_a_stopped_bound_of_integers_that_are_read_as_floats_is_the_sum_of_its_duals(maximize, price):
+    """Beyond 2^53 floats are not all integers; the sum of duals is one."""
+    rng, stop = np.random.default_rng(0), threading.Event()
+    stop.set()
+    cost = rng.integers(0, 256, (26, 26))
+    rows, columns = np.nonzero(cost + 1)
+    listed = bigsap.sparse((rows, columns, cost[rows, columns]))
+    for _ in range(4):
+        start = rng.choice([0, 1, 10**15], 26) + rng.integers(0, 5, 26).astype(np.float64)
+        start = -start if maximize else start
+        options = {"maximize": maximize, "unassigned_cost": price, "warm_start": start}
+        found = bigsap.solve(listed, method="ssp", cancel=stop, **options)
+        assert found.status == "cancelled"
+        assert abs(found.bound) > 2**53
+        assert found.bound == sum(map(int, [*found.u.tolist(), *found.v.tolist()]))
+        assert found.gap == abs(found.fun - found.bound)
+        found.verify(listed)
+
+
+@pytest.mark.parametrize("options", [{}, {"unassigned_cost": 2**52 + 9}, {"capacity": 2}, {"demand": 1}])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_the_cost_of_a_stopped_solve_of_integers_that_are_read_as_floats_is_exact(maximize, options):
+    """Sums beyond 2^53 are no floats: a rounded one may be less than the optimum."""
+    stop = threading.Event()
+    stop.set()
+    for seed in range(4):
+        cost = 2**52 + np.random.default_rng(seed).integers(0, 256, (9, 12))
+        rows, columns = np.nonzero(cost)
+        listed = bigsap.sparse((rows, columns, cost[rows, columns]))
+        found = bigsap.solve(listed, method="ssp", maximize=maximize, cancel=stop, certify=False, **options)
+        pairs = found.pairs()
+        total = sum(map(int, cost[pairs[:, 0], pairs[:, 1]]))
+        total += (9 - len(pairs)) * options.get("unassigned_cost", 0)
+        assert found.status == "cancelled"
+        assert (type(found.fun), found.fun) == (int, total)
+        found.verify(listed)
+
+
 def floors_of(terms, maximize):
     return _row_floors(terms, terms.y.min(axis=1), terms.y.max(axis=1), maximize)
 

@@ -15,6 +15,7 @@ import scipy.sparse
 import bigsap
 from bigsap import checkpoint
 from bigsap.run.conclude import in_whole_numbers
+from bigsap.sources.sparse.by_rows import ByRows
 from bigsap.sources.sparse.sparse_costs import SparseCosts, sparse
 from bigsap.strategies import sparse as strategy
 from contracts import SourceContract
@@ -315,17 +316,20 @@ def test_sums_beyond_floats_of_integers_read_as_rows_are_exact(method: str, opti
 
 
 def test_bounds_of_integers_that_were_read_as_rows() -> None:
-    costs = bigsap.solve(sparse(([0, 1], [0, 1], [3, 4])), method="ssp")
+    source = ByRows(sparse(([0, 1], [0, 1], [3, 4])))
+    costs = bigsap.solve(source.source, method="ssp")
     for bound, status in ((6.01, "optimal"), (5.99, "imprecise")):
-        found = in_whole_numbers(replace(costs, fun=7.0, bound=bound, gap=7 - bound))
+        found = in_whole_numbers(replace(costs, fun=7.0, bound=bound, gap=7 - bound), source)
         assert (found.bound, found.status, found.success) == (math.ceil(bound), status, status == "optimal")
         assert found.gap == found.fun - found.bound
     known = replace(costs, costs=np.array([2.0**53, 1.0]), fun=2.0**53, bound=2.0**53 - 8)
     for gap, status in ((0.99, "optimal"), (2.01, "imprecise"), (9.0, "imprecise")):
-        found = in_whole_numbers(replace(known, gap=gap))
+        found = in_whole_numbers(replace(known, gap=gap), source)
         assert (found.fun, found.gap, found.status) == (2**53 + 1, math.floor(gap), status)
         assert found.bound == found.fun - found.gap
-    assert in_whole_numbers(replace(known, costs=None, gap=None)).fun == 2.0**53
+    large = ByRows(sparse(([0, 1], [0, 1], [2**53, 1])))  # of a stopped solve costs may not be known
+    found = in_whole_numbers(replace(known, costs=None, gap=None), large)
+    assert (type(found.fun), found.fun) == (int, 2**53 + 1)
 
 
 def test_huge_and_tiny_costs() -> None:

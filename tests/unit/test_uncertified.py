@@ -242,3 +242,20 @@ def test_integers_read_as_floats_are_proved_where_rounding_may_decide(method, pr
         assert (found.status, found.fun) == ("optimal", 50 * 2**52 + optimum(extended)[0])
     near = bigsap.sparse((rows, columns, small[rows, columns]))
     assert bigsap.solve(near, method=method, certify=False).bound is None
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_duals_of_an_answer_that_was_proved_are_those_of_the_proof(maximize):
+    """Those of the search have its rounding, from huge prices: they would not prove the answer."""
+    sign = -1 if maximize else 1
+    rows, columns = [0, 0, 1, 2, 3, 3], [0, 3, 1, 2, 0, 3]
+    costs = sign * np.array([1e16, 0.15, 0.45, 0.1, 0.84, 0.36])
+    listed = bigsap.sparse((rows, columns, costs), shape=(4, 4))
+    options: dict[str, Any] = {"certify": False, "maximize": maximize}
+    bigsap.solve(listed, unassigned_cost=sign * 1e16, **options).verify(listed)
+    for seed in range(12):
+        cost = sign * np.random.default_rng(seed).random((1, 6))
+        start = sign * np.array([0, 1e3, -1e4, 1, 0, 3e3])
+        found = bigsap.solve(cost, demand=3, method="ssp", warm_start=start, **options)
+        found.verify(cost)
+        assert found.bound is None
