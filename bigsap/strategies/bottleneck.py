@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bigsap import policy
-from bigsap.engine.bottleneck.matching import Listed, cut, least_beyond, match_some, sort_rows, turn
+from bigsap.engine.bottleneck.matching import Listed, cut, least_beyond, match_some, sort_rows
 from bigsap.engine.core.team import Team
 from bigsap.engine.lists.below_price import Found, RowReader, run_below
 from bigsap.engine.lists.bounds import blocks_of, fit, separated_columns
@@ -30,6 +30,7 @@ from bigsap.proof.refusals import refuse_invalid
 from bigsap.proof.row_pass import kept_pairs
 from bigsap.sources.base import Selectable, Separable, Sparse
 from bigsap.sources.filling import fill_of
+from bigsap.sources.sparse.entries import by_columns
 from bigsap.types import Array
 
 # Pairs listed for each agent at first, judged by a sample of rows; and their factor if these do not
@@ -232,7 +233,7 @@ class _Search:
         count = len(start) - 1
         begin = np.concatenate(([0], np.cumsum(np.bincount(slots, minlength=n_slots)))).astype(np.int64)
         agents, paid = np.empty(slots.size, np.int32), np.empty_like(costs)
-        turn(start, slots, costs, begin[:-1].copy(), agents, paid)
+        by_columns(start, slots, costs, begin[:-1].copy(), agents, paid)
         sort_rows(begin, agents, paid)
         sizes = (count, n_slots, count, count, n_slots, n_slots, count, count, n_slots)
         rest = [np.zeros(size, np.int64) for size in sizes]

@@ -18,10 +18,9 @@ COST[0, 1] = np.inf
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    np.save(tmp_path / "c.npy", COST)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def folder(in_folder: Path) -> Path:
+    np.save("c.npy", COST)
+    return in_folder
 
 
 def run(*argv: object) -> int:

@@ -19,10 +19,9 @@ COST = np.array([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0], [3.0, 2.0, 2.0]])  # optimum 
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    np.save(tmp_path / "c.npy", COST)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def folder(in_folder: Path) -> Path:
+    np.save("c.npy", COST)
+    return in_folder
 
 
 def run(*argv: object) -> int:

@@ -345,28 +345,6 @@ def test_huge_and_tiny_costs() -> None:
     )
 
 
-@pytest.mark.parametrize("size", [1e14, 1e18])
-def test_a_forced_pair_of_huge_cost_hides_no_digits(size: float) -> None:
-    rng = np.random.default_rng(16)
-    n = 400
-    rows, columns = planted(n, 6, rng)
-    costs = rng.random(rows.size) * 100
-    best = bigsap.solve(sparse((rows, columns, costs)))
-    others = np.arange(1, n + 1)
-    none = np.zeros(n, np.int64)
-    given = sparse(
-        (
-            np.concatenate((rows + 1, none, others, [0])),
-            np.concatenate((columns + 1, others, none, [0])),
-            np.concatenate((costs, np.full(2 * n, size), [1.0])),
-        )
-    )
-    found = bigsap.solve(given)
-    assert found.status == "optimal"
-    assert found.fun == pytest.approx(best.fun + 1.0, rel=1e-14)
-    found.verify(given)
-
-
 def test_a_solve_that_begins_from_its_answer_searches_little() -> None:
     rng = np.random.default_rng(9)
     n = 2000
@@ -592,23 +570,23 @@ def test_an_infeasible_problem_of_large_integers_names_its_rows() -> None:
     assert (result.status, result.violator.tolist()) == ("infeasible", [0, 1])
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("size", [1e9, 2.2e14, 1e15])
-def test_bids_that_would_not_move_a_price_are_not_made(size: float, maximize: bool) -> None:
-    """Of nearly equal costs around a huge number, auctions went on without an end."""
-    sign = -1 if maximize else 1
-
-    def stop(state: Any) -> None:
-        if state.rows_scanned > 20_000:
-            raise StopIteration
-
-    for seed in range(7, 11):
-        rng = np.random.default_rng(seed)
-        cost = size + rng.integers(0, 14, (30, 30)) * np.spacing(size)
-        allowed = rng.random(cost.shape) < 0.2
-        allowed[np.arange(30), rng.permutation(30)] = True
-        cost = np.where(allowed, cost, np.inf)
-        given = sparse((*np.nonzero(allowed), sign * cost[allowed]), cost.shape)
-        found = bigsap.solve(given, maximize=maximize, callback=stop, callback_rows=1000)
-        assert found.status == "optimal"
-        assert not judge(Truth(sign * cost, maximize), found).faults
+@pytest.mark.parametrize("size", [1e14, 1e18])
+def test_a_forced_pair_of_huge_cost_hides_no_digits(size: float) -> None:
+    rng = np.random.default_rng(16)
+    n = 400
+    rows, columns = planted(n, 6, rng)
+    costs = rng.random(rows.size) * 100
+    best = bigsap.solve(sparse((rows, columns, costs)))
+    others = np.arange(1, n + 1)
+    none = np.zeros(n, np.int64)
+    given = sparse(
+        (
+            np.concatenate((rows + 1, none, others, [0])),
+            np.concatenate((columns + 1, others, none, [0])),
+            np.concatenate((costs, np.full(2 * n, size), [1.0])),
+        )
+    )
+    found = bigsap.solve(given)
+    assert found.status == "optimal"
+    assert found.fun == pytest.approx(best.fun + 1.0, rel=1e-14)
+    found.verify(given)

@@ -190,16 +190,6 @@ def least_beyond(p: Listed, count: int) -> int:
 
 
 @kernel
-def turn(start: Array, slot: Array, cost: Array, place: Array, agent: Array, paid: Array) -> None:
-    """Write each slot's agents and costs. place (m,): where they begin; changed. O(entries)."""
-    for i in range(start.size - 1):
-        for e in range(start[i], start[i + 1]):
-            at = place[slot[e]]
-            place[slot[e]] = at + 1
-            agent[at], paid[at] = i, cost[e]
-
-
-@kernel
 def sort_rows(start: Array, slot: Array, cost: Array) -> None:
     """Order the entries of each agent by cost (Shell 1959)."""
     for i in range(start.size - 1):
