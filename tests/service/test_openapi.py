@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import Counter, defaultdict
@@ -22,8 +23,9 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.generation.modes import GenerationMode
 from schemathesis.specs.openapi.checks import response_schema_conformance
 
-from apps import served, settings_in
+from apps import settings_in
 from gate import HANG_S
+from live_server import LiveServer
 
 DOCUMENT: dict[str, Any] = create_app(settings_in(Path("unused"))).app.openapi()
 OPERATIONS = {
@@ -38,7 +40,8 @@ CASES = [
     if not (label in FIXED and mode == GenerationMode.NEGATIVE)
 ]
 # One check compiles for about a second, in a process of its own.
-EXAMPLES = {"POST /v1/jobs": 20, "POST /v1/costs:check": 3}
+# A result has few of all the arrays that there are.
+EXAMPLES = {"POST /v1/jobs": 20, "POST /v1/costs:check": 3, "GET /v1/jobs/{job_id}/result/{name}": 30}
 
 
 SEEN: dict[str, Counter[int]] = defaultdict(Counter)
@@ -46,7 +49,11 @@ SEEN: dict[str, Counter[int]] = defaultdict(Counter)
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """An address, and the ids of a finished job and of a sealed and an open array."""
+    """An address, and the ids of a finished job and of a sealed and an open array.
+
+    The service has a process of its own: hypothesis parses the source of lambdas, and CPython 3.11
+    gets the depths of trees wrong that two threads of a process build at once.
+    """
     folder: Path = tmp_path_factory.mktemp("schemathesis") / "data"
     limits = {
         "wait_s": 0.05,
@@ -57,16 +64,17 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
         "check_s": 10,
         "time_limit_s": None,
     }
-    with (
-        served(create_app(settings_in(folder, limits))) as url,
-        httpx.Client(base_url=url, timeout=HANG_S) as client,
-    ):
-        yield {
-            "url": url,
-            "job_id": solved(client, SQUARE)["id"],
-            "sealed": upload(client, np.eye(3)),
-            "open": upload(client, np.eye(3), seal=False),
-        }
+    server = LiveServer(folder, executor="inline", heartbeat_s=0.1, limits=json.dumps(limits))
+    try:
+        with server.start().client() as client:
+            yield {
+                "url": server.url,
+                "job_id": solved(client, SQUARE)["id"],
+                "sealed": upload(client, np.eye(3)),
+                "open": upload(client, np.eye(3), seal=False),
+            }
+    finally:
+        server.kill()
 
 
 @pytest.mark.some(14)

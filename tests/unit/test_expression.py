@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 import threading
@@ -436,6 +437,24 @@ class _Interrupting:
 
     def __del__(self) -> None:
         time.sleep(0)
+
+
+def test_a_parser_that_another_thread_disturbs_reads_again(monkeypatch):
+    parse, disturbed = ast.parse, [3, 1, 0]
+
+    def disturbing(*args, **kwargs):
+        if disturbed[-1]:
+            disturbed[-1] -= 1
+            raise SystemError("AST constructor recursion depth mismatch (before=318, after=53)")
+        return parse(*args, **kwargs)
+
+    monkeypatch.setattr(ast, "parse", disturbing)
+    while disturbed:
+        assert ast.unparse(read_text("i + j")[0]) == "i + j"
+        disturbed.pop()
+    disturbed.append(10**9)
+    with pytest.raises(SystemError):
+        read_text("i + j")
 
 
 @pytest.mark.slow
