@@ -62,7 +62,8 @@ class Case:
     """One problem and how it is to be solved.
 
     cost: what ``solve`` is given. matrix: the doubles or integers that it delivers. options: of
-    ``solve``, without maximize, unassigned_cost, device and cluster.
+    ``solve``, without maximize, unassigned_cost, device and cluster. ordinary: of a problem of
+    another kind, turns a result into that of an ordinary problem, and says what is wrong with it.
     """
 
     seed: int
@@ -77,6 +78,7 @@ class Case:
     unassigned: Any
     options: dict[str, Any]
     rng: np.random.Generator
+    ordinary: Any = None
 
     @property
     def name(self) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 
 import bigsap
 from adversarial import Case, draw
-from exact_judge import Truth, judge
+from exact_judge import SMALL, Truth, judge
 from exact_oracle import grid, nearest
 from examples_of import RANDOM
 
@@ -53,15 +53,15 @@ class Place:
     client: Any = None
 
 
-def tried(case: Case, place: Place, folder: Path) -> Outcome:
-    """Solve a problem and judge what comes. folder: for its files."""
+def tried(case: Case, place: Place, folder: Path, ways: Any = None) -> Outcome:
+    """Solve a problem and judge what comes. folder: for its files. ways: more than those of here."""
     found = Outcome()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             warnings.simplefilter("ignore", ResourceWarning)
             _ignore_advice()
-            WAYS[case.way](case, place, folder, found)
+            (WAYS | (ways or {}))[case.way](case, place, folder, found)
     except Exception as error:  # noqa: BLE001  (each is a finding, or refused with reason)
         found.refused = _refusal(case, error)
         if not found.refused:
@@ -132,6 +132,11 @@ def _asked(case: Case, place: Place) -> dict[str, Any]:
 
 def _judged(case: Case, truth: Truth, result: Any, found: Outcome) -> None:
     found.results += 1
+    if case.ordinary is not None:
+        truth, result, faults = case.ordinary(result)
+        found.faults += faults
+        if faults:
+            return
     verdict = judge(
         truth,
         result,
@@ -144,8 +149,9 @@ def _judged(case: Case, truth: Truth, result: Any, found: Outcome) -> None:
 
 
 def truth_of(case: Case) -> Truth:
-    """The problem for the judge."""
-    return Truth(case.matrix, case.maximize, case.unassigned)
+    """The problem for the judge; what an ordinary one is made of has no optimum of its own."""
+    small = SMALL if case.ordinary is None else 0
+    return Truth(case.matrix, case.maximize, case.unassigned, small)
 
 
 def _of_a_stopped_solve(case: Case) -> Truth:
@@ -166,13 +172,18 @@ def _verified(case: Case, truth: Truth, result: Any, found: Outcome) -> None:
     if str(result.status) not in ("optimal", "imprecise", "gap_reached", "infeasible"):
         return
     proved = result.verify(case.cost, pairs=bool(case.rng.random() < 0.5))
+    same = result
+    if case.ordinary is not None:
+        truth, same, faults = case.ordinary(result)
+        if faults:
+            return
     if result.bound is None or math.isinf(result.bound):
         return
     bound = truth.sign * grid(proved.bound)
     if not truth.below_optimum(bound):
         found.faults.append(f"false bound: {proved.bound!r} of verify")
     # By more than another code path's last bits.
-    paid = truth.paid(result.col4row)
+    paid = truth.paid(same.col4row)
     assert not isinstance(paid, str)
     step = truth.sign * max(2.0**-44 * nearest(paid[1]), 2.0**-50 * abs(result.fun), 5e-324)
     worse = replace(_whole(result), fun=result.fun - step)
@@ -406,8 +417,8 @@ def service(folder: Path) -> Iterator[Place]:
 
 @contextmanager
 def place_named(name: str, folder: Path) -> Iterator[Place]:
-    """host, device, cluster or service."""
-    if name == "host":
+    """host, device, cluster, service or inputs, which are on the host."""
+    if name in ("host", "inputs"):
         yield Place()
         return
     made = {"device": simulated_device, "cluster": local_cluster}

@@ -1,6 +1,6 @@
 """A search for wrong answers, as long as one likes: ``python tests/support/adversary.py --minutes 60``.
 
-Problems of ``tests/support/adversarial.py`` are solved in each place and judged in exact arithmetic. A line
+Problems of ``tests/support/adversarial.py`` and ``adversarial_inputs.py`` are solved in each place and judged in exact arithmetic. A line
 a fault, with the name of the problem: ``python tests/support/adversary.py --again NAME`` solves it once
 more. At the end counts: problems, results judged, wrong optima, false bounds (false duals, gaps and
 proofs among them), crashes (errors, processes that died or hung), other faults, solves refused
@@ -26,11 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from adversarial import PLACES, draw
+import adversarial_inputs
+from adversarial import PLACES as ORDINARY
+from adversarial import Case, draw
 from adversarial_ways import Outcome, place_named, tried
 
+PLACES = (*ORDINARY, adversarial_inputs.PLACE)
 #: Shares of the time.
-SHARES = {"host": 7, "device": 1, "cluster": 1, "service": 1}
+SHARES = {"host": 7, "device": 1, "cluster": 1, "service": 1, "inputs": 3}
 #: A problem that takes longer has hung.
 HUNG_SECONDS = 900.0
 #: What is still at work so long after the end is named and given up.
@@ -59,10 +62,17 @@ def search(workers: int, places: tuple[str, ...], given: Any, seconds: float, sa
             number = at[2 + which]
             with at.get_lock():
                 at[0], at[1], at[2 + which] = which, int(time.time()), number + workers
-            case = draw(given.seed, number, place, folder, given.most, given.forced)
-            said.put((str(case), case.name, tried(case, opened[place], folder)))
+            case = drawn(given.seed, number, place, folder, given)
+            said.put((str(case), case.name, tried(case, opened[place], folder, adversarial_inputs.WAYS)))
             spent[place] += time.monotonic() - began
         at[0] = -1
+
+
+def drawn(seed: int, number: int, place: str, folder: Path, given: argparse.Namespace) -> Case:
+    """A problem of a place."""
+    if place == adversarial_inputs.PLACE:
+        return adversarial_inputs.draw(seed, number, given.most)
+    return draw(seed, number, place, folder, given.most, given.forced)
 
 
 class Counts:
@@ -163,11 +173,11 @@ def again(name: str, given: argparse.Namespace) -> int:
     """One problem, with what is known of it."""
     seed, number, place = name.split(":")
     with tempfile.TemporaryDirectory() as folder, place_named(place, Path(folder)) as where:
-        case = draw(int(seed), int(number), place, Path(folder), given.most, given.forced)
+        case = drawn(int(seed), int(number), place, Path(folder), given)
         print(case)
         if given.save:
             np.save(given.save, case.matrix)
-        outcome = tried(case, where, Path(folder))
+        outcome = tried(case, where, Path(folder), adversarial_inputs.WAYS)
         print(outcome)
     return 1 if outcome.faults else 0
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import adversarial_inputs
 import adversarial_ways
 import bigsap
 from adversarial import draw
@@ -53,6 +54,19 @@ def test_what_long_searches_found(seed, number, tmp_path):
 
 def test_larger_problems(tmp_path):
     assert found_by("host", range(1000, 1020), tmp_path, Place(), most=200) == []
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize("part", range(4))
+def test_other_inputs(part, tmp_path):
+    """Sparse costs, capacities, demands, bottlenecks and rankings."""
+    faults = []
+    for number in range(part * 200, part * 200 + 200):
+        case = adversarial_inputs.draw(SEED, number, most=60)
+        faults += [
+            f"{case}: {fault}" for fault in tried(case, Place(), tmp_path, adversarial_inputs.WAYS).faults
+        ]
+    assert faults == []
 
 
 @pytest.mark.slow
@@ -156,3 +170,39 @@ def test_changed_results_are_noticed(change, kind, tmp_path, monkeypatch):
     assert told(tried(case, Place(), tmp_path)) == set()
     monkeypatch.setattr(bigsap, "solve", wrong)
     assert kind in told(tried(plain_case(tmp_path), Place(), tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["capacity", "demand", "bottleneck", "ranked"])
+def test_changed_results_of_other_kinds_are_noticed(kind, tmp_path, monkeypatch):
+    def first_fit():
+        cases = (adversarial_inputs.draw(0, k, 30) for k in itertools.count())
+        return next(
+            c
+            for c in cases
+            if c.family == f"{kind} plain"
+            and c.way in ("solve", "ranked")
+            and c.unassigned is None
+            and min(c.matrix.shape) > 3
+            and np.sum(c.options.get("demand", 2)) > 1
+            and c.options.get("k", 2) > 1
+            and c.options.get("certify") is not False
+        )
+
+    def faults():
+        return told(tried(first_fit(), Place(), tmp_path, adversarial_inputs.WAYS))
+
+    solve, rank = bigsap.solve, bigsap.solve_k_best
+
+    def wrong(cost, **options):
+        """An answer to the costs of another problem, which lies about its own."""
+        return adversarial_ways._whole(solve(-cost, **options))
+
+    def without_the_first(*given, **options):
+        ranking = rank(*given, **options)
+        return replace(ranking, costs=ranking.costs[1:], col4row=ranking.col4row[1:])
+
+    assert faults() == set()
+    monkeypatch.setattr(bigsap, "solve", wrong)
+    monkeypatch.setattr(bigsap, "solve_k_best", without_the_first)
+    kinds = faults()
+    assert kinds & {"wrong fun", "wrong optimum", "wrong bottleneck"}
