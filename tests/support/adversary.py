@@ -1,10 +1,11 @@
 """A search for wrong answers, as long as one likes: ``python tests/support/adversary.py --minutes 60``.
 
-Problems of ``tests/support/adversarial.py`` and ``adversarial_inputs.py`` are solved in each place and judged in exact arithmetic. A line
-a fault, with the name of the problem: ``python tests/support/adversary.py --again NAME`` solves it once
-more. At the end counts: problems, results judged, wrong optima, false bounds (false duals, gaps and
-proofs among them), crashes (errors, processes that died or hung), other faults, solves refused
-with a reason, solves that end ``imprecise`` (and of these, whose assignment is not optimal).
+Problems of ``adversarial.py`` and ``adversarial_inputs.py`` are solved in each place and judged in exact
+arithmetic. A line a fault, with the name of the problem: ``python tests/support/adversary.py --again
+NAME`` solves it once more. At the end counts: problems, results judged, wrong optima, false bounds
+(false duals, gaps and proofs among them), crashes (errors, processes that died or hung), other
+faults, solves refused with a reason, solves that end ``imprecise`` (and of these, whose assignment
+is not optimal).
 
 The exit status is 1 if anything was found.
 """
