@@ -23,6 +23,7 @@ from bigsap.cli.common import (
 )
 from bigsap.cli.option_flags import add_solve_options, given_options
 from bigsap.display.text import number
+from bigsap.errors import InputError
 from bigsap.option_table import BY_NAME, REFUSED_BY_K_BEST
 
 if TYPE_CHECKING:
@@ -85,11 +86,8 @@ def _rank(args: argparse.Namespace) -> ExitStatus:
 
 def _print(found: Assignments) -> None:
     """Print rank, cost, and what each costs more than the best, or less where the largest was asked for."""
-    first = found.costs[0].item() if len(found) else 0
-    lines = [
-        (str(rank + 1), number(cost), number(abs(cost - first)))
-        for rank, cost in enumerate(found.costs[:_SHOWN].tolist())
-    ]
+    costs = found.costs[:_SHOWN].tolist()
+    lines = [(str(rank + 1), number(cost), number(abs(cost - costs[0]))) for rank, cost in enumerate(costs)]
     print_table(("rank", "cost", "from the best"), lines, "infeasible: there is no assignment")
     if len(found) > _SHOWN:
         print(f"... {len(found) - _SHOWN:,} more")
@@ -99,6 +97,8 @@ def _print(found: Assignments) -> None:
 
 def _save(found: Assignments, file: Path) -> None:
     """Save all assignments, or a table of their pairs."""
+    if found.costs.dtype == np.dtype(object) and file.suffix != ".csv":
+        raise InputError(f"costs of the assignments lie beyond int64, as {file.suffix} holds them: use .csv")
     if file.suffix == ".npz":
         save_arrays({"costs": found.costs, "col4row": found.col4row}, file)
         return

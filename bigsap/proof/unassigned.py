@@ -36,6 +36,8 @@ from bigsap.types import Array, Tick
 _Claim = TypeVar("_Claim", bound=Claim)
 #: A thousand times the possible change by rounding, relative to the largest numbers.
 _MARGIN = 1e-9
+# Bits of a whole price without which float64 holds the others.
+_REST = (1 << 11) - 1
 
 
 def extend_warm_start(warm_start: Any, gated: ClippedCosts) -> Any:
@@ -256,9 +258,10 @@ def at_most_prices(found: RowMinima, gated: ClippedCosts) -> RowMinima:
         high[free] = np.minimum(high[free], caps.astype(np.int64))
         return replace(found, high=high)
     parts = scan.Minima(*(part.copy() for part in whole(found)))
-    nothing = np.zeros(1)
-    where = np.zeros(free.size, np.int64)
-    scan.fold(free, where, caps.astype(np.float64), nothing, np.empty(0), parts)
+    # Of whole prices floats hold two parts.
+    rest = caps & _REST if caps.dtype.kind == "i" else np.zeros_like(caps)
+    prices = -rest.astype(np.float64)
+    scan.fold(free, np.arange(free.size), (caps - rest).astype(np.float64), prices, np.empty(0), parts)
     return replace(found, high=parts.high, mid=parts.mid, low=parts.low)
 
 

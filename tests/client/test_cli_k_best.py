@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import bigsap
 from bigsap.cli import commands as cli
@@ -91,3 +92,20 @@ def test_no_assignment_and_bad_input(folder: Path, capsys: Any) -> None:
     Path("job.json").write_text(json.dumps(request))
     assert run("k-best", "job.json", 5) == 1
     assert "solve_k_best takes no objective=" in capsys.readouterr().err
+
+
+def test_whole_costs_beyond_int64(folder: Path, capsys: Any) -> None:
+    """Their sums are exact: printed, and saved where the file holds them."""
+    large = 2**61 + np.arange(25).reshape(5, 5) ** 2
+    scipy.sparse.save_npz("s.npz", scipy.sparse.csr_matrix(large))
+    expected = bigsap.solve_k_best(scipy.sparse.csr_matrix(large), 3).costs.tolist()
+    assert expected[0] > 2**63
+    assert run("k-best", "s.npz", 3, "-o", "best.csv", "--quiet") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in lines[1:]] == [str(cost - expected[0]) for cost in expected]
+    with open("best.csv", newline="") as file:
+        assert {int(line["cost"]) for line in csv.DictReader(file)} == set(expected)
+    for name in ("best.npz", "best.parquet"):
+        assert run("k-best", "s.npz", 3, "-o", name) == 1
+        assert "beyond int64" in capsys.readouterr().err
+        assert not Path(name).exists()

@@ -265,3 +265,19 @@ def test_assignments_of_no_columns_and_masked_ones():
     for pairs in (([0, 1, 2], masked), (masked, [0, 1, 2])):
         with pytest.raises(InvalidCostError, match=r"_ind\[2\] is missing"):
             bigsap.certify(np.eye(3), pairs)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_whole_prices_of_rows_that_floats_do_not_hold(maximize):
+    """Prices of columns that have fractions must not make those of rows floats."""
+    sign = -1 if maximize else 1
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        cost, left = 2**53 + rng.integers(0, 50, (5, 3)), 2**53 + rng.integers(0, 50, 5)
+        best, col4row = oracle.optimum(cost, maximize, left)
+        prices = -sign * (rng.integers(0, 4, 3) + 0.5)
+        found = bigsap.certify(cost, np.array(col4row), prices, maximize=maximize, unassigned_cost=left)
+        minima = oracle.row_minima(cost, prices, maximize=maximize)
+        least = oracle.dual_bound(minima, prices, maximize=maximize, unassigned=left)
+        assert found.fun == oracle.value(best)
+        assert math.ceil(oracle.value(least)) <= sign * found.bound <= sign * found.fun

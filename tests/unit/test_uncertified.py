@@ -259,3 +259,17 @@ def test_duals_of_an_answer_that_was_proved_are_those_of_the_proof(maximize):
         found = bigsap.solve(cost, demand=3, method="ssp", warm_start=start, **options)
         found.verify(cost)
         assert found.bound is None
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("method", [*METHODS, "hungarian", "auction"])
+def test_half_of_the_pairs_may_be_huge(method, maximize):
+    """Those cancel, and the others decide, which prices of their size have rounded away."""
+    sign, none = -1 if maximize else 1, np.inf
+    options: dict[str, Any] = {"method": method, "certify": False, "maximize": maximize}
+    rows = [[0.2, 0.1, 1e300, 1e300, 0.3, 1e300], [none, 1e16, 1e16, none, none, 0.1]]
+    cost = sign * np.array([*rows, [0.2, 1e16, 1e16, 1e16, -1e16, 1e300]])
+    assert bigsap.solve(cost, demand=[1, 2, 1], **options).fun == sign * 0.2
+    cost = sign * np.array([[1e16, 1e300, 1e16], [0.1, -1e16, 0.3], [0.3, -1e16, 1e300]])
+    prices = sign * np.array([1e300, 0.3, 1e300])
+    assert bigsap.solve(cost, unassigned_cost=prices, **options).fun == sign * 0.1
