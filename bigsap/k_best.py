@@ -261,7 +261,7 @@ def _enumerated(task: Task, count: int, maximize: bool) -> Assignments:
     n, m = task.source.shape
     lists, found = _searched(task, count)
     complete = len(found.answers) <= count and (
-        found.exhausted or (not found.others and _searched(task, count + 1)[1].exhausted)
+        found.exhausted or (not found.others and len(_searched(task, count + 1)[1].answers) <= count)
     )
     costs, col4row = found.ranked(count, task)
     stats = {**found.stats, "pairs": len(lists.rows), "all_pairs": n * m}

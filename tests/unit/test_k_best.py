@@ -285,6 +285,16 @@ def test_all_assignments_are_known_to_be_all():
     assert not bigsap.solve_k_best(np.zeros((3, 3)), 5).complete
 
 
+@pytest.mark.parametrize("k", [1, 2])
+def test_longer_lists_with_rounded_numbers_find_the_others(k):
+    # One pair is left off the first lists; with it, differences are too wide for whole numbers.
+    cost = np.full((5, 5), -1e100)
+    cost[0, 4] = 0.2132810294628143
+    ranking = bigsap.solve_k_best(cost, k)
+    assert ranking.costs.tolist() == [-5e100] * k
+    assert not ranking.complete
+
+
 def test_orders_of_magnitude():
     # Forbidden by a huge number, as many write it: the order of the others is not touched.
     cost = np.random.default_rng(8).random((5, 5)) * 100
