@@ -53,6 +53,12 @@ def as_if_many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time enough to put a stopped solve's answer together, however busy the machine is."""
+    monkeypatch.setattr("bigsap.progress._LEAST_GRACE", 60.0)
+
+
+@pytest.fixture
 def few_points() -> None:
     """Solve few points at once, as users see it."""
 
