@@ -8,10 +8,12 @@ import signal
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from bigsap import policy
 from built_site import site
 from clock import clock
+from examples_of import RANDOM
 from gate import gate
 
 pytest_plugins = ["depth", "live_server", "process_groups"]
@@ -30,6 +32,10 @@ hypothesis.settings.register_profile(
 # Other examples in every run, for `make test-all`; a failure prints how to get it again.
 hypothesis.settings.register_profile("random", deadline=None, database=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("BIGSAP_TEST_PROFILE", "bigsap"))
+if not RANDOM and hasattr(providers, "_get_local_constants"):
+    # It also draws numbers that stand in our modules: in those that the process has imported so far,
+    # which differ with the tests that it ran before.
+    providers._get_local_constants = providers.Constants
 
 # A shell starts what it runs in the background with SIGINT ignored, and so would be the children
 # of tests. A handler is reset to the default in a child; a signal that is ignored stays ignored.
@@ -50,6 +56,12 @@ def as_if_many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """
     if "few_points" not in request.fixturenames:
         monkeypatch.setattr(policy, "MOST_SMALL_COMPUTED", 0)
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time enough to put a stopped solve's answer together, however busy the machine is."""
+    monkeypatch.setattr("bigsap.progress._LEAST_GRACE", 60.0)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from bigsap.compile import kernel_files
+from bigsap.compile.parsing import parsed
 
 #: The folder above the package.
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,7 +75,7 @@ def _module(name: str) -> _Module | None:
     key = hashlib.sha256(text).hexdigest()
     known = _known()
     if key not in known:
-        tree = ast.parse(text)
+        tree = parsed(text)
         known[key] = [digest_of(tree), *sorted(_imported(tree))]
         _new.append(key)
     digest, *imported = known[key]

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from gate import HANG_S
+
 
 @pytest.fixture
 def client(live_server: Any) -> Iterator[Any]:
     from bigsap.client import Client
 
-    with Client(live_server.url, patience=60) as found:
+    with Client(live_server.url, patience=HANG_S) as found:
         yield found
 
 

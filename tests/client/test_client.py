@@ -64,7 +64,7 @@ def test_nan_is_refused_before_anything_is_sent(kind, n, client):
 
 def test_infeasible_is_a_result_with_its_proof(client):
     cost = np.array([[1.0, np.inf], [2.0, np.inf]])
-    job = client.submit({"type": "array", "values": cost}, wait=30.0)
+    job = client.submit({"type": "array", "values": cost}, wait=HANG_S)
     assert job.state == "succeeded"
     result = job.result()
     assert result.status == "infeasible"
@@ -87,7 +87,9 @@ def test_two_submissions_under_one_key_are_one_job(client):
 
 
 def test_list_is_paged_and_limited(client):
-    made = [client.submit({"type": "array", "values": [[k]]}, label="listed", wait=30.0).id for k in range(3)]
+    made = [
+        client.submit({"type": "array", "values": [[k]]}, label="listed", wait=HANG_S).id for k in range(3)
+    ]
     assert [job.id for job in client.jobs(label="listed")] == made[::-1]
     assert [job.id for job in client.jobs(label="listed", limit=2)] == made[:0:-1]
     assert list(client.jobs(label="nobody's")) == []
@@ -140,14 +142,14 @@ def test_waiting_has_an_end(client, gate):
 def test_wait_draws_a_bar_and_tells_of_changes(client, capsys):
     states = []
     job = client.submit({"type": "points", "x": X, "y": Y})
-    job.wait(60, progress=True, callback=lambda now: states.append(now.state))
+    job.wait(HANG_S, progress=True, callback=lambda now: states.append(now.state))
     assert states[-1] == "succeeded"
     assert f"/{len(X)}" in capsys.readouterr().err
 
 
 def test_failed_job_says_why(client):
     spec = {"shape": [3, 3], "cost": {"type": "expression", "code": "log(i - 1.0 - j)"}}
-    job = client.submit(spec, wait=60.0)
+    job = client.submit(spec, wait=HANG_S)
     assert job.state == "failed"
     with pytest.raises(JobFailedError) as caught:
         job.result()
@@ -259,7 +261,7 @@ def test_half_an_upload_is_continued(client, proxy, monkeypatch):
 def test_upload_survives_lost_connections(proxy):
     array = RNG.random((1000, 8))
     proxy.most_up = 20_000
-    with Client(proxy.url, patience=10) as client:
+    with Client(proxy.url, patience=HANG_S) as client:
         array_id = client.upload(array, block_bytes=8000)
         assert client._json("GET", f"/v1/arrays/{array_id}")["sealed"]
     assert proxy.connections > 2
@@ -292,11 +294,11 @@ def test_other_data_under_the_same_id_is_noticed(client):
 
 def test_broken_downloads_go_on(proxy):
     x, y = RNG.random((4000, 1)), RNG.random((4000, 1))
-    with Client(proxy.url, patience=10) as client:
-        job = client.submit({"type": "points", "x": x, "y": y}, wait=60.0)
+    with Client(proxy.url, patience=HANG_S) as client:
+        job = client.submit({"type": "points", "x": x, "y": y}, wait=HANG_S)
         proxy.most_down = 15_000  # an array has 32,000 bytes
         client.close()
-    with Client(proxy.url, patience=10) as client:
+    with Client(proxy.url, patience=HANG_S) as client:
         result = client.result(job.id)
     assert proxy.connections > 5
     result.verify(bigsap.points(x, y))

@@ -17,6 +17,7 @@ pytest.importorskip("fastapi", reason="extra server")
 from bigsap.client import Client, ServiceError
 from bigsap.client.job_request import request_of, spec_of
 from bigsap.errors import DtypeError, InputError, InvalidCostError, ShapeError
+from gate import HANG_S
 from remote_provider import Provider
 
 RNG = np.random.default_rng(7)
@@ -59,7 +60,7 @@ SENT: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", SENT)
 def test_the_same_costs_arrive(client: Client, name: str) -> None:
     cost = SENT[name]()
-    result = client.submit(cost, wait=60.0).result()
+    result = client.submit(cost, wait=HANG_S).result()
     here = bigsap.solve(cost)
     assert (result.fun, type(result.fun), result.status) == (here.fun, type(here.fun), here.status)
     result.verify(cost)
@@ -78,7 +79,7 @@ def test_files_and_stores_arrive(client: Client, tmp_path: Any) -> None:
     names = ("costs.npy", "costs.zarr", "spec.json", "request.json")
     given = [tmp_path / name for name in names]
     for cost in (*given, str(given[0]), store, np.load(given[0], mmap_mode="r"), Sliced()):
-        job = client.submit(cost, wait=60.0)
+        job = client.submit(cost, wait=HANG_S)
         assert job.result().fun == here
     assert client.submit(given[3]).record["label"] == "from a file"
 
@@ -95,20 +96,20 @@ class Sliced:
 def test_a_request_may_hold_costs(client: Client) -> None:
     points = bigsap.points(X, Y)
     request = {"cost": points, "options": {"maximize": True}, "label": "r"}
-    job = client.submit(request, wait=60.0)
+    job = client.submit(request, wait=HANG_S)
     most = bigsap.solve(points, maximize=True).fun
     assert (job.result().fun, job.record["label"]) == (most, "r")
     spec = {"type": "sum", "terms": [points, {"type": "scale", "factor": 2, "cost": COST}]}
     here = bigsap.solve(bigsap.sum_of([points, bigsap.scaled(COST, 2)])).fun
-    assert client.submit(spec, wait=60.0).result().fun == here
+    assert client.submit(spec, wait=HANG_S).result().fun == here
     scaled = {"type": "scale", "factor": 2, "cost": COST}
-    assert client.submit(scaled, wait=60.0).result().fun == bigsap.solve(2 * COST).fun
+    assert client.submit(scaled, wait=HANG_S).result().fun == bigsap.solve(2 * COST).fun
     # What was given is as it was.
     assert spec["terms"][0] is request["cost"] is points
 
 
 def test_options_and_shape_go_along(client: Client) -> None:
-    job = client.submit(bigsap.points(X, Y), options={"maximize": True}, wait=60.0)
+    job = client.submit(bigsap.points(X, Y), options={"maximize": True}, wait=HANG_S)
     assert job.record["maximize"] is True
     assert job.result().fun == bigsap.solve(bigsap.points(X, Y), maximize=True).fun
     found = client.estimate(COST, options={"method": "ssp"}, shape=(30, 40))
@@ -135,7 +136,7 @@ def test_what_no_request_can_hold_is_an_error_of_input(client: Client, given: di
 
 def test_what_forbids_depends_on_the_sense(client: Client) -> None:
     most = bigsap.masked(COST, np.eye(30, 40), maximize=True)
-    result = client.submit(most, options={"maximize": True}, wait=60.0).result()
+    result = client.submit(most, options={"maximize": True}, wait=HANG_S).result()
     assert result.fun == bigsap.solve(most, maximize=True).fun
     with pytest.raises(InputError, match="maximize=True"):
         client.submit(most)
@@ -233,5 +234,5 @@ def test_bad_files_are_named(tmp_path: Any) -> None:
 
 def test_an_empty_matrix_arrives(client: Client) -> None:
     for shape in ((0, 3), (3, 0)):
-        result = client.submit(np.zeros(shape), wait=60.0).result()
+        result = client.submit(np.zeros(shape), wait=HANG_S).result()
         assert (result.fun, result.shape) == (0, shape)

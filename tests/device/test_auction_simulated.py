@@ -67,6 +67,7 @@ def test_any_costs_and_any_launch(monkeypatch: pytest.MonkeyPatch) -> None:
             bigsap.solve(np.full((4, 4), large), method="auction", device="cuda")
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_a_stop_while_rows_bid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait, "_LAUNCH_SECONDS", 1e-6)
 

@@ -280,6 +280,7 @@ def test_classical_warm_starts() -> None:
         classical(cost, warm_start=np.random.default_rng(0).integers(-900, 900, m).astype(float))
 
 
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.some(1)
 @pytest.mark.parametrize(("first", "then"), [("cuda", "cuda"), ("cuda", "cpu"), ("cpu", "cuda")])
 def test_classical_continues_from_a_checkpoint(
@@ -367,6 +368,7 @@ def test_a_block_of_rows_has_rounded_minima_and_another_none(by: int) -> None:
         assert sum(map(Fraction, parts)) == Fraction(cost[row, 0]) - Fraction(prices[0])
 
 
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("method", ["hungarian", "ssp"])
 def test_a_solve_stopped_before_its_costs_are_copied(method: str) -> None:
     cost = np.random.default_rng(5).random((40, 36))

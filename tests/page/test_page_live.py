@@ -55,13 +55,14 @@ def test_stop_and_keep_then_resume_then_stop_now_then_delete(
     wait_text(page, "#job-state", r"running.*attempt 2")
     page.get_by_role("button", name="Stop now").click()
     wait_text(page, "#job-state", "cancelled")
-    log = page.locator("#job-log").inner_text()
-    assert [m for m in re.findall(r"The job is (\w+)", log) if m in ("running", "cancelled")] == [
-        "running",
-        "cancelled",
-        "running",
-        "cancelled",
-    ]
+
+    def logged() -> list[str]:
+        found = re.findall(r"The job is (\w+)", page.locator("#job-log").inner_text())
+        return [state for state in found if state in ("running", "cancelled")]
+
+    # The log follows the stream of events, which may come after the state that was asked for.
+    until(lambda: len(logged()) == 4)
+    assert logged() == ["running", "cancelled", "running", "cancelled"]
 
     page.get_by_role("button", name="Delete").click()
     dialog = page.get_by_role("dialog", name="Delete this job?")

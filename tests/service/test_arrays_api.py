@@ -181,7 +181,7 @@ def test_a_refused_block_overtakes_none(serve_app: Callable[..., str]) -> None:
     with httpx.Client(base_url=address, timeout=HANG_S) as client:
         array = create(client, shape=(4, 1))
         host, port = address.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), 10) as raw:
+        with socket.create_connection((host, int(port)), HANG_S) as raw:
             raw.sendall(
                 f"PUT {array}/rows/0 HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 32\r\n\r\n".encode()
                 + bytes(16)
@@ -345,7 +345,7 @@ def test_a_stalled_block_does_not_mix_into_a_later_one(serve_app: Callable[..., 
     with httpx.Client(base_url=address, timeout=HANG_S) as client:
         array = create(client, shape=(rows, 128))
         host, port = address.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), 10) as stalled:
+        with socket.create_connection((host, int(port)), HANG_S) as stalled:
             stalled.sendall(
                 f"PUT {array}/rows/0 HTTP/1.1\r\nHost: {host}:{port}\r\n"
                 f"Content-Length: {size}\r\n\r\n".encode()

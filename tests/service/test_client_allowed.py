@@ -39,7 +39,7 @@ def test_results_and_events_wait_for_a_slow_key(
         monkeypatch.setattr(f"{module}.time", clock)
     url, key = serve_key(["read", "submit"], "requests_per_s = 1", "burst = 1")
     began = clock()
-    with Client(url, key, patience=60) as client:
+    with Client(url, key, patience=HANG_S) as client:
         job = client.submit(SQUARE).wait(HANG_S)
         assert job.result().fun == 5
         assert list(client.events(job.id))[-1]["data"]["state"] == "succeeded"
@@ -49,7 +49,7 @@ def test_results_and_events_wait_for_a_slow_key(
 def test_a_key_that_may_only_submit(serve_key: Callable[..., tuple[str, str]], gate: Gate) -> None:
     url, key = serve_key(["submit"])
     array = np.arange(10.0).reshape(5, 2)
-    with Client(url, key, patience=60) as client:
+    with Client(url, key, patience=HANG_S) as client:
         array_id = client.upload(array)
         assert client.upload(array, array_id=array_id) == array_id
         points = {"type": "points", "x": {"array": array_id}, "y": {"array": array_id}}
@@ -66,7 +66,7 @@ def test_a_key_that_may_only_submit(serve_key: Callable[..., tuple[str, str]], g
 
 def test_a_key_that_may_only_read(serve_key: Callable[..., tuple[str, str]]) -> None:
     url, key = serve_key(["read"])
-    with Client(url, key, patience=60) as client:
+    with Client(url, key, patience=HANG_S) as client:
         for refused in (lambda: client.upload(np.eye(2)), lambda: client.cancel("job_1")):
             with pytest.raises(ServiceError, match="'submit'"):
                 refused()
@@ -75,7 +75,7 @@ def test_a_key_that_may_only_read(serve_key: Callable[..., tuple[str, str]]) -> 
 def test_blocks_are_those_that_the_service_takes(serve_app: Callable[..., str]) -> None:
     url = serve_app(limits={"block_bytes": 4096})
     array = np.random.default_rng(0).random((300, 20))
-    with Client(url, patience=60) as client:
+    with Client(url, patience=HANG_S) as client:
         array_id = client.upload(array)
         assert client.upload(array, array_id=array_id) == array_id
         there: dict[str, Any] = client._json("GET", f"/v1/arrays/{array_id}")

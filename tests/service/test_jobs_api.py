@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable
@@ -404,7 +405,7 @@ def test_costs_check(make_app: Callable[..., Any]) -> None:
 
 
 def test_costs_check_that_takes_too_long(make_app: Callable[..., Any]) -> None:
-    api = make_app(limits={"check_s": 0.2})
+    api = make_app(limits={"check_s": 1e-3})
     found = api.post("/v1/costs:check", json=SQUARE)
     problem(found, 422, "over-limit", "/cost")
 
@@ -475,8 +476,17 @@ def test_an_error_of_the_service_shows_nothing(api: Any, monkeypatch: pytest.Mon
 
 
 def test_a_replay_before_the_first_answer_waits_as_it_prefers(
-    serve_app: Callable[..., str], waiting: dict[str, Any]
+    serve_app: Callable[..., str], waiting: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The second that the first request waits for is over when its replay is answered."""
+    waited, over = routes_jobs._waited, threading.Event()
+
+    async def until_over(service: Any, job: Any, seconds: float, done: Any) -> Any:
+        assert seconds == 1.0
+        assert await asyncio.to_thread(over.wait, HANG_S)
+        return await waited(service, job, 0.0, done)
+
+    monkeypatch.setattr(routes_jobs, "_waited", until_over)
     with httpx.Client(base_url=serve_app(limits={"wait_s": 1.0}), timeout=HANG_S) as api:
         key, first = {"Idempotency-Key": "early"}, list[Any]()
         sent = threading.Thread(
@@ -485,6 +495,7 @@ def test_a_replay_before_the_first_answer_waits_as_it_prefers(
         sent.start()
         until(lambda: api.get("/v1/jobs").json()["jobs"])
         early = api.post("/v1/jobs", json=waiting, headers=key)
+        over.set()
         sent.join(HANG_S)
         later = api.post("/v1/jobs", json=waiting, headers=key)
         assert early.status_code == first[0].status_code == later.status_code == 202

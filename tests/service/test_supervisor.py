@@ -331,6 +331,8 @@ def full_disk(*args, **options):
 
 
 def test_a_full_disk_interrupts_with_the_reason_and_then_fails(tmp_path, monkeypatch):
+    now = [time.time()]  # of the table, which stands: until the test moves it nothing is tried again
+    monkeypatch.setattr(store, "time", SimpleNamespace(time=lambda: now[0]))
     with Service(tmp_path / "data", attempts=3) as service:
         with monkeypatch.context() as patch:
             patch.setattr(worker.np, "save", full_disk)
@@ -339,11 +341,14 @@ def test_a_full_disk_interrupts_with_the_reason_and_then_fails(tmp_path, monkeyp
             assert job.state == "interrupted"
             assert job.problem["type"].endswith(":disk-full")
             assert job.active
+            now[0] += 2.0**32
             job = service.finished(job_id)
             assert (job.state, job.attempt, job.active) == ("failed", 3, False)
             assert job.problem["detail"] == "the disk is full: a file cannot be written, 3 times in a row"
+            now[0] = time.time()
             later = service.submit()
             service.reaches(later, "interrupted")
+        now[0] += 2.0**32
         # With space again it goes on by itself; what was given up, when asked to.
         assert service.supervisor.alive
         assert service.finished(later).state == "succeeded"

@@ -61,10 +61,14 @@ class Gate:
         until(lambda: self.waiting >= count)
 
     def open_for(self, count: int) -> None:
-        """Open as soon as so many have come: who comes once more has left the read before."""
+        """Open as soon as so many have come: who comes once more has left the read before.
+
+        If they do not come, the thread ends when the gate is opened, at the latest by its fixture: its
+        failure would be that of another test.
+        """
 
         def wait() -> None:
-            self.wait_for_readers(count)
+            until(lambda: self.is_open or self.waiting >= count)
             self.open()
 
         threading.Thread(target=wait, daemon=True).start()

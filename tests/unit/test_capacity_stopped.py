@@ -112,7 +112,7 @@ def judged(found, source, cost, options, best):
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.usefixtures("often")
+@pytest.mark.usefixtures("unhurried", "often")
 def test_what_attempts_before_have_found_is_kept(name, tmp_path):
     """The second and the third are stopped at once; the last one ends as if nothing were known."""
     kind, shape, options = PROBLEMS[name]
@@ -149,7 +149,7 @@ def test_what_attempts_before_have_found_is_kept(name, tmp_path):
     assert (last.fun, last.bound, last.u.tolist()) == (whole.fun, whole.bound, whole.u.tolist())
 
 
-@pytest.mark.usefixtures("often")
+@pytest.mark.usefixtures("unhurried", "often")
 def test_checkpoints_of_a_search_that_is_killed_have_what_attempts_before_have_found(tmp_path):
     source, _ = problem(*PROBLEMS["tight"][:2])
     options, path, calls = PROBLEMS["tight"][2], tmp_path / "c", itertools.count(1)
@@ -174,7 +174,7 @@ def test_checkpoints_of_a_search_that_is_killed_have_what_attempts_before_have_f
     assert after.best["chosen"].tolist() == before.best["chosen"].tolist()
 
 
-@pytest.mark.usefixtures("often")
+@pytest.mark.usefixtures("unhurried", "often")
 def test_what_is_known_of_other_costs_is_not_of_costs_without_a_fingerprint(tmp_path):
     """They may be smaller than those that attempts before have read."""
 

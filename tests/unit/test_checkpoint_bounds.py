@@ -50,11 +50,18 @@ def test_bounds_survive_a_resumption(tmp_path: Path, method: str, maximize: bool
 
 
 @pytest.mark.parametrize("certify", [True, False])
-def test_what_is_known_before_the_search_survives_a_resumption(certify, gate, tmp_path):  # noqa: F811
+def test_what_is_known_before_the_search_survives_a_resumption(
+    certify,
+    gate,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+):
     """The second attempt is stopped before it has a row."""
     cost, cancel, path = CLASSES["int10n"](60, seed=2), threading.Event(), tmp_path / "c"
     options = {"callback": stop_after(0), "callback_every": 0, "certify": certify}
-    first = bigsap.solve(Gated(cost, gate, after=10**6), checkpoint=path, **options)
+    with monkeypatch.context() as patch:  # time enough for the answer, however busy the machine is
+        patch.setattr("bigsap.progress._LEAST_GRACE", 60.0)
+        first = bigsap.solve(Gated(cost, gate, after=10**6), checkpoint=path, **options)
     assert not checkpoint.read(path).snapshot
     gate.reached = cancel.set
     second = bigsap.resume(path, Gated(cost, gate), cancel=cancel, certify=certify)

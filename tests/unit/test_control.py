@@ -21,14 +21,8 @@ from instances import CLASSES, points_of
 from oracle import optimum
 from pairwise import each
 
-# Not for the kernels' compilation before the first.
-pytestmark = pytest.mark.timeout(600, func_only=True)
-
-
-@pytest.fixture(autouse=True)
-def unhurried(monkeypatch):
-    """Time enough to put a stopped solve's answer together, however busy the machine is."""
-    monkeypatch.setattr("bigsap.progress._LEAST_GRACE", 60.0)
+# The time limit is not for the kernels' compilation before the first.
+pytestmark = [pytest.mark.timeout(600, func_only=True), pytest.mark.usefixtures("unhurried")]
 
 
 @each(

@@ -336,6 +336,7 @@ def test_what_a_killed_solve_has_stored_is_of_the_given_costs(maximize, tmp_path
     found.verify(cost)
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_a_stop_within_the_proof_knows_the_assignment():
     cost = with_lines(FAMILIES["uniform"](np.random.default_rng(13), N), [5], [7], 1e12)
     best, event = bigsap.solve(cost, certify="pairs"), threading.Event()

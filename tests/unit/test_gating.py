@@ -233,6 +233,7 @@ def test_source_kinds_threads_and_caches_agree(shape, price):
     np.testing.assert_array_equal(results[0].col4row, results[2].col4row)
 
 
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("certify", [False, True])
 def test_a_solve_that_ends_early(certify):
     x, y = points_of(150, 100)
@@ -571,6 +572,7 @@ def test_a_bound_that_lost_digits_to_a_far_price_is_as_close_as_the_gap(maximize
     assert 1e-8 < sign * (clipped.fun - bound) < 1e-7
 
 
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("maximize", [False, True])
 def test_a_stopped_solve_from_huge_prices_has_the_bound_of_its_duals(maximize):
     """The additional columns' prices of 1e300 are dropped; they must not leave their rounding in the gap."""

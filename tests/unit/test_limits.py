@@ -318,6 +318,7 @@ def test_tight_pairs(looks, monkeypatch):
     assert looks.count > few + 1600
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_rows_that_may_stay_unassigned(looks, monkeypatch):
     """The search of ``sparse_gate`` is left in its midst, with a matching and a bound."""
     cost = np.repeat(np.random.default_rng(6).random((300, 150)), 2, axis=1)

@@ -266,6 +266,24 @@ def test_docstrings_and_comments_do_not_count():
     assert of("x = 1\n'a'\n") != of("x = 1\n")
 
 
+def test_a_module_is_read_again_if_another_thread_disturbs_the_parser(monkeypatch):
+    """The first solves of two threads may both look for kernels."""
+    parse, search = ast.parse, "bigsap.engine.lists.search"
+    disturbed = [SystemError("AST constructor recursion depth mismatch (before=318, after=53)")]
+
+    def disturbing(*given, **named):
+        if disturbed:
+            raise disturbed.pop()
+        return parse(*given, **named)
+
+    expected = digest._module(search)
+    monkeypatch.setattr(digest, "_known", dict)
+    monkeypatch.setattr(digest, "_new", [])
+    monkeypatch.setattr(ast, "parse", disturbing)
+    assert digest._module.__wrapped__(search) == expected
+    assert not disturbed
+
+
 def test_summaries_are_kept_and_damaged_ones_made_again(tmp_path, monkeypatch):
     monkeypatch.setattr(digest.kernel_files, "kept_in", lambda: tmp_path)
     search = "bigsap.engine.lists.search"

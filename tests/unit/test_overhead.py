@@ -1,5 +1,6 @@
 """What a solve costs beyond its kernels: Python's part, counted in calls, which no clock blurs."""
 
+import gc
 import sys
 
 import numpy as np
@@ -18,11 +19,13 @@ def calls(function):
         nonlocal count
         count += event in ("call", "c_call")
 
+    gc.disable()  # finalizers of what other tests have left are no part of it
     sys.setprofile(count_calls)
     try:
         function()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
 
 

@@ -285,6 +285,7 @@ def test_a_limit_that_is_reached_ends_the_solve_as_the_general_way(limit, shape,
     np.testing.assert_array_equal(found.col4row, slow.col4row)
 
 
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("certify", [True, False])
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("shape", [(30, 30), (20, 30), (30, 20)])

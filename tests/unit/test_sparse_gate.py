@@ -261,6 +261,7 @@ def test_invalid_costs_are_named(bad, certify):
         solve(cost, 0.02, certify=certify)
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_a_stop_has_the_matching_at_hand():
     """Rows that are still ahead stay unassigned, and the bound holds."""
     x, y, spacing = tracks(30_000, 11, spread=0.6)

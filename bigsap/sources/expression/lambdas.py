@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.compile.parsing import parsed
 from bigsap.errors import ExpressionError
 from bigsap.sources.expression.formula import ExpressionSource
 from bigsap.sources.expression.integers import EXACT, keeps_pythons_numbers
 from bigsap.sources.expression.parser import check
-from bigsap.sources.expression.source_text import parsed
 from bigsap.sources.expression.syntax_tree import (
     MAX_ARRAYS,
     MAX_LENGTH,

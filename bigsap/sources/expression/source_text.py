@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-import threading
-from contextlib import suppress
-from typing import Any
 
+from bigsap.compile.parsing import parsed
 from bigsap.errors import ExpressionError
 from bigsap.sources.expression.syntax_tree import MAX_DEPTH, MAX_LENGTH
 
@@ -22,25 +20,6 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _NUMBER = re.compile(r"\.?[0-9]")
-
-# Reentrant: a finalizer may run within it and parse, too.
-_one_at_a_time = threading.RLock()
-_ATTEMPTS = 10
-
-
-def parsed(text: str, name: str, mode: str) -> Any:
-    """Call ``ast.parse``, by one thread at a time; same errors.
-
-    CPython 3.11 counts the depth of a tree for all threads together. If one thread is interrupted
-    while it builds its tree, by a finalizer say, and another begins, SystemError ("AST constructor
-    recursion depth mismatch") is raised for a valid expression. The lock keeps our threads apart.
-    Others do not take it (printing a traceback parses, too), so the text is read again after one.
-    """
-    with _one_at_a_time:
-        for _ in range(_ATTEMPTS - 1):
-            with suppress(SystemError):
-                return ast.parse(text, name, mode=mode)
-        return ast.parse(text, name, mode=mode)
 
 
 def read(code: str) -> tuple[ast.expr, str, int]:

@@ -372,13 +372,14 @@ class RawModule:
         _FOLDER.mkdir(exist_ok=True)
         target = _FOLDER / f"{key}.so"
         if not target.exists():
-            source = _FOLDER / f"{key}.cpp"
-            source.write_text(self.text)
-            made = _FOLDER / f"{key}.tmp.{threading.get_ident()}"
-            complaint = compile_shared(source, made, _HERE)
-            if complaint:
-                raise _CompileError(complaint)
-            made.rename(target)
+            # In a folder of its own: other processes of tests may make the same one now.
+            with tempfile.TemporaryDirectory(dir=_FOLDER) as own:
+                source, made = Path(own) / "kernel.cpp", Path(own) / "kernel.so"
+                source.write_text(self.text)
+                complaint = compile_shared(source, made, _HERE)
+                if complaint:
+                    raise _CompileError(complaint)
+                made.replace(target)
         self.library = ctypes.CDLL(str(target))
 
     def get_function(self, name: str) -> Any:
