@@ -36,12 +36,13 @@ from bigsap.memory import usable_memory
 from bigsap.progress import guarded
 from bigsap.result import Result
 from bigsap.run.batch_problems import BatchProblems, batch_problems
+from bigsap.run.device_batches import DeviceAnswers, solve_there
 from bigsap.run.small_arrays import suits
 from bigsap.run.small_batches import SmallAnswers, solve_batch
 from bigsap.solve import solve
 from bigsap.sources.missing import parted
 from bigsap.sources.sparse.sparse_costs import looks_sparse
-from bigsap.sources.tensors import is_tensor, like, on_host, speaks_dlpack
+from bigsap.sources.tensors import handed_over, is_tensor, like, on_host, speaks_dlpack
 from bigsap.types import Array
 
 _NAMES = inspect.signature(solve).parameters.keys() - {"cost"}
@@ -76,8 +77,8 @@ def solve_many(
         lists of matrices.
     unassigned_cost: see ``solve``; a number, (k,) one a problem, or (k, n) or a list of vectors, one
         a row.
-    device: ``"cpu"``; or a device, see ``solve``, which then solves one problem after the other: for
-        few and large ones.
+    device: ``"cpu"``; or a device, see ``solve``. Small problems, arrays of one number type, are solved
+        and proved there in one launch, and the arrays of the batch stay there; others one after the other.
     threads: problems solved at a time, each by one thread; with a ``device`` the threads of each
         problem. None: the cores available. For few large problems call ``solve``, which shares
         one among several threads.
@@ -134,6 +135,7 @@ def solve_many(
     if not options.keys() <= _NAMES:
         bound_call("solve_many", solve, None, **options)
     costs, give = _seen(costs, host)
+    give = give if host else _given_there(give)
     problems = batch_problems(costs, rows, columns, unassigned_cost)
     answers = _at_once(problems, options, n_threads)
     found = _one_by_one(problems, answers, options, n_threads, errors == "return")
@@ -155,6 +157,17 @@ def _seen(costs: Any, host: bool) -> tuple[Any, Callable[[Array], Any] | None]:
     return costs, None
 
 
+def _given_there(give: Callable[[Array], Any] | None) -> Callable[[Any], Any]:
+    """Return what turns answers, of which some are on a device, into arrays of the user's library."""
+
+    def given(array: Any) -> Any:
+        if isinstance(array, np.ndarray) and not is_tensor(array):
+            return array if give is None else give(array)
+        return on_host(array) if give is None else handed_over(array, give)
+
+    return given
+
+
 def _on_host(tensor: Any) -> Any:
     """Return one problem's tensor as a numpy array; unchanged if that fails: ``solve`` says why."""
     try:
@@ -165,12 +178,10 @@ def _on_host(tensor: Any) -> Any:
 
 def _at_once(
     problems: BatchProblems, options: dict[str, Any], n_threads: Callable[[], int]
-) -> SmallAnswers | None:
+) -> SmallAnswers | DeviceAnswers | None:
     """Return the answers of small arrays without special options; None if that does not apply."""
-    if not isinstance(problems.costs, (np.ndarray, list, tuple)):
-        return None
     seed, certify = options.get("seed", 0), options.get("certify", True)
-    if options.keys() - {"maximize", "threads", "seed", "certify"} or np.ndim(certify):
+    if options.keys() - {"maximize", "threads", "seed", "certify", "device"} or np.ndim(certify):
         return None
     if type(seed) is not int or seed < 0 or certify not in (True, False, "pairs"):
         return None
@@ -178,12 +189,16 @@ def _at_once(
     def solve_empty(place: int) -> Result:
         return solve(problems.cost(place), **options, **problems.options(place))
 
+    if "device" in options:
+        return solve_there(problems, options["device"], bool(options["maximize"]), bool(certify), solve_empty)
+    if not isinstance(problems.costs, (np.ndarray, list, tuple)):
+        return None
     return solve_batch(problems, bool(options["maximize"]), n_threads, bool(certify), solve_empty)
 
 
 def _one_by_one(
     problems: BatchProblems,
-    answers: SmallAnswers | None,
+    answers: SmallAnswers | DeviceAnswers | None,
     options: dict[str, Any],
     given: Callable[[], int],
     keep: bool,
@@ -221,7 +236,7 @@ def _one_by_one(
 
 def _batch(
     problems: BatchProblems,
-    answers: SmallAnswers | None,
+    answers: SmallAnswers | DeviceAnswers | None,
     found: dict[int, Result | Exception],
     maximize: bool,
     give: Callable[[Array], Any] | None,

@@ -10,6 +10,7 @@ import numpy as np
 
 from bigsap.notebook import html_table
 from bigsap.result import Result, Status
+from bigsap.sources.tensors import is_tensor, on_host
 from bigsap.types import Array
 
 #: The status of a problem whose place holds an exception.
@@ -20,11 +21,13 @@ _WIDEST = max(len(name) for name in (*Status, ERROR))
 class Answers(Protocol):
     """Answers of problems that were solved together: as arrays, and one by one.
 
-    The arrays have a line for each problem: -1, NaN and "" where it was not solved here.
+    The arrays have a line for each problem: -1, NaN and "" where it was not solved here. Tables may
+    be on a device; ``write`` sets the first numbers of a line of them.
     """
 
     def result(self, place: int) -> Result: ...
-    def table(self, axis: int, width: int) -> Array: ...
+    def table(self, axis: int, width: int) -> Any: ...
+    def write(self, table: Any, place: int, line: Array) -> None: ...
     def numbers(self, name: str) -> Array: ...
     def statuses_told(self) -> Array: ...
 
@@ -181,19 +184,20 @@ class Batch(Sequence[Any]):
 
     def _pairs(self) -> Array:
         if self._columns is not None:
-            problems, rows = np.nonzero(self._columns >= 0)
-            return np.column_stack((problems, rows, self._columns[problems, rows]))
+            columns = on_host(self._columns) if is_tensor(self._columns) else self._columns
+            problems, rows = np.nonzero(columns >= 0)
+            return np.column_stack((problems, rows, columns[problems, rows]))
         found = [(place, one.pairs()) for place, one in enumerate(self) if isinstance(one, Result)]
         return np.concatenate([np.insert(pairs, 0, place, axis=1) for place, pairs in found])
 
-    def _given(self, array: Array) -> Any:
+    def _given(self, array: Any) -> Any:
         return array if self._give is None else self._give(array)
 
     @cached_property
-    def _columns(self) -> Array | None:
+    def _columns(self) -> Any:
         return self._table("col4row", 0)
 
-    def _table(self, name: str, axis: int) -> Array | None:
+    def _table(self, name: str, axis: int) -> Any:
         """Return a table of all problems; None if a result has no such line."""
         others = {place: one for place, one in self._others.items() if isinstance(one, Result)}
         if any(one[name] is None for one in others.values()):
@@ -202,6 +206,9 @@ class Batch(Sequence[Any]):
             found = np.full((len(self), self._widths[axis]), -1, np.intp)
         else:
             found = self._answers.table(axis, self._widths[axis])
+            for place, other in others.items():
+                self._answers.write(found, place, other[name])
+            return found
         for place, other in others.items():
             found[place, : other.shape[axis]] = other[name]
         return found

@@ -56,6 +56,12 @@ MOST_SMALL_GATED_COSTS = 1 << 17
 BATCH_COSTS_PER_CALL = 1 << 18
 #: Most costs converted together, which bounds the memory of their copies.
 BATCH_COSTS_AT_ONCE = 1 << 24
+#: On a device: rounds of bids of all free rows at once, before rows are searched for one by one.
+BATCH_DEVICE_ROUNDS = 32
+#: Most columns for which a block there has its fewest threads.
+BATCH_DEVICE_FEW_COLUMNS = 128
+#: Pairs that searches of one problem read on a device; harder ones are left to the general method.
+BATCH_DEVICE_PAIRS = 1 << 25
 #: Problems taken from an iterable ahead of the oldest unfinished one, for each thread: enough to
 #: keep the threads busy, few enough to keep a generator's arrays out of memory.
 BATCH_AHEAD = 4

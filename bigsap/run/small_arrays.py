@@ -79,7 +79,7 @@ class Answer:
     shape: as the user has it. kept: see ``engine.small.search``. seconds: the mean in a batch.
     v_low: low parts of the stored prices. warm: whether the search began from a given start.
     proved: False to omit the proof from the result. prices: of rows that may stay unassigned.
-    points: the type of points whose costs these are, None for a matrix.
+    points: the type of points whose costs these are, None for a matrix. device: where it was found.
     """
 
     status: int
@@ -95,6 +95,7 @@ class Answer:
     proved: bool = True
     prices: Array | None = None
     points: str | None = None
+    device: str = "cpu"
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -459,7 +460,7 @@ def _stats(answer: Answer, scans: int, phase: dict[str, Any]) -> dict[str, Any]:
         "method": "dense",
         "why": WHY_EASY if n * m > policy.MOST_SMALL_COSTS else WHY if answer.points is None else WHY_POINTS,
         "threads": 1,
-        "device": "cpu",
+        "device": answer.device,
         "source": "ClippedCosts" if answer.prices is not None else answer.points or "ArraySource",
         "evaluated_by": None,
         "transposed": answer.turned,

@@ -57,6 +57,7 @@ class SmallAnswers:
 
     prices: of rows, None if all must be assigned. columns, kept, statuses: see ``solve_some``.
     proved: see ``Answer``. solve_empty: returns the result of a problem without rows or columns.
+    device: where they were solved.
     """
 
     problems: Array
@@ -68,6 +69,7 @@ class SmallAnswers:
     statuses: Array
     seconds: float
     solve_empty: Callable[[int], Result] | None
+    device: str = "cpu"
 
     @cached_property
     def peak(self) -> int:
@@ -110,8 +112,12 @@ class SmallAnswers:
         tabulate(self.problems, self.columns, self.statuses, axis == 1, gated, table)
         return table
 
+    def write(self, table: Array, place: int, line: Array) -> None:
+        """Set a line of such a table."""
+        table[place, : len(line)] = line
+
     def _sizes(self) -> tuple[Array, Array]:
-        return _kernel_sizes(self.problems, self.prices is not None)
+        return kernel_sizes(self.problems, self.prices is not None)
 
 
 def solve_batch(
@@ -131,11 +137,11 @@ def solve_batch(
     words, parts = _described(problems)
     prices = problems.row_prices(words[:, ROWS], maximize)
     if prices is not None:
-        _price(words, prices)
+        price_problems(words, prices)
     count = len(words)
     if not count or words[:, KIND].max() < 0:
         return None
-    n_rows, n_kept = _starts(words, prices is not None)
+    n_rows, n_kept = places_of(words, prices is not None)
     columns, kept, statuses = np.empty(n_rows, np.intp), np.empty(n_kept), np.empty(count, np.int64)
     caps = np.empty(0) if prices is None else prices.caps
     for first, last in pairwise(parts):
@@ -161,11 +167,11 @@ def _described(problems: BatchProblems) -> tuple[Array, list[int]]:
             words[:, KIND] = -1
             return words, [0, count]
         words[:, ROWS], words[:, COLUMNS] = costs.shape[1:]
-        words[:, EXACT], words[:, KIND] = _code(costs.dtype)
+        words[:, EXACT], words[:, KIND] = number_code(costs.dtype)
         read = bool((words[:, KIND] < len(DTYPES)).all())
     else:
         layouts = [
-            (*cost.shape, *_code(cost.dtype)) if type(cost) is np.ndarray and cost.ndim == 2 else _OTHER
+            (*cost.shape, *number_code(cost.dtype)) if type(cost) is np.ndarray and cost.ndim == 2 else _OTHER
             for cost in costs
         ]
         words[:, [ROWS, COLUMNS, EXACT, KIND]] = np.array(layouts, np.int64).reshape(-1, 4)
@@ -186,7 +192,7 @@ def _described(problems: BatchProblems) -> tuple[Array, list[int]]:
 
 
 @cache
-def _code(dtype: np.dtype[Any]) -> tuple[bool, int]:
+def number_code(dtype: np.dtype[Any]) -> tuple[bool, int]:
     """Return whether a number type is of integers, and its place in ``DTYPES``, or one beyond if it is read
     as another type; -1 for one that is not solved here.
     """
@@ -234,7 +240,7 @@ def _addressed(words: Array, problems: BatchProblems, first: int, last: int) -> 
     return owners
 
 
-def _price(words: Array, prices: RowPrices) -> None:
+def price_problems(words: Array, prices: RowPrices) -> None:
     """Set where the prices of problems begin, and leave to ``solve`` what it does not solve here either."""
     n, m = words[:, ROWS], words[:, COLUMNS]
     words[:, CAP] = prices.first
@@ -244,17 +250,17 @@ def _price(words: Array, prices: RowPrices) -> None:
     words[:, EXACT] &= prices.whole & ((n <= m) | prices.finite)
 
 
-def _kernel_sizes(words: Array, gated: bool) -> tuple[Array, Array]:
+def kernel_sizes(words: Array, gated: bool) -> tuple[Array, Array]:
     """Return the kernel's rows and columns of each problem."""
     n, m = words[:, ROWS], words[:, COLUMNS]
     return (n, m) if gated else (np.minimum(n, m), np.maximum(n, m))
 
 
-def _starts(words: Array, gated: bool) -> tuple[int, int]:
+def places_of(words: Array, gated: bool) -> tuple[int, int]:
     """Set where each problem's results begin; return how many rows and numbers are stored in all."""
     if not gated:
         words[:, CAP] = -1
-    few, many = _kernel_sizes(words, gated)
+    few, many = kernel_sizes(words, gated)
     here = words[:, KIND] >= 0
     rows, kept = few * here, kept_of(few, many) * here
     words[:, FIRST_ROW], words[:, FIRST_KEPT] = np.cumsum(rows) - rows, np.cumsum(kept) - kept
@@ -271,7 +277,7 @@ def _run(arrays: tuple[Array, ...], first: int, last: int, sign: float, given: C
     if not len(part):
         statuses[first:last] = UNSURE
         return
-    few, many = _kernel_sizes(part, part[0, CAP] >= 0)
+    few, many = kernel_sizes(part, part[0, CAP] >= 0)
     _, real, whole = sizes(int(few.max()), int(many.max()))
     copied = max((few * (many + 16)).tolist())
     total = int((few * many).sum())
@@ -317,6 +323,7 @@ def _fields(answer: tuple[SmallAnswers, int]) -> dict[str, Any]:
             batch.seconds,
             batch.peak,
             proved=batch.proved,
+            device=batch.device,
             prices=None if prices is None else prices.of(k),
         )
     )

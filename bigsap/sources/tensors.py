@@ -147,6 +147,22 @@ def like(tensor: Any) -> Callable[[_Array], Any]:
     return lambda array: _fitting(converted, array)
 
 
+def handed_over(array: Any, convert: Callable[[_Array], Any]) -> Any:
+    """Return an array on a device as one of the library that ``convert`` turns numpy's into.
+
+    In place where the library takes it; else by way of the host, as a number type that it holds.
+    """
+    sample = convert(np.zeros(1, np.dtype(str(array.dtype))))
+    module = sys.modules.get(_library(sample))
+    if hasattr(sample, "__array_namespace__"):
+        module = sample.__array_namespace__()
+    same = str(getattr(sample, "dtype", "")).rpartition(".")[2] == str(array.dtype)
+    take = getattr(module, "from_dlpack", None)
+    if take is None or not same or place_of(sample) != place_of(array):
+        return convert(on_host(array))
+    return take(array)
+
+
 def _fitting(convert: Callable[[_Array], Any], array: _Array) -> Any:
     """Return a library's array of numbers that it holds: rounded where it has no numbers of 64 bits."""
     if array.dtype == np.float64:

@@ -17,10 +17,11 @@ from bigsap.engine.cuda.device_engine import DeviceEngine
 from bigsap.engine.cuda.device_forest import DeviceForest
 from bigsap.engine.cuda.device_lists import DeviceListEngine, device_transform
 from bigsap.engine.cuda.row_cache import DeviceRows
+from bigsap.engine.cuda.small_batch import DeviceBatch, fits, solve_on
 from bigsap.engine.lists.bounds import blocks_of
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.rows.row_engine import Engine
-from bigsap.errors import DeviceMemoryError, OptionError
+from bigsap.errors import DeviceMemoryError, OptionError, one_of
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, Stopped
 from bigsap.row_cache import RowCache, Rows, parse_bytes
@@ -290,6 +291,29 @@ def device_classical(problem: Problem, price: np.dtype[Any], ends: tuple[Any, An
 def device_bids(problem: Problem, price: np.dtype[Any], look: Callable[[], None]) -> DeviceBids | None:
     """Return an auction's bids on the device that holds the costs, if any."""
     return DeviceBids(problem, price, look) if isinstance(problem.source, OnDevice) else None
+
+
+def batch_device(device: Any) -> int | None:
+    """Return the device that solves a batch in one launch; None for several, "auto", or without CuPy.
+
+    ``solve`` then chooses, or raises the error.
+    """
+    try:
+        load_cupy()
+        numbers = () if one_of(device, ("auto",)) else device_numbers(device)
+    except OptionError:
+        return None
+    return numbers[0] if len(numbers) == 1 else None
+
+
+def fits_device(few: Array, many: Array, device: int) -> Array:
+    """Return which small problems of a batch, of so many rows and columns, the device solves."""
+    return (few * many <= policy.MOST_SMALL_COSTS) & fits(few, many, device)
+
+
+def batch_on_device(device: int, dtype: np.dtype[Any], *given: Any) -> DeviceBatch:
+    """Return what ``engine.cuda.small_batch.solve_on`` finds."""
+    return solve_on(device, dtype, *given)
 
 
 def prices_on_device(problem: Problem, rows: Array, u: Array, price: np.dtype[Any]) -> Array | None:

@@ -297,15 +297,15 @@ class TestOutcomes:
 def test_a_batch_on_a_device_is_solved_one_problem_after_the_other(
     cupy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All memory of the device is the problem's, and all threads."""
+    """Where one launch is not enough: all memory of the device is the problem's, and all threads."""
     pools, asked, pool, usual = [], [], batch.ThreadPoolExecutor, batch.solve
     monkeypatch.setattr(batch, "ThreadPoolExecutor", lambda n, *rest: pools.append(n) or pool(n, *rest))
     monkeypatch.setattr(batch, "solve", lambda cost, **given: asked.append(given) or usual(cost, **given))
     matrices = np.stack([costs(20, 30, seed) for seed in range(4)])
-    found = bigsap.solve_many(matrices, device="cuda", threads=3)
+    found = bigsap.solve_many(matrices, device="cuda", threads=3, method="ssp")
     assert found.fun == pytest.approx([optimum(matrix) for matrix in matrices])
     assert pools == [1]
-    assert asked == [{"maximize": False, "device": "cuda", "threads": 3}] * 4
+    assert asked == [{"maximize": False, "device": "cuda", "threads": 3, "method": "ssp"}] * 4
 
 
 @each(n_columns=[0, 1, 15, 16, 17, 100, 4096, 100_001], n_devices=[1, 2, 3, 8])

@@ -456,15 +456,19 @@ class Placeable(Protocol, metaclass=Ability):
         ...
 
 
-def device_array(cost: Any) -> MatrixOnDevice:
-    """Return an array in device memory (CuPy, ``__cuda_array_interface__``, DLPack), in place."""
+def seen_on_device(cost: Any) -> Any:
+    """Return an array in device memory (CuPy, ``__cuda_array_interface__``, DLPack) as one of CuPy's."""
     cupy = load_cupy()
     if isinstance(cost, cupy.ndarray):
-        array = cost
-    elif hasattr(cost, "__cuda_array_interface__"):
-        array = cupy.asarray(cost)
-    else:
-        array = cupy.from_dlpack(cost)
+        return cost
+    if hasattr(cost, "__cuda_array_interface__"):
+        return cupy.asarray(cost)
+    return cupy.from_dlpack(cost)
+
+
+def device_array(cost: Any) -> MatrixOnDevice:
+    """Return a matrix in device memory, in place."""
+    array = seen_on_device(cost)
     if array.dtype == np.bool_:
         array = array.view(np.uint8)
     if np.dtype(array.dtype) not in SCANNABLE:

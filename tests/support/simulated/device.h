@@ -152,6 +152,12 @@ static float __ll2float_rd(long long x) {
 }
 static long long __float2ll_ru(float x) { return (long long)ceilf(x); }
 static double __dsqrt_rn(double x) { return sqrt(x); }
+static double __dadd_ru(double a, double b) {
+    volatile double sum = a + b, part = sum - a;
+    volatile double left_off = (a - (sum - part)) + (b - part);
+    return left_off > 0 ? nextafter(sum, INFINITY) : sum;
+}
+static double __dsub_ru(double a, double b) { return __dadd_ru(a, -b); }
 static double __dadd_rn(double a, double b) { return a + b; }
 static double __dsub_rn(double a, double b) { return a - b; }
 static double __dmul_rn(double a, double b) { return a * b; }
