@@ -457,13 +457,21 @@ class Placeable(Protocol, metaclass=Ability):
 
 
 def seen_on_device(cost: Any) -> Any:
-    """Return an array in device memory (CuPy, ``__cuda_array_interface__``, DLPack) as one of CuPy's."""
+    """Return an array in device memory (CuPy, DLPack, ``__cuda_array_interface__``) as one of CuPy's.
+
+    By DLPack where there is a choice: the other interface of torch does not name the stream whose
+    work must be waited for.
+    """
     cupy = load_cupy()
     if isinstance(cost, cupy.ndarray):
         return cost
-    if hasattr(cost, "__cuda_array_interface__"):
-        return cupy.asarray(cost)
-    return cupy.from_dlpack(cost)
+    if hasattr(cost, "__dlpack__"):
+        try:
+            return cupy.from_dlpack(cost)
+        except (BufferError, RuntimeError, TypeError, ValueError):
+            if not hasattr(cost, "__cuda_array_interface__"):
+                raise
+    return cupy.asarray(cost)
 
 
 def device_array(cost: Any) -> MatrixOnDevice:

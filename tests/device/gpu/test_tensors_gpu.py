@@ -99,3 +99,53 @@ def test_work_of_another_stream_is_waited_for() -> None:
     torch.cuda.synchronize()
     total = made[rows, columns].double().sum().item()
     assert total == pytest.approx(bigsap.solve(made.cpu().numpy()).fun, rel=1e-12)
+
+
+@pytest.mark.parametrize(("maximize", "gated"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("shape", [(40, 30, 90), (300, 60, 20), (20, 512, 512)])
+def test_small_problems_are_solved_and_answered_in_place(
+    library: Any, shape: tuple[int, int, int], maximize: bool, gated: bool
+) -> None:
+    given = costs(*shape)
+    options: dict[str, Any] = {"maximize": maximize, "unassigned_cost": 0.02 if gated else None}
+    batch = bigsap.solve_many(library.make(given), device="cuda", **options)
+    expected = bigsap.solve_many(given, **options)
+    assert library.on_device(batch.col4row)
+    assert library.on_device(batch.row4col)
+    np.testing.assert_array_equal(library.host(batch.col4row), expected.col4row)
+    np.testing.assert_array_equal(library.host(batch.row4col), expected.row4col)
+    assert [one.fun for one in batch] == [one.fun for one in expected]
+    assert batch[3].stats["device"] == "cuda:0"
+    batch[3].verify(given[3])
+
+
+def test_tables_of_torch_are_not_copied() -> None:
+    torch = Torch().xp
+    batch = bigsap.solve_many(torch.as_tensor(costs(5, 20, 30), device="cuda"), device="cuda")
+    assert batch.col4row.dtype == torch.int64
+    there = batch._answers.found.column_of_row
+    assert batch.col4row.data_ptr() == there.data.ptr
+
+
+def test_a_batch_waits_for_the_work_of_another_stream() -> None:
+    torch = Torch().xp
+    base = torch.as_tensor(costs(8, 700, 700), device="cuda")
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        made = base
+        for _ in range(200):  # still under way when the batch is solved
+            made = (made @ base).remainder(1.0)
+        columns = bigsap.solve_many(made, device="cuda").col4row
+        chosen = made.gather(2, columns[:, :, None]).double().sum((1, 2))
+    torch.cuda.synchronize()
+    expected = bigsap.solve_many(made.cpu().numpy()).fun
+    assert chosen.tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_bfloat16_goes_by_way_of_the_host() -> None:
+    torch = Torch().xp
+    given = torch.as_tensor(costs(3, 12, 12), device="cuda").bfloat16()
+    batch = bigsap.solve_many(given, device="cuda")
+    assert batch.col4row.is_cuda
+    assert batch.fun.tolist() == bigsap.solve_many(given.float().cpu().numpy()).fun.tolist()
