@@ -31,7 +31,7 @@ from bigsap.run.small_batches import SmallAnswers, kernel_sizes, places_of, pric
 from bigsap.sources.cuda.device_kernels import load_cupy, on
 from bigsap.sources.cuda.device_memory import copy_of
 from bigsap.sources.cuda.placed import seen_on_device
-from bigsap.sources.tensors import is_tensor, lies_on_host, on_host, without_gradient
+from bigsap.sources.tensors import is_tensor, lies_on_host, on_host, single, without_gradient
 from bigsap.strategies.placement import batch_device, batch_on_device, fits_device
 from bigsap.types import Array
 
@@ -188,8 +188,11 @@ def _array(costs: Any, number: int) -> Any:
     if is_tensor(costs):
         costs = without_gradient(costs)
         try:
-            costs = on_host(costs) if lies_on_host(costs) else seen_on_device(costs)
-        except (BufferError, InputError, RuntimeError, TypeError, ValueError):  # ``solve`` knows more ways
+            if lies_on_host(costs):
+                costs = on_host(costs)
+            else:
+                costs = seen_on_device(single(costs) if "bfloat16" in str(costs.dtype) else costs)
+        except (BufferError, InputError, RuntimeError, TypeError, ValueError):  # ``solve`` says why
             return None
         if not isinstance(costs, np.ndarray) and costs.device.id != number:
             return None

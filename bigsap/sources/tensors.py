@@ -93,10 +93,16 @@ def _as_numpy(tensor: Any) -> _Array:
     try:
         found: _Array = np.asarray(np.from_dlpack(tensor))
     except (BufferError, RuntimeError, TypeError, ValueError):  # bfloat16, read-only memory
-        # torch.Tensor.float: bfloat16 as float32.
-        wide = tensor.float() if _library(tensor) == "torch" and hasattr(tensor, "float") else tensor
-        found = np.asarray(wide)
+        # bfloat16 as float32.
+        found = np.asarray(single(tensor) if _library(tensor) == "torch" else tensor)
     return widened(found)
+
+
+def single(tensor: Any) -> Any:
+    """Return a tensor as float32, where it lies: torch's by its own name for that."""
+    if _library(tensor) == "torch":
+        return tensor.float() if hasattr(tensor, "float") else tensor
+    return tensor.astype(np.float32) if hasattr(tensor, "astype") else tensor
 
 
 def widened(array: _Array) -> _Array:

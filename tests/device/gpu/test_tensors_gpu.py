@@ -143,7 +143,7 @@ def test_a_batch_waits_for_the_work_of_another_stream() -> None:
     assert chosen.tolist() == pytest.approx(expected, rel=1e-12)
 
 
-def test_bfloat16_goes_by_way_of_the_host() -> None:
+def test_bfloat16_is_read_as_float32() -> None:
     torch = Torch().xp
     given = torch.as_tensor(costs(3, 12, 12), device="cuda").bfloat16()
     batch = bigsap.solve_many(given, device="cuda")
