@@ -244,14 +244,15 @@ def _exponent(
     slack = np.abs((costs - u[rows]) - v[columns])
     largest = max(float(slack.max(initial=0.0)), float(np.abs(longer).max(initial=0.0)))
     terms = 16 * (len(u) + len(v) + 2)
-    most = _SUM_BITS - terms.bit_length() - int(np.frexp(largest)[1]) if largest > 0 else _SUM_BITS
     fraction, exponent = np.frexp(costs[costs != 0])
     digits = np.ldexp(fraction, 53).astype(np.int64)
     lowest = np.frexp((digits & -digits).astype(np.float64))[1] - 1
     size = max((float(np.abs(x).max()) for x in (u, v, costs) if x.size), default=0.0)
-    allowed = min(most, 1000 - int(np.frexp(size)[1]))
+    allowed = 1000 - int(np.frexp(size)[1])
+    if largest > 0:
+        allowed = min(allowed, _SUM_BITS - terms.bit_length() - int(np.frexp(largest)[1]))
     if not digits.size:  # of zeros, any unit: fine enough for what longer lists hold
-        return allowed, False
+        return min(allowed, _SUM_BITS), False
     needed = int((53 - exponent - lowest).max())
     return min(max(0, needed), allowed), needed > allowed
 

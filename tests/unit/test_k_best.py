@@ -295,6 +295,13 @@ def test_longer_lists_with_rounded_numbers_find_the_others(k):
     assert not ranking.complete
 
 
+@pytest.mark.parametrize("size", [1e-30, 1e-300, 5e-324, 1.0, 1e300])
+@pytest.mark.parametrize("shape", [(6, 5), (5, 6), (5, 5)])
+def test_equal_costs_of_any_size(shape, size):
+    ranking = bigsap.solve_k_best(np.full(shape, size), 3)
+    assert ranking.costs.tolist() == [5 * size] * 3
+
+
 def test_orders_of_magnitude():
     # Forbidden by a huge number, as many write it: the order of the others is not touched.
     cost = np.random.default_rng(8).random((5, 5)) * 100
