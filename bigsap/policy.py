@@ -32,6 +32,9 @@ SKINNY = 2
 #: The same for lists with more rows than columns.
 TALL_ON_LISTS = 4
 
+#: Share of the memory up to which compressed sparse costs are unpacked there, not into a file.
+UNPACKED_IN_MEMORY = 0.25
+
 # -- small arrays and batches -----------------------------------------------------------
 
 #: Most costs of an array for the dense kernel: 8 MiB as float64.

@@ -12,7 +12,9 @@ import scipy.sparse
 import zarr
 
 import bigsap
+from bigsap import policy
 from bigsap.client.job_request import request_of
+from bigsap.sources.sparse import stored as stored_costs
 from bigsap.sources.sparse.sparse_costs import SparseCosts, from_csr, sparse
 
 FORMATS = ("csr", "csc", "coo", "lil", "dok", "bsr", "dia")
@@ -318,6 +320,37 @@ def test_zarr_groups_are_read(tmp_path: Any) -> None:
     del group["data"]
     with pytest.raises(bigsap.StoreError, match="group without data"):
         bigsap.as_source(tmp_path / name)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+@pytest.mark.parametrize("kind", ["npz", "zarr"])
+def test_large_compressed_costs_are_unpacked_into_a_file(
+    kind: str, form: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy, "UNPACKED_IN_MEMORY", 0.0)
+    monkeypatch.setattr(stored_costs, "_AT_ONCE", 1 << 10)
+    graph = stored(200)
+    given = graph.asformat(form)
+    path = tmp_path / f"graph.{kind}"
+    if kind == "npz":
+        scipy.sparse.save_npz(path, given)
+    else:
+        group = zarr.open_group(path, mode="w")
+        group.attrs.update({"shape": [200, 200], "encoding-type": f"{form}_matrix"})
+        for part in ("indptr", "indices", "data"):
+            group.create_array(part, data=getattr(given, part), chunks=(300,))
+    unpacked = []
+    into_file = stored_costs._into_file
+    monkeypatch.setattr(
+        stored_costs, "_into_file", lambda *of: unpacked.append(into_file(*of)) or unpacked[-1]
+    )
+    found = bigsap.solve(path)
+    names = ("indptr", "indices", "data")
+    for array, name in zip(unpacked[-3:], names, strict=True):
+        assert isinstance(array, np.memmap)
+        assert array.filename is None
+        np.testing.assert_array_equal(array, getattr(given, name))
+    assert found.fun == bigsap.solve(graph).fun
 
 
 def test_sparse_names_what_opens_a_path(tmp_path: Any) -> None:

@@ -1,21 +1,27 @@
 """Sparse costs on the disk: files of ``scipy.sparse.save_npz``, and zarr groups of CSR arrays.
 
-Arrays that lie uncompressed in an archive are mapped, so that they may be larger than memory.
+Arrays that lie uncompressed in an archive are mapped, so that they may be larger than memory. So
+are the others once they are unpacked, into a file without a name, if they are large.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import struct
+import tempfile
 import zipfile
+from collections.abc import Callable
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bigsap import policy
 from bigsap.errors import BigsapError, StoreError
+from bigsap.memory import usable_memory
 from bigsap.sources.sparse.sparse_costs import SparseCosts, from_csr, listed_pairs, sparse_shape
 from bigsap.types import Array
 
@@ -23,13 +29,16 @@ from bigsap.types import Array
 _LINES = ("indptr", "indices", "data")
 #: The part of a local file header in a zip archive before its two variable fields.
 _HEADER = struct.Struct("<26xHH")
+#: Bytes that are unpacked at a time.
+_AT_ONCE = 1 << 24
 
 
 def from_npz(path: str | os.PathLike[str], *, forbid: bool = False) -> SparseCosts:
     """Return the sparse costs in a file of ``scipy.sparse.save_npz``: csr, csc or coo.
 
-    With ``compressed=False`` its arrays are mapped and read from the disk as they are needed. Raises
-    StoreError for a damaged file or one of another kind, and as ``sparse``. forbid: see ``listed_pairs``.
+    With ``compressed=False`` its arrays are mapped and read from the disk as they are needed. Others are
+    read into memory, or, if they are large, unpacked into a temporary file. Raises StoreError for a
+    damaged file or one of another kind, and as ``sparse``. forbid: see ``listed_pairs``.
     """
     what = f"the file {os.fspath(path)!r}"
     try:
@@ -60,8 +69,8 @@ def from_zarr_group(group: Any, what: str, *, forbid: bool = False) -> SparseCos
     """Return the sparse costs in a zarr group: arrays indptr, indices and data.
 
     Its attribute ``shape`` has the size, and ``encoding-type`` may say ``csc_matrix``, as in anndata's
-    files. The arrays are read into memory. Raises StoreError if something is missing or damaged, and as
-    ``sparse``. forbid: see ``listed_pairs``.
+    files. The arrays are read into memory, or, if they are large, into a temporary file. Raises
+    StoreError if something is missing or damaged, and as ``sparse``. forbid: see ``listed_pairs``.
     """
     try:
         missing = [name for name in _LINES if not hasattr(group.get(name), "dtype")]
@@ -73,7 +82,9 @@ def from_zarr_group(group: Any, what: str, *, forbid: bool = False) -> SparseCos
             )
         size = _stored_shape(shape, what)
         form = "csc" if str(group.attrs.get("encoding-type", "")).startswith("csc") else "csr"
-        arrays = [np.asarray(group[name][...]) for name in _LINES]
+        held = [group[name] for name in _LINES]
+        large = _are_large(sum(array.nbytes for array in held))
+        arrays = [_unpacked(array) if large else np.asarray(array[...]) for array in held]
     except BigsapError:
         raise
     except Exception as error:
@@ -133,14 +144,55 @@ def _member(archive: zipfile.ZipFile, path: str | os.PathLike[str], name: str) -
     info = archive.getinfo(f"{name}.npy")
     if info.compress_type != zipfile.ZIP_STORED or info.file_size < 1 << 16:
         with archive.open(info) as f:
+            if _are_large(sum(one.file_size for one in archive.infolist())):
+                return _streamed(f)
             array: Array = np.lib.format.read_array(f, allow_pickle=False)
             return array
     with Path(path).open("rb") as f:
         f.seek(info.header_offset)
         extra = _HEADER.unpack(f.read(_HEADER.size))
         f.seek(info.header_offset + _HEADER.size + sum(extra))
-        version = np.lib.format.read_magic(f)
-        first = version == (1, 0)
-        read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read(f)
+        shape, fortran, dtype = _header(f)
         return np.memmap(path, dtype, "r", f.tell(), shape, "F" if fortran else "C")
+
+
+def _header(f: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read the head of a ``.npy`` file: shape, whether in Fortran's order, and dtype."""
+    first = np.lib.format.read_magic(f) == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(f)
+    return shape, fortran, dtype
+
+
+def _are_large(n_bytes: int) -> bool:
+    return n_bytes > policy.UNPACKED_IN_MEMORY * usable_memory()
+
+
+def _streamed(f: Any) -> Array:
+    """Return the array of a ``.npy`` file that can only be read from its beginning to its end."""
+    shape, _, dtype = _header(f)  # vectors have one order
+
+    def part(start: int, stop: int) -> Array:
+        return np.frombuffer(f.read((stop - start) * dtype.itemsize), dtype, stop - start)
+
+    return _into_file(shape, dtype, part)
+
+
+def _unpacked(array: Any) -> Array:
+    return _into_file(array.shape, array.dtype, lambda start, stop: np.asarray(array[start:stop]))
+
+
+def _into_file(shape: tuple[int, ...], dtype: np.dtype[Any], part: Callable[[int, int], Array]) -> Array:
+    """Return a vector that lies in a file without a name, which goes with it; written part by part.
+
+    TMPDIR says where. Vectors without entries, and what is no vector, stay in memory.
+    """
+    if len(shape) != 1 or not shape[0]:
+        return part(0, math.prod(shape)).reshape(shape)
+    with tempfile.TemporaryFile(prefix="bigsap-") as file:
+        found = np.memmap(file, dtype, "w+", shape=shape)
+    step = max(1, _AT_ONCE // dtype.itemsize)
+    for start in range(0, shape[0], step):
+        stop = min(start + step, shape[0])
+        found[start:stop] = part(start, stop)
+    return found
