@@ -135,6 +135,12 @@ def test_searches_without_bids(
         assert judged(batch, costs, prices=prices) == 3
 
 
+def test_rounding_raises_no_price_above_zero(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "BATCH_DEVICE_ROUNDS", 0)
+    cost = np.array([[9, 5, 5, 7, 5], [7, 1, 7, 5, 7], [5, 3, 0, 5, 9]]) / 10
+    assert judged(bigsap.solve_many([cost], device="cuda"), [cost]) == 1
+
+
 def test_invalid_costs_are_named(cupy: Any, rng: np.random.Generator) -> None:
     costs = rng.random((3, 4, 5))
     costs[1, 2, 3] = np.nan
