@@ -184,6 +184,15 @@ def test_a_block_has_room_for_its_problem(
     assert judged(bigsap.solve_many(costs, device="cuda"), costs) == 0
 
 
+@pytest.mark.parametrize("columns", [1460, 1490])
+def test_shared_memory_beyond_the_usual_is_asked_for(
+    cupy: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setattr(small_batch, "_SHARED", 64 << 10)
+    costs = rng.random((1, 2, columns))
+    assert judged(bigsap.solve_many(costs, device="cuda"), costs) == 1
+
+
 def test_costs_of_large_problems_stay_where_they_are(
     cupy: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
