@@ -24,12 +24,12 @@ from bigsap.engine.small.batch import (
     WORDS,
 )
 from bigsap.engine.small.search import OPTIMAL
-from bigsap.errors import InputError
+from bigsap.errors import DeviceMemoryError, InputError
 from bigsap.result import Result
 from bigsap.run.batch_problems import BatchProblems
 from bigsap.run.small_batches import SmallAnswers, kernel_sizes, places_of, price_problems
 from bigsap.sources.cuda.device_kernels import load_cupy, on
-from bigsap.sources.cuda.device_memory import copy_of
+from bigsap.sources.cuda.device_memory import copy_of, naming_bytes
 from bigsap.sources.cuda.placed import seen_on_device
 from bigsap.sources.tensors import is_tensor, lies_on_host, on_host, single, without_gradient
 from bigsap.strategies.placement import batch_device, batch_on_device, fits_device
@@ -110,28 +110,36 @@ def solve_there(
     """Return the answers of small arrays of one number type, found on one device in one launch.
 
     Statuses other than OPTIMAL are those of problems that ``solve`` must solve: large, hard or
-    infeasible ones, invalid costs, doubtful proofs. None if no problem can be solved here.
+    infeasible ones, invalid costs, doubtful proofs. None if no problem can be solved here, or the device
+    has no room for all of them at once.
     proved: see ``small_arrays.solve_small``.
     """
+    try:
+        with naming_bytes():
+            return _solved(problems, device, maximize, proved, solve_empty)
+    except DeviceMemoryError:  # one problem after the other takes less
+        return None
+
+
+def _solved(
+    problems: BatchProblems, device: Any, maximize: bool, proved: bool, solve_empty: Callable[[int], Result]
+) -> DeviceAnswers | None:
     clock = time.perf_counter()
     number = batch_device(device)
-    if number is None or not (
-        is_tensor(problems.costs) or isinstance(problems.costs, (np.ndarray, list, tuple))
-    ):
+    words = None if number is None else _sized(problems)
+    if number is None or words is None or not len(words):
         return None
-    with on(number):
-        costs = _there(problems.costs, number)
-        if costs is None or not len(problems):
-            return None
-        words, owners = _addressed(costs, problems)
     prices = problems.row_prices(words[:, ROWS], maximize)
     if prices is not None:
         price_problems(words, prices)
-    few, many = kernel_sizes(words, prices is not None)
-    words[~fits_device(few, many, number), KIND] = -1
-    here = words[:, KIND] >= 0
-    if not here.any():
-        return None
+    with on(number):
+        few, many = kernel_sizes(words, prices is not None)
+        words[~fits_device(few, many, number), KIND] = -1
+        here = words[:, KIND] >= 0
+        costs = _there(problems.costs, np.flatnonzero(here).tolist(), number) if here.any() else None
+        if costs is None:
+            return None
+        owners = _addressed(words, costs, prices is not None)
     room = places_of(words, prices is not None)
     widths = (int(words[:, ROWS].max()), int(words[:, COLUMNS].max()))
     if not isinstance(costs, list):
@@ -155,20 +163,44 @@ def solve_there(
     return DeviceAnswers(found, told, number)
 
 
-def _there(costs: Any, number: int) -> Any:
-    """Return an array (k, n, m), or a list of matrices of one number type, as arrays of the device.
+def _sized(problems: BatchProblems) -> Array | None:
+    """Return the problems' words with their sizes; None for anything but arrays.
 
-    None for what the kernel does not read.
+    Subclasses of numpy's arrays, of which some hide values, are left to ``solve``.
+    """
+    costs = problems.costs
+    if isinstance(costs, (list, tuple)):
+        if not all(_is_array(one) and len(one.shape) == 2 for one in costs):
+            return None
+        shapes = np.array([one.shape for one in costs], np.int64).reshape(-1, 2)
+    elif _is_array(costs) and len(costs.shape) == 3:
+        shapes = np.array(costs.shape[1:], np.int64)
+    else:
+        return None
+    words = np.zeros((len(problems), WORDS), np.int64)
+    words[:, CAP], words[:, EXACT] = -1, 1
+    words[:, ROWS : COLUMNS + 1] = shapes
+    for place, sizes in ((ROWS, problems.rows), (COLUMNS, problems.columns)):
+        if sizes is not None:
+            words[:, place] = sizes
+    return words
+
+
+def _is_array(costs: Any) -> bool:
+    return type(costs) in (np.ndarray, load_cupy().ndarray) or is_tensor(costs)
+
+
+def _there(costs: Any, places: list[int], number: int) -> Any:
+    """Return an array (k, n, m), or these matrices of a list, as arrays of the device.
+
+    None for what the kernel does not read, or matrices of several number types.
     """
     if not isinstance(costs, (list, tuple)):
-        return _array(costs, number) if len(costs.shape) == 3 else None
-    if not costs or not all(
-        (type(one) is np.ndarray or is_tensor(one)) and len(one.shape) == 2 for one in costs
-    ):
-        return None
-    if all(type(one) is np.ndarray for one in costs):
-        return _packed(list(costs), number)
-    found = [_array(one, number) for one in costs]
+        return _array(costs, number)
+    some = [costs[place] for place in places]
+    if all(type(one) is np.ndarray for one in some):
+        return _packed(some, number)
+    found = [_array(one, number) for one in some]
     return found if all(one is not None for one in found) and len({one.dtype for one in found}) == 1 else None
 
 
@@ -204,26 +236,20 @@ def _array(costs: Any, number: int) -> Any:
     return there if there.dtype == name else there.astype(name)
 
 
-def _addressed(costs: Any, problems: BatchProblems) -> tuple[Array, list[Any]]:
-    """Return the problems' words, and the arrays that own the memory."""
-    cupy = load_cupy()
-    words = np.zeros((len(problems), WORDS), np.int64)
-    words[:, CAP] = -1
+def _addressed(words: Array, costs: Any, gated: bool) -> list[Any]:
+    """Set where the problems lie, and whether they are of integers; return the arrays that own the memory."""
     if isinstance(costs, list):
-        words[:, [ADDRESS, ROW_STEP, COLUMN_STEP, ROWS, COLUMNS]] = [
-            (one.data.ptr, *one.strides, *one.shape) for one in costs
-        ]
         owners = costs
+        here = np.flatnonzero(words[:, KIND] >= 0)
+        words[here[:, None], [ADDRESS, ROW_STEP, COLUMN_STEP]] = [
+            (one.data.ptr, *one.strides) for one in costs
+        ]
     else:
         _, n, m = costs.shape
-        if n > m and problems.prices is None:  # the kernel's rows are the columns: next to each other
-            costs = cupy.ascontiguousarray(costs.swapaxes(1, 2)).swapaxes(1, 2)
+        if n > m and not gated:  # the kernel's rows are the columns: next to each other
+            costs = load_cupy().ascontiguousarray(costs.swapaxes(1, 2)).swapaxes(1, 2)
         words[:, ADDRESS] = costs.data.ptr + costs.strides[0] * np.arange(len(costs))
         words[:, [ROW_STEP, COLUMN_STEP]] = costs.strides[1:]
-        words[:, ROWS], words[:, COLUMNS] = n, m
         owners = [costs]
-    for place, sizes in ((ROWS, problems.rows), (COLUMNS, problems.columns)):
-        if sizes is not None:
-            words[:, place] = sizes
-    words[:, EXACT] = owners[0].dtype.kind == "i"
-    return words, owners
+    words[:, EXACT] &= owners[0].dtype.kind == "i"
+    return owners

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,19 @@ def test_costs_are_read_with_their_strides(cupy: Any, rng: np.random.Generator, 
     assert judged(bigsap.solve_many(given, device="cuda"), given) == 3
 
 
+def test_costs_on_the_device_stay_there(
+    cupy: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_batches, "copy_of", None)
+    costs = rng.random((3, 14, 16))
+    for steps in (np.s_[:], np.s_[::-1, ::-1, ::-1], np.s_[:, ::2, 1::2], np.s_[1:, :, :5]):
+        part = costs[steps]
+        batch = bigsap.solve_many(cupy.asarray(costs)[steps], device="cuda")
+        assert judged(batch, part) == len(part)
+        batch = bigsap.solve_many(list(cupy.asarray(costs)[steps]), device="cuda")
+        assert judged(batch, part) == len(part)
+
+
 def test_padded_problems(cupy: Any, rng: np.random.Generator) -> None:
     rows, columns = [20, 3, 0, 7, 19, 20], [30, 2, 4, 0, 1, 20]
     costs = rng.random((6, 20, 30))
@@ -135,6 +149,12 @@ def test_searches_without_bids(
         assert judged(batch, costs, prices=prices) == 3
 
 
+def test_rounding_raises_no_price_above_zero(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "BATCH_DEVICE_ROUNDS", 0)
+    cost = np.array([[9, 5, 5, 7, 5], [7, 1, 7, 5, 7], [5, 3, 0, 5, 9]]) / 10
+    assert judged(bigsap.solve_many([cost], device="cuda"), [cost]) == 1
+
+
 def test_invalid_costs_are_named(cupy: Any, rng: np.random.Generator) -> None:
     costs = rng.random((3, 4, 5))
     costs[1, 2, 3] = np.nan
@@ -162,6 +182,52 @@ def test_a_block_has_room_for_its_problem(
     assert judged(bigsap.solve_many(costs, device="cuda"), costs) == 2
     monkeypatch.setattr(small_batch, "_SHARED", 20 * 8 + 33 * 9 + small_batch._OTHER - 1)
     assert judged(bigsap.solve_many(costs, device="cuda"), costs) == 0
+
+
+@pytest.mark.parametrize("columns", [1460, 1490])
+def test_shared_memory_beyond_the_usual_is_asked_for(
+    cupy: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setattr(small_batch, "_SHARED", 64 << 10)
+    costs = rng.random((1, 2, columns))
+    assert judged(bigsap.solve_many(costs, device="cuda"), costs) == 1
+
+
+def test_costs_of_large_problems_stay_where_they_are(
+    cupy: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy, "MOST_SMALL_COSTS", 30)
+    costs = [rng.random((5, 6)), rng.random((6, 6)), rng.random((2, 3))]
+    brought = []
+    usual = device_batches.copy_of
+    monkeypatch.setattr(device_batches, "copy_of", lambda a, what: brought.append(a.size) or usual(a, what))
+    assert judged(bigsap.solve_many(costs, device="cuda"), costs) == 2
+    assert brought == [36]
+    large = rng.random((2, 6, 7))
+    assert judged(bigsap.solve_many(large, device="cuda"), large) == 0
+    assert brought == [36]
+
+
+@pytest.mark.parametrize("way", ["array", "list", "more rows"])
+def test_a_batch_without_room_is_solved_one_by_one(
+    cupy: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    costs: Any = rng.random((40, 20, 30))
+    monkeypatch.setattr(cupy, "largest", costs.nbytes - 1)
+    costs = costs.swapaxes(1, 2) if way == "more rows" else costs
+    assert judged(bigsap.solve_many(list(costs) if way == "list" else costs, device="cuda"), costs) == 0
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 6), (3, 6, 4)])
+def test_arrays_that_hide_values_or_lie_in_files(
+    cupy: Any, rng: np.random.Generator, tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    costs = rng.random(shape)
+    with pytest.raises(bigsap.InvalidCostError, match="missing"):
+        bigsap.solve_many(np.ma.MaskedArray(costs, costs < 0.3), device="cuda")
+    there = np.memmap(tmp_path / "costs", float, "w+", shape=shape)
+    there[:] = costs
+    assert judged(bigsap.solve_many(there, device="cuda"), costs) == 0
 
 
 @pytest.mark.parametrize("count", [1, 2])

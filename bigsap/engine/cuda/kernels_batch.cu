@@ -293,8 +293,9 @@ __device__ __forceinline__ int search(const Task& t, int root, int most) {
         if (t.caps && t.caps[row] - height < leaving) leaving = t.caps[row] - height, last = row;
     }
     __syncthreads();  // all have read the pairs
+    // Rounding may leave labels above what was reached; prices only fall.
     for (int j = threadIdx.x; j < t.m; j += SIDE)
-        if (t.settled[j]) t.v[j] -= reached - t.label[j];
+        if (t.settled[j] && t.label[j] < reached) t.v[j] -= reached - t.label[j];
     if (threadIdx.x == 0) {
         if (last != FREE) t.column_of[last] = ALONE;
         for (int j = end; j >= 0;) {
@@ -370,6 +371,8 @@ __device__ __forceinline__ int prove(
         if (lane == 0) {
             int count = (t.n + every - 1) / every, known = 0;
             bool proved = !bad && size < LARGEST && most - least < LARGEST && gap >= 0.0;
+            // Columns that may stay free have no price above 0.
+            if (t.n != t.m || t.caps) proved = proved && most <= 0.0;
             if (proved && gap != 0.0) {
                 for (int k = 0; k < count; k++)
                     if (margins[k] < INFINITE) margins[known++] = margins[k];

@@ -32,6 +32,8 @@ PAIRS = KernelFiles(__package__, ("kernels_pairs",))
 TILES = KernelFiles(__package__, ("kernels_tiles",))
 PROOF = KernelFiles(__package__, ("kernels_minimum", "kernels_proof"))
 PRODUCT_PROOF = KernelFiles(__package__, ("kernels_minimum", "kernels_product_proof"))
+# Dynamic shared memory that a kernel may take unasked: of 48 KB, less its own shared variables.
+_USUAL = 40 << 10
 _NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 #: With contraction, equal formulas would differ from the CPU in the last bit.
 OPTIONS = ("-std=c++17", "-fmad=false")
@@ -94,6 +96,7 @@ class Kernels:
     def __init__(self, device: int, text: str, options: tuple[str, ...], cooperative: bool) -> None:
         cupy = load_cupy()
         self._kernels: dict[str, Any] = {}
+        self._allowed: dict[str, int] = {}  # bytes of shared memory
         with on(device):
             self._module = cupy.RawModule(code=text, options=options, enable_cooperative_groups=cooperative)
             try:
@@ -111,8 +114,8 @@ class Kernels:
             if wide_cluster:
                 driver = load_cupy().cuda.driver
                 driver.funcSetAttribute(kernel.kernel.ptr, _NON_PORTABLE_CLUSTER, 1)
-        if shared_bytes > 48 << 10 and kernel.max_dynamic_shared_size_bytes < shared_bytes:
-            kernel.max_dynamic_shared_size_bytes = shared_bytes
+        if shared_bytes > self._allowed.get(name, _USUAL):
+            self._allowed[name] = kernel.max_dynamic_shared_size_bytes = shared_bytes
         return kernel
 
 

@@ -390,7 +390,7 @@ class RawModule:
 
 class _Kernel:
     num_regs = 32
-    max_dynamic_shared_size_bytes = 48 << 10
+    max_dynamic_shared_size_bytes = 47 << 10  # the rest for the kernel's own variables
 
     def __init__(self, name: str, run: Any, kinds: list[str], lines: Any) -> None:
         self.name, self._run, self._kinds = name, run, kinds
@@ -399,6 +399,7 @@ class _Kernel:
 
     def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0) -> None:
         assert len(args) == len(self._kinds), (self.name, len(args), self._kinds)
+        assert shared_mem <= self.max_dynamic_shared_size_bytes, (self.name, shared_mem)
         words = np.zeros(len(args), np.uint64)
         for k, (value, kind) in enumerate(zip(args, self._kinds, strict=True)):
             if kind.endswith("*"):
