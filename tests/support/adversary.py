@@ -149,14 +149,16 @@ def run(given: argparse.Namespace) -> int:
             late = time.monotonic() > end + _GRACE_SECONDS
             if process.is_alive() and not hung and not late:
                 continue
+            given_up = late and process.is_alive()
             if process.is_alive():
                 process.kill()
             process.join()
             del started[worker]
-            if late and place >= 0:
-                number = numbers[place] - given.processes
-                taken = time.time() - since
-                print(f"given up after {taken:.0f} s: {given.seed}:{number}:{PLACES[place]}", flush=True)
+            if given_up:
+                what = "closing its places"
+                if place >= 0:
+                    what = f"{given.seed}:{numbers[place] - given.processes}:{PLACES[place]}"
+                print(f"given up after {time.time() - since:.0f} s: {what}", flush=True)
             elif process.exitcode:
                 what = "hangs" if hung else f"the process ended with {process.exitcode}"
                 name = "before its first problem"
