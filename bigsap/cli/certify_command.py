@@ -11,7 +11,7 @@ import numpy as np
 import bigsap
 from bigsap.cli.common import COSTS_HELP, AddCommand, ExitStatus, add_output_flags, print_json
 from bigsap.cli.option_flags import add_problem_options, given_options
-from bigsap.display.text import align, gap_text, number
+from bigsap.display.text import align, bound_text, gap_text, number
 from bigsap.errors import InputError
 from bigsap.option_table import BY_NAME
 
@@ -70,7 +70,7 @@ def _certify(args: argparse.Namespace) -> ExitStatus:
     lines = [
         ("optimal", "yes, proved" if certificate.optimal else "not proved"),
         ("cost", number(certificate.fun)),
-        ("bound", number(certificate.bound)),
+        ("bound", bound_text(certificate.bound, certificate.fun, above=bool(args.maximize))),
         ("gap", gap_text(certificate.gap, certificate.fun)),
         ("pairs checked", f"{certificate.pairs:,}{others}"),
     ]

@@ -36,7 +36,7 @@ from bigsap.cli.common import (
 from bigsap.cli.option_flags import PROBLEM, add_problem_options, given_options
 from bigsap.client.http import ServiceError
 from bigsap.display.progress_bar import clock
-from bigsap.display.text import align, bytes_text, number, shown
+from bigsap.display.text import align, bound_text, bytes_text, gap_text, number, shown
 from bigsap.errors import BigsapError, CertificateError, InputError, OptionError
 from bigsap.info import version
 
@@ -201,11 +201,12 @@ def _verify(args: argparse.Namespace) -> ExitStatus:
         )
         return ExitStatus.OK
     lines = [("verified", f"{file} is what it claims ({result.status})")]
-    for label, value in (("cost", certificate.fun), ("bound", certificate.bound)):
-        if value is not None:
-            lines.append((label, number(value)))
+    if certificate.fun is not None:
+        lines.append(("cost", number(certificate.fun)))
+    if certificate.bound is not None:
+        lines.append(("bound", bound_text(certificate.bound, certificate.fun, above=result.maximize)))
     if certificate.gap is not None:
-        lines.append(("gap", f"{certificate.gap:.3g}"))
+        lines.append(("gap", gap_text(certificate.gap, None)))
     others = ", the others excluded by bounds" if certificate.by == "bounds" else ""
     lines.append(("pairs checked", f"{certificate.pairs:,}{others}"))
     print(align(lines))

@@ -28,7 +28,7 @@ from bigsap.cli.common import (
 from bigsap.cli.option_flags import add_request_options
 from bigsap.cli.submitted import FileArguments, file_and_id, job_request
 from bigsap.client.http import JobFailedError, ServiceError, header_text
-from bigsap.display.text import align, bytes_text, number, result_record, result_text
+from bigsap.display.text import align, bound_text, bytes_text, gap_text, number, result_record, result_text
 from bigsap.errors import InputError
 
 if TYPE_CHECKING:
@@ -238,11 +238,14 @@ def _job_lines(job: Job) -> list[tuple[str, str]]:
         lines.append(("n", f"{n:,} x {m:,}"))
     progress = job.progress
     for key in ("phase", "assigned", "rows_evaluated", "lower_bound", "upper_bound", "eta_s"):
-        if progress.get(key) is not None:
-            lines.append((key.replace("_", " "), number(progress[key])))
+        value = progress.get(key)
+        if value is not None and key.endswith("_bound"):
+            lines.append((key.replace("_", " "), bound_text(value, None, above=key == "upper_bound")))
+        elif value is not None:
+            lines.append((key.replace("_", " "), number(value)))
     if job.outcome:
         status, gap = job.outcome.get("status"), job.outcome.get("gap")
-        within = f": proved only to within {gap:.3g}" if status == "imprecise" and gap else ""
+        within = f": proved only to within {gap_text(gap, None)}" if status == "imprecise" and gap else ""
         lines.append(("outcome", f"{status}{within}"))
     if job.problem:
         lines.append(("problem", str(job.problem.get("detail") or job.problem.get("title"))))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bigsap.display.text import gap_text
 from bigsap.errors import optional
 from bigsap.proof.claim import Claim
 
@@ -42,7 +43,7 @@ def _title(result: Claim) -> str:
     if result.fun is not None:
         words.append(f"cost {result.fun:.6g}")
     if result.gap is not None:
-        words.append(f"gap {result.gap:.3g}")
+        words.append(f"gap {gap_text(result.gap, None)}")
     seconds = (result.stats.get("seconds") or {}).get("total")
     if seconds is not None:
         words.append(f"{seconds:.3g} s")

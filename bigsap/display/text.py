@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import enum
 import math
 import unicodedata
@@ -43,7 +44,7 @@ def result_lines(result: Claim) -> Iterator[tuple[str, str]]:
     if result.fun is not None:
         yield "cost", number(result.fun)
     if result.bound is not None:
-        yield "bound", number(result.bound)
+        yield "bound", bound_text(result.bound, result.fun, above=result.maximize)
     if result.gap is not None:
         yield "gap", gap_text(result.gap, result.fun)
     if "bottleneck" in stats:
@@ -101,11 +102,36 @@ def number(value: float) -> str:
     return f"{value:.12g}"
 
 
+def bound_text(bound: float, fun: float | None, *, above: bool) -> str:
+    """Return a proved bound as text: what is shown is a bound, too, unless it is the cost itself.
+
+    above: whether it is an upper bound.
+    """
+    nearest = number(bound)
+    if bound == fun or not math.isfinite(bound) or float(nearest.replace(",", "")) == bound:
+        return nearest
+    return _rounded(bound, 12, above=above)
+
+
 def gap_text(gap: float, fun: float | None) -> str:
-    """Return the gap as text, with its share of the cost if that is meaningful."""
-    if gap == 0 or not fun or not math.isfinite(gap):
+    """Return the gap as text, rounded up, with its share of the cost if that is meaningful."""
+    if gap == 0 or not math.isfinite(gap):
         return f"{gap:.3g}"
-    return f"{gap:.3g} ({gap / abs(fun):.1e} of the cost)"
+    shown = _rounded(gap, 3, above=True)
+    if not fun:
+        return shown
+    share = float(_rounded(math.nextafter(gap / abs(fun), math.inf), 2, above=True))
+    return f"{shown} ({share:.1e} of the cost)"
+
+
+def _rounded(value: float, digits: int, *, above: bool) -> str:
+    """Return a finite number with so many significant digits, rounded up or down."""
+    side = decimal.ROUND_CEILING if above else decimal.ROUND_FLOOR
+    nearest = f"{value:.{digits}g}"
+    if float(nearest) == value:
+        return nearest
+    near = decimal.Context(prec=digits, rounding=side).create_decimal(decimal.Decimal(value))
+    return f"{float(near):.{digits}g}"
 
 
 def seconds_text(seconds: Any) -> str:

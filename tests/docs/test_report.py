@@ -6,6 +6,7 @@ import json
 import math
 
 import numpy as np
+import pytest
 
 from bigsap.display import text as report
 from bigsap.memory import peak_bytes
@@ -50,7 +51,7 @@ def test_text_of_a_result_with_everything():
     lines = dict(report.result_lines(result))
     assert lines["cost"] == "12345.5"
     assert lines["bound"] == "12,340"
-    assert lines["gap"] == "5.5 (4.5e-04 of the cost)"
+    assert lines["gap"] == "5.51 (4.5e-04 of the cost)"  # it is 5.5 rounded up already
     assert lines["rows evaluated"] == "5 (2.50 per row)"
     assert lines["rows scanned"] == "1,234"
     assert lines["cache hit rate"] == "75.0%"
@@ -65,3 +66,22 @@ def test_text_of_a_result_with_everything():
 def test_peak_is_more_than_what_is_held():
     block = np.ones(2**22)  # 32 MiB, touched
     assert peak_bytes() > block.nbytes
+
+
+def test_bounds_and_gaps_as_text_are_still_bounds():
+    rng = np.random.default_rng(3)
+    values = (rng.normal(size=500) * 10.0 ** rng.uniform(-200, 200, 500)).tolist()
+    for value in [1 / 3, -1 / 3, 0.1, 2**53 + 2.0, *values]:
+        below, above = (
+            float(report.bound_text(value, None, above=side).replace(",", "")) for side in (False, True)
+        )
+        assert below <= value <= above
+        assert below == pytest.approx(value, rel=1e-11)
+        assert above == pytest.approx(value, rel=1e-11)
+        assert abs(value) <= float(report.gap_text(abs(value), None)) <= 1.02 * abs(value)
+    # The cost itself is no news.
+    assert report.bound_text(2 / 3, 2 / 3, above=False) == report.number(2 / 3) == "0.666666666667"
+    assert report.bound_text(7, 8, above=True) == "7"
+    assert report.bound_text(math.inf, None, above=True) == "inf"
+    assert report.gap_text(0.0, 3.0) == "0"
+    assert report.gap_text(1.2341e-7, 3.0) == "1.24e-07 (4.2e-08 of the cost)"

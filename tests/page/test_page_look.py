@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from page_service import Service
@@ -149,3 +150,22 @@ def test_vendored_files_come_with_their_licences_and_nothing_is_named_that_is_el
         if p.suffix in (".html", ".css", ".js") and "vendor" not in p.parts
     )
     assert not re.search(r"(src|href|url)[=(]\s*[\"']?(https?:)?//", text)
+
+
+BOUNDS = """async ([url, values]) => {
+  const { limit, distance } = await import(url + "/js/words.js");
+  return values.map((value) => [limit(value, false), limit(value, true), distance(Math.abs(value))]);
+}"""
+
+
+def test_bounds_and_gaps_as_text_are_still_bounds(opened: Callable[..., Any], service: Service) -> None:
+    rng = np.random.default_rng(3)
+    values = (rng.normal(size=2000) * 10.0 ** rng.uniform(-200, 200, 2000)).tolist()
+    values += [1 / 3, -1 / 3, 0.1, 999999999.9999999, 0.00099999999999999, 2**53 + 2.0, 12.0]
+    shown = opened(service.url).evaluate(BOUNDS, [service.url, values])
+    for value, texts in zip(values, shown, strict=True):
+        below, above, distance = (float(text.replace(",", "")) for text in texts)
+        assert below <= value <= above
+        assert below == pytest.approx(value, rel=2e-6)
+        assert above == pytest.approx(value, rel=2e-6)
+        assert abs(value) <= distance <= 1.02 * abs(value)

@@ -8,7 +8,7 @@ import { badge, partDone } from "./list.js";
 import { inWords, showProblem } from "./problems.js";
 import { showResult } from "./result.js";
 import { follow } from "./stream.js";
-import { count, duration, isActive, moment, number, percent, rough, standing, stateWords } from "./words.js";
+import { count, distance, duration, isActive, limit, moment, percent, rough, standing, stateWords } from "./words.js";
 
 const LINES = 500;
 const KINDS = {
@@ -246,9 +246,9 @@ function liveView() {
       fact("Rows scanned", count(progress.rows_scanned)),
       progress.workers && fact("Rows by worker", byWorker(progress.workers)),
       progress.cache_hit != null && fact("Cache hit rate", percent(progress.cache_hit)),
-      active && progress.lower_bound != null && fact("Lower bound", number(progress.lower_bound)),
-      active && progress.upper_bound != null && fact("Upper bound", number(progress.upper_bound)),
-      gap != null && fact("Gap", rough(gap)),
+      active && progress.lower_bound != null && fact("Lower bound", limit(progress.lower_bound, false)),
+      active && progress.upper_bound != null && fact("Upper bound", limit(progress.upper_bound, true)),
+      gap != null && fact("Gap", distance(gap)),
       active && progress.eta_s != null && fact("Time left", duration(progress.eta_s)),
       progress.seconds != null && fact("Time so far", duration(progress.seconds)));
   }

@@ -4,7 +4,7 @@ import { jobs } from "./api.js";
 import { el, fact, fill, saveAs, say } from "./dom.js";
 import { picture } from "./matching.js";
 import { inWords, showProblem } from "./problems.js";
-import { asSentence, bytes, count, duration, number, plural, rough } from "./words.js";
+import { asSentence, bytes, count, distance, duration, limit, number, plural } from "./words.js";
 
 const FILES = {
   col4row: "the column of each row",
@@ -38,8 +38,8 @@ export async function showResult(place, job, { signal }) {
     el("div", { class: `verdict${summary.status === "imprecise" ? " notice warn" : ""}`, role: "status", id: "verdict" }, verdict(summary, job).map((text) => el("p", {}, text))),
     el("dl", { class: "facts" },
       fact("Cost", number(summary.objective)),
-      fact("Bound", number(summary.bound)),
-      fact("Gap", rough(summary.gap)),
+      fact("Bound", limit(summary.bound, summary.maximize ?? false, summary.objective)),
+      fact("Gap", distance(summary.gap)),
       fact("Certificate", certificateWord(summary)),
       stats.method && fact("Method", stats.method),
       stats.rows_evaluated != null && fact("Rows evaluated", count(stats.rows_evaluated)),
@@ -68,6 +68,7 @@ export function verdict(summary, job) {
   const { status, objective, bound, gap, certificate, message } = summary;
   const largest = summary.maximize ?? false;
   const [better, best] = largest ? ["higher", "largest"] : ["lower", "smallest"];
+  const ruledOut = limit(bound, largest, objective);
   const said = [];
   if (status === "infeasible") {
     said.push("There is no complete assignment: too many pairs are forbidden.");
@@ -77,23 +78,23 @@ export function verdict(summary, job) {
   if (objective == null) {
     const why = { time_limit: "The time limit came first", cancelled: "The job was stopped" }[status];
     said.push(`${why ?? "The job ended"}: no complete assignment was found yet.`);
-    if (bound != null) said.push(`It is proved that no assignment has a ${better} cost than ${number(bound)}.`);
+    if (bound != null) said.push(`It is proved that no assignment has a ${better} cost than ${ruledOut}.`);
     return said;
   }
   said.push(`The assignment costs ${number(objective)}.`);
   if (status === "optimal") {
     said.push(`This is the ${best} cost possible: the duals prove that no assignment has a ${better} one.`);
   } else if (status === "imprecise") {
-    said.push(`That this is the ${best} cost possible is proved only to within ${rough(gap)}: ` +
-      `no assignment has a ${better} cost than ${number(bound)}.`);
+    said.push(`That this is the ${best} cost possible is proved only to within ${distance(gap)}: ` +
+      `no assignment has a ${better} cost than ${ruledOut}.`);
   } else {
     const why = {
       gap_reached: "The job stopped at the gap that was asked for",
       time_limit: "The job stopped at its time limit",
       cancelled: "The job was stopped",
     }[status] ?? "The job ended";
-    said.push(`${why}: no assignment has a ${better} cost than ${number(bound)}, ` +
-      `so this one is within ${rough(gap)} of the best.`);
+    said.push(`${why}: no assignment has a ${better} cost than ${ruledOut}, ` +
+      `so this one is within ${distance(gap)} of the best.`);
   }
   const [rows, columns] = summary.shape ?? job.shape ?? [];
   const left = Math.min(rows, columns) - summary.n_assigned;

@@ -42,7 +42,32 @@ export function number(value) {
   return value.toExponential(6);
 }
 
-/** A small quantity to three digits: epsilon, gap. */
+/** A number to so many digits, no less than it (above) or no more. */
+function outward(value, digits, above) {
+  const falls = (shown) => (above ? shown < value : shown > value);
+  const exponent = Math.floor(Math.log10(Math.abs(value)));
+  let shown = Number(value.toPrecision(digits));
+  for (let unit = 10 ** (exponent - digits + 1); falls(shown) && unit > 0; unit *= 10) {
+    shown = Number((shown + (above ? unit : -unit)).toPrecision(digits));
+  }
+  return shown;
+}
+
+/** A proved bound: what is shown is one, too, unless it is the cost itself. */
+export function limit(value, above, cost = null) {
+  if (value == null || typeof value === "string" || !Number.isFinite(value) || value === cost) return number(value);
+  if (Number.isInteger(value) && Math.abs(value) < 1e15) return number(value);
+  const size = Math.abs(value);
+  return number(outward(value, size >= 1e-3 && size < 1e9 ? 10 : 7, above));
+}
+
+/** How far a cost may be from the best: to three digits, rounded up. */
+export function distance(value) {
+  if (value == null || typeof value === "string" || value === 0 || !Number.isFinite(value)) return rough(value);
+  return rough(outward(value, 3, true));
+}
+
+/** A small quantity to three digits: epsilon. */
 export function rough(value) {
   if (value == null) return "–";
   if (value === 0 || typeof value === "string") return String(value);
