@@ -25,6 +25,7 @@ from bigsap.cli.common import (
     print_table,
     save_result,
 )
+from bigsap.cli.k_best_command import print_ranking
 from bigsap.cli.option_flags import add_request_options
 from bigsap.cli.submitted import FileArguments, file_and_id, job_request
 from bigsap.client.http import JobFailedError, ServiceError, header_text
@@ -33,6 +34,7 @@ from bigsap.errors import InputError
 
 if TYPE_CHECKING:
     from bigsap.client.jobs import Client, Job
+    from bigsap.k_best import Assignments
     from bigsap.result import Result
 
 URL = "http://127.0.0.1:8765"
@@ -72,7 +74,7 @@ def add_commands(command: AddCommand) -> None:
         "--k-best",
         type=int,
         metavar="K",
-        help="rank so many assignments, too; the client's Job.k_best() returns them",
+        help="rank so many assignments, too, shown with the result; the client's Job.k_best() returns them",
     )
     submit.add_argument(
         "--spread",
@@ -291,16 +293,33 @@ def _show_result(args: argparse.Namespace, job: Job, result: Result, output: Pat
     if output is not None:
         save_result(result, output, costs=False)
     code = exit_of(result)
+    ranking = _ranking(job)
     if args.json:
         record = {"id": job.id, "state": job.state, **result_record(result)}
+        if ranking is not None:
+            record["k_best"] = {"costs": ranking.costs.tolist(), "complete": ranking.complete}
         record["output"] = None if output is None else str(output)
         record["exit_code"] = int(code)
         print_json(record)
         return code
     print(align([("job", job.id)]) + "\n" + result_text(result))
+    if ranking is not None:
+        print_ranking(ranking)
     if output is not None:
         note(args, f"saved to {output}")
     return code
+
+
+def _ranking(job: Job) -> Assignments | None:
+    """Return the ranking of a job, if it was asked for one and not stopped before it."""
+    if job.record.get("k_best") is None:
+        return None
+    try:
+        return job.k_best()
+    except ServiceError as error:
+        if error.slug != "not-found":
+            raise
+        return None
 
 
 def _cancel(args: argparse.Namespace) -> ExitStatus:

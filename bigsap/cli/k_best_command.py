@@ -76,7 +76,7 @@ def _rank(args: argparse.Namespace) -> ExitStatus:
             }
         )
         return code
-    _print(found)
+    print_ranking(found)
     if output is not None:
         note(args, f"saved to {output}")
     elif len(found):
@@ -84,7 +84,7 @@ def _rank(args: argparse.Namespace) -> ExitStatus:
     return code
 
 
-def _print(found: Assignments) -> None:
+def print_ranking(found: Assignments) -> None:
     """Print rank, cost, and what each costs more than the best, or less where the largest was asked for."""
     costs = found.costs[:_SHOWN].tolist()
     lines = [(str(rank + 1), number(cost), number(abs(cost - costs[0]))) for rank, cost in enumerate(costs)]

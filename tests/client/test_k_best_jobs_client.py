@@ -62,7 +62,16 @@ def test_the_command(
     np.save("costs.npy", COST)
     assert cli.main(["submit", "costs.npy", "--json", "--quiet", "--wait", "--k-best", "7"]) == 0
     found = json.loads(capsys.readouterr().out)
+    expected = bigsap.solve_k_best(COST, 7).costs.tolist()
     with Client(live_server.url) as client:
-        assert client.job(found["id"]).k_best().costs.tolist() == bigsap.solve_k_best(COST, 7).costs.tolist()
+        assert client.job(found["id"]).k_best().costs.tolist() == expected
+        unranked = client.submit(COST, wait=True).id
+    assert found["k_best"] == {"costs": expected, "complete": False}
+    assert cli.main(["result", found["id"]]) == 0
+    shown = capsys.readouterr().out
+    assert "from the best" in shown
+    assert shown.splitlines()[-1].split()[0] == "7"
+    assert cli.main(["result", unranked, "--json"]) == 0
+    assert "k_best" not in json.loads(capsys.readouterr().out)
     assert cli.main(["submit", "costs.npy", "--json", "--k-best", "0"]) == 1
     assert "/k_best" in json.loads(capsys.readouterr().out)["message"]
