@@ -301,7 +301,7 @@ def settle(cost: Any, v: Any, v_low: Any = None, maximize: bool = False) -> int:
     smallest = math.frexp(sizes[sizes > 0].min())[1] if sizes.any() else 0
     spare = max(0, min(spare, UNIT_BITS + smallest - 64))
     prices = np.array([x >> spare for x in prices], object)
-    beyond = 4 * (m + 1) * (int(sizes.max()) + 1) << (UNIT_BITS - spare)
+    beyond = (4 * (m + 1) * (int(sizes.max()) + 1) << UNIT_BITS) >> spare
     zeros = np.array([0] * m, object)
     kept: dict[int, Any] = {}
 

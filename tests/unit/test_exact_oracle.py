@@ -76,6 +76,13 @@ def test_row_minima_and_bounds_are_exact(kind, maximize):
             assert settle(cost, price, None, maximize) == sign * best
 
 
+@pytest.mark.parametrize("size", [1e-300, 1.0, 2.0**70, 1e300])
+def test_large_problems_of_any_size_are_settled(size):
+    cost = size * np.random.default_rng(5).integers(1, 30, (6, 8))
+    for prices in (np.zeros(8), -size * np.arange(8.0)):
+        assert settle(cost, prices) == optimum(cost)[0]
+
+
 @dataclass
 class Claim:
     status: str
