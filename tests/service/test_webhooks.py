@@ -25,6 +25,13 @@ from gate import HANG_S
 HOOK = {"webhook_hosts": ["hooks.example"], "webhook_secret": "0123456789abcdef"}
 
 
+def ended(hooks: Webhooks) -> None:
+    """Stop it, and wait: a try that is left would go to what the next test puts in its place."""
+    hooks.stop()
+    hooks._thread.join(HANG_S)
+    assert not hooks._thread.is_alive()
+
+
 def test_webhooks_go_to_allowed_hosts_only(make_app: Callable[..., Any]) -> None:
     api = make_app()
     body = SQUARE | {"webhook": "https://hooks.example/done"}
@@ -70,7 +77,7 @@ def test_webhooks_are_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     job, _ = store.submit(SQUARE | {"webhook": "https://hooks.example/2"})
     store.request_cancel(job.id, "now")
     assert tried.get(timeout=HANG_S) == "https://hooks.example/2"
-    hooks.stop()
+    ended(hooks)
     store.close()
 
 
@@ -100,7 +107,7 @@ def test_a_receiver_without_answers_leaves_turns_to_others(
         "https://hooks.example/1",
         "https://other.example/",
     ]
-    hooks.stop()
+    ended(hooks)
     store.close()
 
 
@@ -163,5 +170,5 @@ def test_a_slow_receiver_keeps_no_other_message(
         job, _ = store.submit(SQUARE | {"webhook": f"http://{host}/{path}"})
         store.request_cancel(job.id, "now")
     assert [seen.get(timeout=HANG_S) for _ in range(2)] == [f"/{kept}", "/other"]
-    hooks.stop()
+    ended(hooks)
     store.close()
