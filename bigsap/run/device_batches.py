@@ -46,30 +46,30 @@ _KERNELS_OWN = ("i4", "i8", "f4", "f8")
 class DeviceAnswers:
     """Answers that are on a device; see ``batch_result.Answers``.
 
-    found: ``engine.cuda.small_batch.DeviceBatch``. told: all but the found columns and numbers.
+    found: ``engine.cuda.small_batch.DeviceBatch``. partial: all but the found columns and numbers.
     number: of the device.
     """
 
     found: Any
-    told: SmallAnswers
+    partial: SmallAnswers
     number: int
 
     @property
     def statuses(self) -> Array:
         """(k,), see ``engine.small.search``."""
-        return self.told.statuses
+        return self.partial.statuses
 
     @property
     def shapes(self) -> Array:
         """(k, 2), the sizes of the problems."""
-        return self.told.shapes
+        return self.partial.shapes
 
     @cached_property
     def on_host(self) -> SmallAnswers:
         """The same answers as if they were found on the host: with exact totals and bounds."""
         kept = self.found.kept.get()
-        words = self.told.problems
-        few, many = kernel_sizes(words, self.told.prices is not None)
+        words = self.partial.problems
+        few, many = kernel_sizes(words, self.partial.prices is not None)
         for place in np.flatnonzero((self.statuses == OPTIMAL) & (few > 0)).tolist():
             start, n, m = int(words[place, FIRST_KEPT]), int(few[place]), int(many[place])
             facts = kept[start + 2 * n + m :]
@@ -77,13 +77,13 @@ class DeviceAnswers:
             facts[_FUN] = math.fsum(paid)
             facts[_BOUND] = _sum_down([*paid, -float(facts[_GAP])])
         columns = self.found.columns.get().astype(np.intp, copy=False)
-        return replace(self.told, columns=columns, kept=kept)
+        return replace(self.partial, columns=columns, kept=kept)
 
     def result(self, place: int) -> Result:
         return self.on_host.result(place)
 
     def statuses_told(self) -> Array:
-        return self.told.statuses_told()
+        return self.partial.statuses_told()
 
     def numbers(self, name: str) -> Array:
         return self.on_host.numbers(name)
@@ -157,10 +157,10 @@ def _solved(
     empty = solve_empty if (words[:, ROWS : COLUMNS + 1] == 0).any() else None
     seconds = (time.perf_counter() - clock) / len(words)
     none = np.empty(0)
-    told = SmallAnswers(
+    partial = SmallAnswers(
         words, prices, maximize, proved, none, none, found.statuses, seconds, empty, f"cuda:{number}"
     )
-    return DeviceAnswers(found, told, number)
+    return DeviceAnswers(found, partial, number)
 
 
 def _sized(problems: BatchProblems) -> Array | None:
