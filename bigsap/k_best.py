@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from bigsap.engine.core.team import check_threads
-from bigsap.engine.k_best.enumerate import DONE, FULL, GUESS, enumerate_best
+from bigsap.engine.k_best.enumerate import DONE, FULL, GUESS, TOO_LARGE, enumerate_best
 from bigsap.engine.k_best.numbers import BITS, LIMIT, MASK
 from bigsap.engine.k_best.state import (
     ANSWERS,
@@ -23,6 +24,7 @@ from bigsap.engine.k_best.state import (
     SCANS,
     SEARCHES,
     TURNS,
+    Queue,
     grown,
     grown_queue,
     new_nodes,
@@ -33,13 +35,15 @@ from bigsap.errors import CertificateError, OptionError, OverflowRiskError, boun
 from bigsap.memory import usable_memory
 from bigsap.notebook import html_table
 from bigsap.option_table import REFUSED_BY_K_BEST
-from bigsap.proof.k_best import prove_subspaces
-from bigsap.result import Result
+from bigsap.progress import Callback, Monitor, Progress, Stopped
+from bigsap.proof.k_best import prove_duals, prove_order
+from bigsap.result import Result, Status
 from bigsap.row_cache import RowCache
-from bigsap.solve import solve
+from bigsap.solve import solve, solve_and
 from bigsap.sources import as_source
 from bigsap.sources.base import CostSource, in_sense, intact_throughout
 from bigsap.sources.clipped import ClippedCosts
+from bigsap.strategies.k_best_found import Found, Known, doubt, sure
 from bigsap.strategies.k_best_lists import PAIR_BYTES, Listed, Task, listed, too_much
 from bigsap.types import Array
 
@@ -51,6 +55,7 @@ _PER_DOUBLING = 16
 _FEW, _STAGE, _MARGIN = 16, 4, 1.03
 # Assignments beyond the k-th that are compared if costs were rounded.
 _BEYOND = 64
+_STOPPED = (Status.TIME_LIMIT, Status.CANCELLED)
 # Pairs listed of all subspaces that are solved between two calls of ``check``, and the most subspaces.
 _PAIRS, _TURNS = 1 << 22, 1024
 
@@ -82,9 +87,11 @@ class Assignments:
         costs (object if int64 does not hold one). With ``unassigned_cost`` prices are included.
     col4row: (k, n) intp, the column of each row, -1 = unassigned.
     maximize, shape: the problem's sense and ``(n, m)``.
-    complete: whether there are no other assignments.
+    complete: whether it is proved that there are no other assignments.
     stats: ``searches`` and ``scans``, augmenting searches and lists scanned by these; ``subspaces``
         solved; ``pairs`` listed of ``all_pairs``.
+    status: ``optimal``; ``infeasible`` if there are none; ``time_limit`` or ``cancelled`` if it was
+        stopped: then these are the best ones all the same, in order, but there may be fewer than k.
     """
 
     costs: Array
@@ -93,6 +100,7 @@ class Assignments:
     shape: tuple[int, int]
     complete: bool
     stats: dict[str, Any] = field(default_factory=dict)
+    status: Status = Status.OPTIMAL
 
     def __len__(self) -> int:
         return len(self.costs)
@@ -113,12 +121,14 @@ class Assignments:
     def __repr__(self) -> str:
         n, m = self.shape
         ends = f", costs {self.costs[0]!s} to {self.costs[-1]!s}" if len(self) else ""
-        return f"<bigsap.Assignments {len(self)} of {n} x {m}{ends}>"
+        stopped = f", {self.status}" if self.status in _STOPPED else ""
+        return f"<bigsap.Assignments {len(self)} of {n} x {m}{ends}{stopped}>"
 
     def _repr_html_(self) -> str:
         n, m = self.shape
         lines = [("rows x columns", f"{n:,} x {m:,}"), ("assignments", f"{len(self):,}")]
         lines.append(("all that there are", "yes" if self.complete else "no"))
+        lines += [("status", str(self.status))] if self.status in _STOPPED else []
         if len(self):
             lines += [("best cost", str(self.costs[0])), ("last cost", str(self.costs[-1]))]
         return html_table("bigsap.Assignments", lines)
@@ -144,7 +154,12 @@ def solve_k_best(
         pairs that cost more than leaving their row out.
     k: at least 1.
     threads, options: of ``solve``, for the first assignment and the passes over the costs; the
-        enumeration takes one thread.
+        enumeration takes one thread. ``time_limit``, ``cancel``, ``callback`` and ``progress`` are those of
+        the whole: ``Progress.stage`` is ``rank`` after the solve, and ``ranked`` counts the assignments.
+
+    *Stopped early* by a limit, an event or StopIteration, it returns those assignments that are already
+    proved to be the best ones, in order: ``status`` says so, and ``complete`` is False. There are none if
+    the solve or the pass over the costs after it was stopped; ``solve`` itself returns what it has then.
 
     The order is that of the exact sums; of equal ones the columns of the rows decide, from row 0 on,
     the smaller first and -1 before all. An infeasible problem has none, and ``len`` is 0.
@@ -170,10 +185,14 @@ def solve_k_best(
     check_threads(threads)
     maximize = flag(maximize, "maximize")
     source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), maximize)
+    limit = options.get("memory_limit")
+
+    def rank(result: Result, monitor: Monitor) -> Assignments:
+        return _after(result, source, count, unassigned_cost, threads, monitor, limit)
+
+    given = {"maximize": maximize, "unassigned_cost": unassigned_cost, "threads": threads, **options}
     with intact_throughout(source):
-        result = solve(source, maximize=maximize, unassigned_cost=unassigned_cost, threads=threads, **options)
-        limit = options.get("memory_limit")
-        return _after(result, source, count, unassigned_cost, threads, memory_limit=limit)
+        return solve_and(rank, source, **given)
 
 
 def count_of(k: Any) -> int:
@@ -192,19 +211,28 @@ def best_after(
     unassigned_cost: npt.ArrayLike | None = None,
     dtype: npt.DTypeLike | None = None,
     threads: int | None = None,
-    check: Callable[[], None] | None = None,
     memory_limit: int | str | None = None,
+    time_limit: float | None = None,
+    callback: Callback | None = None,
+    cancel: threading.Event | None = None,
+    progress: Progress | None = None,
 ) -> Assignments:
     """Return the k best assignments of a problem, from the proved result of its solve.
 
-    cost, unassigned_cost, dtype, threads: of the solve. check: called now and then; what it raises ends
-    the ranking. memory_limit: bytes for the lists of pairs. For callers that solve, and keep checkpoints,
-    themselves: ``solve_k_best`` does both. None are returned without an assignment. Raises CertificateError
-    where the costs have changed since.
+    cost, unassigned_cost, dtype, threads: of the solve. memory_limit: bytes for the lists of pairs.
+    time_limit, callback, cancel: of the ranking, as for ``solve_k_best``; progress: where it begins. For
+    callers that solve, and keep checkpoints, themselves: ``solve_k_best`` does both. None are returned
+    without an assignment, and of a solve that was stopped. Raises CertificateError where the costs have
+    changed since.
     """
     source = in_sense(as_source(cost, dtype=dtype), result.maximize)
+    begun = Progress() if progress is None else replace(progress)
+    monitor = Monitor(time_limit=time_limit, callback=callback, cancel=cancel, progress=begun)
     with intact_throughout(source):
-        return _after(result, source, k, unassigned_cost, threads, check, memory_limit)
+        found = _after(result, source, k, unassigned_cost, threads, monitor, memory_limit)
+    begun.stage = "done"
+    monitor.conclude()
+    return found
 
 
 def _after(
@@ -213,24 +241,37 @@ def _after(
     k: int,
     unassigned_cost: npt.ArrayLike | None,
     threads: int | None,
-    check: Callable[[], None] | None = None,
-    memory_limit: int | str | None = None,
+    monitor: Monitor,
+    memory_limit: int | str | None,
 ) -> Assignments:
+    """Return the ranking; if it is stopped, what is proved."""
+    progress = monitor.progress
+    if result.status in _STOPPED:
+        return _none(source, result)
+    progress.stage, progress.ranked, progress.to_rank = "rank", 0, k
+    known = Known(k, progress)
     n, m = (int(size) for size in source.shape)
-    maximize = result.maximize
     if result.fun is None:
-        return _none(source, maximize, result.status == "infeasible")
-    sign = -1 if maximize else 1
+        return _none(source, result)
+    sign = -1 if result.maximize else 1
     costs, prices = source, None
     if unassigned_cost is not None:
-        gated = ClippedCosts(source, unassigned_cost, maximize=maximize)
+        gated = ClippedCosts(source, unassigned_cost, maximize=result.maximize)
         costs, prices = gated.source, gated.prices
     if n == 0 or m == 0:
-        return _only(result, maximize)
+        progress.ranked = 1
+        return _only(result)
     u, v = sign * result.u, sign * result.v
     memory = RowCache(memory_limit).budget(usable_memory())
-    task = Task(costs, sign, result.col4row, u, v, prices, check_threads(threads), check, memory)
-    found = _enumerated(task, k, maximize)
+    task = Task(costs, sign, result.col4row, u, v, prices, check_threads(threads), monitor.tick, memory)
+    try:
+        monitor.tick(report=True)
+        found = _enumerated(task, k, known if monitor.can_stop else None)
+    except Stopped as stop:
+        if known.found is None:
+            return replace(_none(source, result), status=Status(stop.reason))
+        found = _assignments(known.found, known.count, task, complete=False, status=Status(stop.reason))
+    progress.ranked = len(found)
     _compare(found, result)
     return found
 
@@ -244,31 +285,42 @@ def _compare(found: Assignments, result: Result) -> None:
         raise CertificateError("the costs are not those of the solve: they have changed since")
 
 
-def _none(source: CostSource, maximize: bool, complete: bool) -> Assignments:
+def _none(source: CostSource, result: Result) -> Assignments:
+    """Return the ranking of a solve that was stopped, or found that there is no assignment."""
     n, m = (int(size) for size in source.shape)
     kind = np.int64 if source.dtype.kind in "iu" else np.float64
-    return Assignments(np.empty(0, kind), np.empty((0, n), np.intp), maximize, (n, m), complete)
+    costs, none = np.empty(0, kind), result.status == Status.INFEASIBLE
+    return Assignments(
+        costs, np.empty((0, n), np.intp), result.maximize, (n, m), none, status=Status(result.status)
+    )
 
 
-def _only(result: Result, maximize: bool) -> Assignments:
+def _only(result: Result) -> Assignments:
     """Return the one assignment of a problem that has no pairs."""
     kind = np.int64 if isinstance(result.fun, int) else np.float64
-    return Assignments(np.array([result.fun], kind), result.col4row[None], maximize, result.shape, True)
+    costs = np.array([result.fun], kind)
+    return Assignments(costs, result.col4row[None], result.maximize, result.shape, complete=True)
 
 
-def _enumerated(task: Task, count: int, maximize: bool) -> Assignments:
-    """Return the ``count`` best assignments, and whether there are others."""
-    n, m = task.source.shape
-    lists, found = _searched(task, count)
-    complete = len(found.answers) <= count and (
-        found.exhausted or (not found.others and len(_searched(task, count + 1)[1].answers) <= count)
+def _enumerated(task: Task, count: int, known: Known | None) -> Assignments:
+    """Return the ``count`` best assignments, and whether there are others. known: if it may be stopped."""
+    search = _searched(task, count, known)
+    complete = len(search.answers) <= count and (
+        search.exhausted or (not search.others and len(_searched(task, count + 1, known).answers) <= count)
     )
+    return _assignments(search.found(), count, task, complete=complete)
+
+
+def _assignments(
+    found: Found, count: int, task: Task, *, complete: bool, status: Status = Status.OPTIMAL
+) -> Assignments:
+    n, m = task.source.shape
     costs, col4row = found.ranked(count, task)
-    stats = {**found.stats, "pairs": len(lists.rows), "all_pairs": n * m}
-    return Assignments(costs, col4row, maximize, (int(n), int(m)), complete, stats)
+    stats = {**found.stats, "pairs": len(found.lists.rows), "all_pairs": n * m}
+    return Assignments(costs, col4row, task.sign < 0, (int(n), int(m)), complete, stats, status)
 
 
-def _searched(task: Task, count: int) -> tuple[Listed, _Search]:
+def _searched(task: Task, count: int, known: Known | None) -> _Search:
     """List pairs and enumerate, with longer lists until the last answer needs no other pair.
 
     The last cost, once it is known or guessed, says which pairs any better assignment can use, and limits
@@ -279,15 +331,15 @@ def _searched(task: Task, count: int) -> tuple[Listed, _Search]:
     per_row = max(_PER_ROW, math.ceil(_PER_DOUBLING * math.log2(count + 1) / max(1, min(n, m))))
     lists, cap, by_cost = listed(task, per_row), None, False
     while True:
-        found = _found(lists, count, task, cap)
+        found = _found(lists, count, task, cap, known)
         wanted = found.wanted
         if lists.beyond is None or (wanted is not None and wanted < lists.beyond):
-            return lists, found
+            return found
         by_cost = wanted is not None and not by_cost
         if wanted is not None and by_cost:
-            known = lists
-            lists = listed(task, limit=known.limit_for(wanted))
-            cap = lists.cost_in(known, wanted)
+            shorter = lists
+            lists = listed(task, limit=shorter.limit_for(wanted))
+            cap = lists.cost_in(shorter, wanted)
         else:
             per_row *= _MORE
             lists, cap = listed(task, per_row), None
@@ -303,23 +355,22 @@ def _most(task: Task, enough: int) -> int:
     return found
 
 
-def _found(lists: Listed, count: int, task: Task, cap: int | None) -> _Search:
+def _found(lists: Listed, count: int, task: Task, cap: int | None, known: Known | None) -> _Search:
     """Enumerate ``count`` assignments; with rounded numbers as many more as may change places.
 
     cap: a cost in the graph that so many have at most, if one is known.
     """
-    search = _Search(lists, count, task, cap)
+    search = _Search(lists, count, task, cap, known)
     more = count
     while lists.rounded and len(search.answers) == more:
-        # Each of the numbers may be half a unit off.
-        if search.cost_of(-1) - search.cost_of(count - 1) > 2 * (len(lists.at) + 1):
+        if search.cost_of(-1) - search.cost_of(count - 1) > doubt(lists):
             break
         if more >= 4 * count + _BEYOND:
             raise OverflowRiskError(
                 "costs differ by too many orders of magnitude for the exact order of ties; round them"
             )
         more += _BEYOND
-        search = _Search(lists, more, task)
+        search = _Search(lists, more, task, known=known)
     return search
 
 
@@ -328,12 +379,17 @@ class _Search:
 
     answers: nodes of the best assignments, in order. exhausted: whether there are fewer than asked for.
     others: whether assignments besides the answers were found. wanted: pairs that assignments of this cost
-    can use must be listed: the last cost, or a guess of it before the enumeration of all.
+    can use must be listed: the last cost, or a guess of it before the enumeration of all. known: gets what
+    is proved at each pause.
     """
 
-    def __init__(self, lists: Listed, count: int, task: Task, cap: int | None = None) -> None:
+    def __init__(
+        self, lists: Listed, count: int, task: Task, cap: int | None = None, known: Known | None = None
+    ) -> None:
+        self.known = known
         self.lists, self.exhausted, self.check, self.memory = lists, False, task.check, task.memory
         self.wanted: int | None = None
+        self.proved = 0  # subspaces whose duals are checked
         self.answers = _room(count)
         few, margin = count if cap is not None else _stage(count, 1), _MARGIN
         status = self._run(few, cap)
@@ -359,22 +415,43 @@ class _Search:
 
     def _prove(self) -> None:
         """Check every answer, and what was solved besides, by code of its own."""
+        self._prove_new(self.check)
+        self._prove_order()
+
+    def _prove_order(self) -> None:
         left = np.ones(self.work.counts[NODES], np.bool_)
         left[self.answers] = False
         self.others = bool(left.any())
-        prove_subspaces(self.lists.graph, self.nodes, self.answers, np.flatnonzero(left), self.check)
+        prove_order(self.nodes, self.answers, np.flatnonzero(left))
+
+    def _prove_new(self, check: Callable[[], None] | None = None) -> None:
+        """Check the subspaces that were solved since the last time."""
+        n_nodes = int(self.work.counts[NODES])
+        prove_duals(self.lists.graph, self.nodes, np.arange(self.proved, n_nodes), check)
+        self.proved = n_nodes
 
     def _run(self, count: int, cap: int | None) -> int:
         """Enumerate so many, with a guessed cap of the costs if there is one; return the last status."""
         graph = self.lists.graph
         self.work = work = new_work(graph)
-        self.nodes = new_nodes(64, len(graph.first) - 1, count)
+        self.nodes, self.proved = new_nodes(64, len(graph.first) - 1, count), 0
         work.at[:] = self.lists.at
         if cap is not None and cap >> BITS < LIMIT:
             work.counts[GUESSED] = 1
             work.scalar[[CAP, CAP_LOW]] = cap >> BITS, cap & MASK
         answers = _room(count)
-        queue = new_queue(len(self.nodes.offset), count)
+        self.answers = answers[:0]
+        try:
+            status = self._enumerate(answers, new_queue(len(self.nodes.offset), count))
+        except Stopped:
+            self._keep()
+            raise
+        self._keep()
+        return status
+
+    def _enumerate(self, answers: Array, queue: Queue) -> int:
+        """Fill ``answers``; return the last status."""
+        graph, work, known = self.lists.graph, self.work, self.known
         turns = 0 if self.check is None else 2 + min(_TURNS, _PAIRS // (len(graph.slot) + 1))
         status = FULL
         while status == FULL:
@@ -382,12 +459,29 @@ class _Search:
                 self.check()
             work.counts[TURNS] = turns
             status = enumerate_best(graph, self.nodes, queue, work, answers)
+            self.answers = answers[: work.counts[ANSWERS]]
+            if known is not None and status != TOO_LARGE:
+                self._prove_new()
+                known.see(self._sure())
             if status == FULL:
                 self._need_room()
                 self.nodes = grown(self.nodes, work)
                 queue = grown_queue(queue, len(self.nodes.offset))
-        self.answers = answers[: work.counts[ANSWERS]]
         return int(status)
+
+    def _sure(self) -> int:
+        return sure(self.lists, len(self.answers), self.cost_of)
+
+    def _keep(self) -> None:
+        """Let a stop return what is proved."""
+        if self.known is not None:
+            self._prove_order()
+            self.known.keep(self._sure(), self.found)
+
+    def found(self) -> Found:
+        """Return the answers."""
+        costs = [self.cost_of(place) for place in range(len(self.answers))]
+        return Found(self.lists, costs, self.nodes.slot_of[self.answers], self.stats)
 
     def _need_room(self) -> None:
         """Raise OptionError where memory does not hold the subspaces twice, as it must while they grow."""
@@ -406,50 +500,6 @@ class _Search:
         """Return the cost of an answer in the graph."""
         node = self.answers[place]
         return (int(self.nodes.cost[node]) << BITS) + int(self.nodes.cost_low[node])
-
-    def ranked(self, count: int, task: Task) -> tuple[Array, Array]:
-        """Return costs in the user's sense, and columns of the rows."""
-        lists = self.lists
-        col4row = self._columns(task)
-        if lists.rounded:
-            return self._by_exact_sums(col4row, count, task)
-        sums = [lists.base + self.cost_of(place) for place in range(len(self.answers))]
-        if task.integer:
-            signed: list[Any] = [task.sign * total for total in sums]
-            fits = all(abs(total) < 2**63 for total in signed)
-            return np.array(signed, np.int64 if fits else object), col4row
-        unit = 1 << abs(lists.exponent)
-        if lists.exponent >= 0:
-            signed = [task.sign * _as_float(total, unit) + 0.0 for total in sums]
-        else:
-            signed = [task.sign * _as_float(total * unit, 1) for total in sums]
-        return np.array(signed, np.float64), col4row
-
-    def _columns(self, task: Task) -> Array:
-        """Return the answers as columns of the rows."""
-        slots = self.nodes.slot_of[self.answers]
-        n, m = task.source.shape
-        if not task.by_slots:
-            return np.where(slots < m, slots, -1).astype(np.intp)
-        col4row = np.full((len(slots), n), -1, np.intp)
-        np.put_along_axis(col4row, slots.astype(np.intp), np.arange(m)[None, :], axis=1)
-        return col4row
-
-    def _by_exact_sums(self, col4row: Array, count: int, task: Task) -> tuple[Array, Array]:
-        """Order the answers by exact sums of their costs."""
-        from fractions import Fraction
-
-        lists = self.lists
-        pairs = zip(lists.rows.tolist(), lists.columns.tolist(), strict=True)
-        of_pair = dict(zip(pairs, lists.costs.tolist(), strict=True))
-        m = task.source.shape[1]
-        sums = []
-        for columns in col4row.tolist():
-            places = [(i, j if j >= 0 else m + i) for i, j in enumerate(columns)]
-            sums.append(sum((Fraction(of_pair[place]) for place in places if place in of_pair), Fraction(0)))
-        order = sorted(range(len(sums)), key=lambda place: (sums[place], col4row[place].tolist()))[:count]
-        costs = [task.sign * _as_float(*sums[place].as_integer_ratio()) + 0.0 for place in order]
-        return np.array(costs), col4row[order]
 
     @property
     def stats(self) -> dict[str, int]:
@@ -475,11 +525,3 @@ def _room(count: int) -> Array:
         return np.empty(count, np.int64)
     except (MemoryError, ValueError):
         raise OptionError(f"k={count} assignments do not fit into memory") from None
-
-
-def _as_float(numerator: int, denominator: int) -> float:
-    """Return the quotient, rounded; OverflowRiskError if float64 does not hold it."""
-    try:
-        return numerator / denominator
-    except OverflowError:
-        raise OverflowRiskError("the sum of the costs leaves float64") from None

@@ -186,7 +186,6 @@ BY_NAME = {option.name: option for option in OPTIONS}
 REFUSED_BY_K_BEST = {
     "gap": "every assignment is exact",
     "certify": "every assignment is proved",
-    "time_limit": "a part of the list cannot be told from the whole; cancel= ends the first solve",
     "checkpoint": "only the first solve could be continued",
     "objective": "assignments are ordered by their sums",
     "capacity": "a column takes one row; repeat the column instead",

@@ -48,11 +48,13 @@ class Progress:
     phase counts from 1 (0: before the search); epsilon is in cost units; assigned rows are those of
     the current phase; rows_scanned and rows_evaluated count from the start of the solve, over all
     its parts; seconds since then. stage is ``start``, ``levels`` (first prices from samples of the
-    problem), ``search``, ``certificate``, and ``done`` at the end. lower_bound and upper_bound
-    enclose the optimum, in the user's sense; None while unknown. One of them is the cost of a known
-    assignment, the other is proved. level: 0 for the problem itself, else the depth of the current
-    sub-problem, which has level_rows rows, level_assigned of them assigned. workers: rows that each
-    worker of a cluster has evaluated so far, by address; empty without a cluster.
+    problem), ``search``, ``certificate``, ``rank`` (of ``solve_k_best``), and ``done`` at the end.
+    lower_bound and upper_bound enclose the optimum, in the user's sense; None while unknown. One of
+    them is the cost of a known assignment, the other is proved. level: 0 for the problem itself, else
+    the depth of the current sub-problem, which has level_rows rows, level_assigned of them assigned.
+    workers: rows that each worker of a cluster has evaluated so far, by address; empty without a
+    cluster. ranked: assignments that are proved so far to be the best ones, in order, of ``to_rank``
+    asked for; both are 0 before the stage ``rank``.
     """
 
     n_rows: int = 0
@@ -71,6 +73,8 @@ class Progress:
     level_rows: int = 0
     level_assigned: int = 0
     workers: dict[str, int] = field(default_factory=dict)
+    ranked: int = 0
+    to_rank: int = 0
 
 
 Callback = Callable[[Progress], Any]

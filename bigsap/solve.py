@@ -6,11 +6,11 @@ import math
 import os
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy.typing as npt
 
@@ -50,6 +50,7 @@ from bigsap.strategies.orientation import orient
 from bigsap.strategies.placement import place_costs
 
 _OPTIONS = tuple(field.name for field in fields(Options))
+_T = TypeVar("_T")
 
 
 @quiet
@@ -267,13 +268,43 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     return result.with_labels(labels) if labels else result
 
 
-def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) -> Result:
-    """Check the options, open the source, climb the ladder.
+def solve_and(then: Callable[[Result, Monitor], _T], cost: Any, **options: Any) -> _T:
+    """Return ``then(result, monitor)`` for the result of ``solve``, within the same limits and reports.
 
-    asked: every option of ``solve`` by name; ``stands_for``: see ``Run``; ``monitor``: of the solve whose
-    part this is. saved: the checkpoint to continue.
+    then: calls the monitor's ``tick`` and handles ``Stopped``. The end is reported after it. progress: the
+    bar goes on, too.
     """
-    monitor = asked.get("monitor") or Monitor(
+    bound = bound_call("solve", solve, cost, **options)
+    bound.apply_defaults()
+    asked = bound.arguments
+    monitor = _monitor(asked)
+    bar = Bar() if flag(asked["progress"], "progress") else None
+    monitor.ends = False
+    try:
+        result = _solve(asked.pop("cost"), {**asked, "monitor": monitor, "bar": bar}, None)
+        with _compilation_shown(bar):
+            found = then(result, monitor)
+        monitor.ends = True
+        monitor.progress.stage = "done"
+        monitor.conclude()
+        return found
+    finally:
+        if bar is not None:
+            _close(bar, monitor)
+
+
+def _compilation_shown(bar: Bar | None) -> AbstractContextManager[None]:
+    return report_compilation() if bar is None else report_compilation(bar.say, bar.compiling)
+
+
+def _close(bar: Bar, monitor: Monitor) -> None:
+    bar.update(monitor.progress)
+    bar.close()
+
+
+def _monitor(asked: Mapping[str, Any]) -> Monitor:
+    """Return the monitor for these options."""
+    return Monitor(
         time_limit=asked["time_limit"],
         callback=asked["callback"],
         interval=asked["callback_every"],
@@ -281,6 +312,15 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
         save_every=asked["checkpoint_every"],
         interval_rows=asked["callback_rows"],
     )
+
+
+def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) -> Result:
+    """Check the options, open the source, climb the ladder.
+
+    asked: every option of ``solve`` by name; ``stands_for``: see ``Run``; ``monitor``: of the solve whose
+    part this is, and ``bar``, if that has one. saved: the checkpoint to continue.
+    """
+    monitor = asked.get("monitor") or _monitor(asked)
     options = Options(**{name: asked[name] for name in _OPTIONS})
     asked["progress"] = flag(asked["progress"], "progress")
     source = as_source(cost, shape=asked["shape"], args=asked["args"], dtype=options.dtype)
@@ -355,11 +395,10 @@ def _general(
     if isinstance(problem.source, Guarded):
         monitor.guards.append(problem.source.intact)
     monitor.progress.n_rows, monitor.progress.n_columns = problem.shape
-    bar = Bar() if asked["progress"] else None
-    compiling = report_compilation()
+    bar = asked.get("bar") or (Bar() if asked["progress"] else None)
+    compiling = _compilation_shown(bar)
     if bar is not None:
         monitor.listeners.append(bar.update)
-        compiling = report_compilation(bar.say, bar.compiling)
     try:
         with compiling, intact_throughout(problem.source), naming_bytes(), connect(cluster, duals_of) as crew:
             copying = time.perf_counter()
@@ -402,9 +441,8 @@ def _general(
                 warn_of_little(problem.source, crew)
         return result
     finally:
-        if bar is not None:
-            bar.update(monitor.progress)
-            bar.close()
+        if bar is not None and asked.get("bar") is None:
+            _close(bar, monitor)
 
 
 def _wants_near(options: Options, monitor: Monitor, saved: checkpoints.Saved | None) -> bool:

@@ -20,3 +20,5 @@ class Shown:
         self.rows_evaluated = int(progress.get("rows_evaluated") or 0)
         self.stage = str(progress.get("stage") or "")
         self.seconds = float(progress.get("seconds") or 0.0)
+        self.ranked = int(progress.get("ranked") or 0)
+        self.to_rank = int(progress.get("to_rank") or 0)

@@ -37,6 +37,10 @@ class BarState(Protocol):
     def seconds(self) -> float: ...
     @property
     def stage(self) -> str: ...
+    @property
+    def ranked(self) -> int: ...
+    @property
+    def to_rank(self) -> int: ...
 
 
 def clock(seconds: float) -> str:
@@ -48,6 +52,8 @@ def clock(seconds: float) -> str:
 
 def title(state: BarState) -> str:
     """Return a short name of the phase; phase 0 is the sweep for the first prices."""
+    if state.to_rank:
+        return "ranking"
     if state.phase == 0:
         return "first prices"
     return f"phase {state.phase}, epsilon {state.epsilon:.2g}"
@@ -81,9 +87,16 @@ class Assigned:
         """The most rows that the phase has assigned so far."""
         return max(self._most, self._last)
 
-    def text(self, n_rows: int) -> str:
-        """Return the number of rows as text, empty before the last phase."""
-        return f"{self._last:,}/{n_rows:,}" if self._last else ""
+    def of(self, state: BarState) -> tuple[int, int, str]:
+        """Return what the bar shows: how much is done, of how much, and the same as text.
+
+        Rows, without text before the last phase; assignments once these are ranked.
+        """
+        done, of, last = self.rows, state.n_rows, self._last
+        if state.to_rank:
+            done = last = state.ranked
+            of = state.to_rank
+        return min(done, of), of, f"{last:,}/{of:,}" if last else ""
 
 
 class _Shield:
@@ -117,7 +130,7 @@ class _Shield:
 class _Nothing:
     """The state before the first update."""
 
-    phase = assigned = n_rows = rows_scanned = rows_evaluated = 0
+    phase = assigned = n_rows = rows_scanned = rows_evaluated = ranked = to_rank = 0
     epsilon = seconds = 0.0
     stage = "start"
 
@@ -126,7 +139,8 @@ class Bar:
     """One line that shows the progress of a solve.
 
     It shows the share of the current phase, and counts that still change while the last rows of a
-    phase take long. See ``Assigned`` for the number of rows.
+    phase take long. See ``Assigned`` for the number of rows. After a solve it shows how many assignments
+    are ranked.
 
     stream: where to draw, by default stderr, if there is one. Draws at most every ``INTERVAL``
     seconds and once more on ``close``, which ends the line and may be called twice. Threads may
@@ -215,16 +229,16 @@ class Bar:
         if self._compiling is not None:
             heading = f"compiling, {clock(self._compiling)}"
         if self._tqdm is not None:
-            if self._tqdm.total != state.n_rows:
+            done, of, text = self._assigned.of(state)
+            if self._tqdm.total != of:
                 # In a notebook only a reset tells the widget; the clock goes on.
                 start = getattr(self._tqdm, "start_t", None)  # none where tqdm is off
-                self._tqdm.reset(state.n_rows)
+                self._tqdm.reset(of)
                 if start is not None:
                     self._tqdm.start_t = start
-            self._tqdm.n = min(self._assigned.rows, state.n_rows)
+            self._tqdm.n = done
             self._tqdm.set_description_str(heading, refresh=False)
-            parts = self._assigned.text(state.n_rows), counts(state)
-            self._tqdm.set_postfix_str(", ".join(filter(None, parts)), refresh=False)
+            self._tqdm.set_postfix_str(", ".join(filter(None, (text, counts(state)))), refresh=False)
             self._tqdm.refresh()
             return
         text = line(state, _columns(self._stream) - 1, heading, self._assigned)
@@ -251,10 +265,10 @@ def line(state: BarState, width: int, heading: str | None = None, assigned: Assi
     if assigned is None:
         assigned = Assigned()
         assigned.see(state)
-    done = assigned.rows / state.n_rows if state.n_rows else 1.0
+    done, of, text = assigned.of(state)
     cells = 20
-    full = min(cells, int(done * cells))
+    full = done * cells // of if of else cells
     bar = "#" * full + "." * (cells - full)
-    parts = heading or title(state), f"[{bar}]", assigned.text(state.n_rows), clock(state.seconds)
+    parts = heading or title(state), f"[{bar}]", text, clock(state.seconds)
     text = " ".join(part for part in (*parts, counts(state)) if part)
     return text[: max(width, 0)]

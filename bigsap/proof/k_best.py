@@ -25,19 +25,13 @@ _REST = (1 << 60) - 1
 _ENTRIES = 1 << 25
 
 
-def prove_subspaces(
-    graph: Any, nodes: Any, answers: Array, left: Array, check: Callable[[], None] | None = None
-) -> None:
-    """Check the duals of subspaces, and the order of their costs.
+def prove_duals(graph: Any, nodes: Any, solved: Array, check: Callable[[], None] | None = None) -> None:
+    """Check the duals of these subspaces.
 
-    answers: the subspaces of the assignments, in order. left: others that were solved. check: called now and
-    then; it may raise. Raises
-    CertificateError for duals that prove nothing, costs that fall, and a subspace that was left out
-    although it costs less than the last assignment.
+    check: called now and then; it may raise. Raises CertificateError for duals that prove nothing.
     """
     n_slots = len(graph.spare_cost)
     owner, off = np.empty(n_slots, np.int64), np.zeros(len(graph.slot), np.bool_)
-    solved = np.concatenate((answers, left))
     step = max(1, len(solved) if check is None else _ENTRIES // (len(graph.slot) + n_slots + 1))
     for start in range(0, len(solved), step):
         wrong = _first_wrong(graph, nodes, solved[start : start + step], owner, off)
@@ -45,6 +39,15 @@ def prove_subspaces(
             raise CertificateError(f"the duals of subspace {wrong} do not prove its assignment the cheapest")
         if check is not None:
             check()
+
+
+def prove_order(nodes: Any, answers: Array, left: Array) -> None:
+    """Check the order of subspaces by the costs of their assignments, which their duals prove.
+
+    answers: the subspaces of the assignments, in order. left: others that were solved. Raises
+    CertificateError for costs that fall, and a subspace that was left out although it costs less than the
+    last assignment.
+    """
     high, low = nodes.cost[answers], nodes.cost_low[answers]
     falls = (high[1:] < high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] < low[:-1]))
     if falls.any():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from dataclasses import replace
 from fractions import Fraction
@@ -16,7 +17,8 @@ from bigsap import k_best
 from bigsap.engine.k_best import state
 from bigsap.errors import CertificateError, InvalidCostError, OptionError, OverflowRiskError
 from bigsap.k_best import best_after
-from bigsap.proof.k_best import prove_subspaces
+from bigsap.progress import guarded
+from bigsap.proof.k_best import prove_duals, prove_order
 from bigsap.strategies.k_best_lists import PAIR_BYTES, Task, listed
 from pairwise import each
 
@@ -267,9 +269,9 @@ def test_options_are_refused():
 def test_a_stopped_first_solve_without_an_answer_does_not_say_that_there_is_none(monkeypatch):
     for status, complete in (("cancelled", False), ("infeasible", True)):
         none = bigsap.Result.from_assignment(None, shape=(3, 4), status=status)
-        monkeypatch.setattr(k_best, "solve", lambda *_, none=none, **__: none)
+        monkeypatch.setattr(sys.modules["bigsap.solve"], "_solve", lambda *_, none=none: none)
         found = bigsap.solve_k_best(np.ones((3, 4)), 2)
-        assert (len(found), found.complete) == (0, complete)
+        assert (len(found), found.complete, found.status) == (0, complete, status)
 
 
 def test_all_assignments_are_known_to_be_all():
@@ -357,6 +359,11 @@ def parts():
     return lists.graph, search.nodes, search.answers, left
 
 
+def prove_subspaces(graph, nodes, answers, left):
+    prove_duals(graph, nodes, np.concatenate((answers, left)))
+    prove_order(nodes, answers, left)
+
+
 def test_the_proof_refuses_wrong_subspaces():
     graph, nodes, answers, left = parts()
     prove_subspaces(graph, nodes, answers, left)
@@ -389,30 +396,31 @@ class _Enough(Exception):
 
 
 @pytest.mark.parametrize("costs", [np.zeros((40, 40)), np.random.default_rng(3).random((9, 12))])
-def test_a_ranking_ends_where_its_caller_wants(costs: np.ndarray) -> None:
-    """``check`` is called throughout, changes nothing, and what it raises ends the ranking at once."""
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_ranking_ends_where_its_caller_wants(costs: np.ndarray, limited: bool) -> None:
+    """The limits are looked at throughout, which changes nothing; what a guard raises ends it at once."""
     result = bigsap.solve(costs)
     expected = bigsap.solve_k_best(costs, 200)
-    calls = 0
+    calls = last = 0
 
-    def check() -> None:
+    def guard() -> None:
         nonlocal calls
         calls += 1
         if calls == last:
             raise _Enough
 
-    last = 0
-    with pytest.MonkeyPatch.context() as patch:
+    limits = {"cancel": threading.Event()} if limited else {}
+    with pytest.MonkeyPatch.context() as patch, guarded(guard):
         patch.setattr("bigsap.k_best._PAIRS", 0)  # a call for each subspace
         patch.setattr("bigsap.proof.k_best._ENTRIES", 0)
-        found = best_after(result, costs, 200, check=check)
+        found = best_after(result, costs, 200, **limits)
         assert found.costs.tolist() == expected.costs.tolist()
         assert found.col4row.tolist() == expected.col4row.tolist()
-        assert calls > 2 * found.stats["subspaces"]
+        assert calls > (1 if limited else 2) * found.stats["subspaces"]
         for last in (1, calls // 2, calls):
             calls = 0
             with pytest.raises(_Enough):
-                best_after(result, costs, 200, check=check)
+                best_after(result, costs, 200, **limits)
             assert calls == last
 
 
