@@ -55,9 +55,12 @@ def summary_of(result: Result, attempt: int) -> dict[str, Any]:
     return summary
 
 
-def with_ranking(summary: Mapping[str, Any], costs: Array, col4row: Array, complete: bool) -> dict[str, Any]:
+def with_ranking(
+    summary: Mapping[str, Any], costs: Array, col4row: Array, *, complete: bool, status: str
+) -> dict[str, Any]:
     """Return a result's summary with that of its ranking."""
-    ranking = {"count": len(costs), "complete": complete, "costs": jsonable(costs[:_FIRST])}
+    ranking = {"count": len(costs), "complete": complete, "status": str(status)}
+    ranking["costs"] = jsonable(costs[:_FIRST])
     return {
         **summary,
         "k_best": ranking,

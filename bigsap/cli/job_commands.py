@@ -239,7 +239,7 @@ def _job_lines(job: Job) -> list[tuple[str, str]]:
         n, m = record["shape"]
         lines.append(("n", f"{n:,} x {m:,}"))
     progress = job.progress
-    for key in ("phase", "assigned", "rows_evaluated", "lower_bound", "upper_bound", "eta_s"):
+    for key in ("phase", "assigned", "ranked", "rows_evaluated", "lower_bound", "upper_bound", "eta_s"):
         value = progress.get(key)
         if value is not None and key.endswith("_bound"):
             lines.append((key.replace("_", " "), bound_text(value, None, above=key == "upper_bound")))
@@ -274,6 +274,8 @@ def _row(job: Job) -> tuple[str, str, str, str, str]:
     done, status = "", str((job.outcome or {}).get("status") or "optimal")
     if job.state == "succeeded":
         done = "100%" if status == "optimal" else status.replace("_", " ")
+    elif progress.get("to_rank"):
+        done = f"{progress['ranked']:,} of {progress['to_rank']:,} ranked"
     elif progress.get("assigned") is not None and record.get("shape"):
         done = f"phase {progress.get('phase', 0)}"
     created = str(record.get("created") or "")[:19].replace("T", " ")
@@ -297,7 +299,11 @@ def _show_result(args: argparse.Namespace, job: Job, result: Result, output: Pat
     if args.json:
         record = {"id": job.id, "state": job.state, **result_record(result)}
         if ranking is not None:
-            record["k_best"] = {"costs": ranking.costs.tolist(), "complete": ranking.complete}
+            record["k_best"] = {
+                "costs": ranking.costs.tolist(),
+                "complete": ranking.complete,
+                "status": ranking.status,
+            }
         record["output"] = None if output is None else str(output)
         record["exit_code"] = int(code)
         print_json(record)

@@ -11,11 +11,13 @@ import numpy as np
 import bigsap
 from bigsap.cli.common import (
     COSTS_HELP,
+    STATUS_EXIT,
     AddCommand,
     ExitStatus,
     add_output_flags,
     check_output,
     note,
+    on_terminal,
     print_json,
     print_table,
     save_arrays,
@@ -47,7 +49,7 @@ def add_command(command: AddCommand) -> None:
         " is missing); .csv or .parquet: rank, cost, row and column of each pair",
     )
     add_output_flags(parser)
-    parser.add_argument("--quiet", action="store_true", help="no notes")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar, no notes")
 
 
 def _rank(args: argparse.Namespace) -> ExitStatus:
@@ -59,15 +61,17 @@ def _rank(args: argparse.Namespace) -> ExitStatus:
     for name in REFUSED_BY_K_BEST:
         if name in asked and name in BY_NAME and asked[name] == BY_NAME[name].default:
             del asked[name]
-    found = bigsap.solve_k_best(costs, args.k, **{**asked, **given_options(args)})
+    given = {**asked, **given_options(args)}
+    found = bigsap.solve_k_best(costs, args.k, progress=not args.quiet and on_terminal(), **given)
     if output is not None:
         _save(found, output)
-    code = ExitStatus.OK if len(found) else ExitStatus.INFEASIBLE
+    code = STATUS_EXIT[found.status]
     if args.json:
         print_json(
             {
                 "costs": found.costs.tolist(),
                 "complete": found.complete,
+                "status": found.status,
                 "shape": list(found.shape),
                 "maximize": found.maximize,
                 "stats": found.stats,
@@ -88,11 +92,18 @@ def print_ranking(found: Assignments) -> None:
     """Print rank, cost, and what each costs more than the best, or less where the largest was asked for."""
     costs = found.costs[:_SHOWN].tolist()
     lines = [(str(rank + 1), number(cost), number(abs(cost - costs[0]))) for rank, cost in enumerate(costs)]
-    print_table(("rank", "cost", "from the best"), lines, "infeasible: there is no assignment")
+    stopped = STATUS_EXIT[found.status] == ExitStatus.STOPPED
+    reason = found.status.replace("_", " ")
+    none = f"stopped early ({reason}): no assignment is ranked yet"
+    print_table(
+        ("rank", "cost", "from the best"), lines, none if stopped else "infeasible: there is no assignment"
+    )
     if len(found) > _SHOWN:
         print(f"... {len(found) - _SHOWN:,} more")
     if len(found) and found.complete:
         print("there are no others")
+    if len(found) and stopped:
+        print(f"stopped early ({reason}): these are the best, in order")
 
 
 def _save(found: Assignments, file: Path) -> None:

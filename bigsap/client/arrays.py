@@ -14,7 +14,7 @@ import numpy as np
 from bigsap.client.http import Patience, ServiceError, Transport, UploadError, path_of
 from bigsap.client.job_request import RowBlocks
 from bigsap.errors import DtypeError, InvalidCostError, ShapeError
-from bigsap.result import Result
+from bigsap.result import Result, Status
 from bigsap.sources.missing import mask_of, parted
 from bigsap.summary import RANKING_ARRAYS, result_of
 from bigsap.types import Array
@@ -195,8 +195,9 @@ def fetch_ranking(transport: Transport, job_id: str, summary: Mapping[str, Any])
     place = f"{path_of('jobs', job_id)}/result"
     costs, col4row = (download(transport, f"{place}/{name}") for name in RANKING_ARRAYS)
     n, m = (int(size) for size in summary["shape"])
-    complete = summary["k_best"]["complete"]
-    return Assignments(costs, col4row.astype(np.intp, copy=False), summary["maximize"], (n, m), complete)
+    found = summary["k_best"]
+    given = {"complete": found["complete"], "status": Status(found["status"])}
+    return Assignments(costs, col4row.astype(np.intp, copy=False), summary["maximize"], (n, m), **given)
 
 
 def download(transport: Transport, path: str) -> Array:

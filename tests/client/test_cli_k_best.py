@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ def test_the_files_hold_what_the_library_returns(given: dict[str, Any], folder: 
     record = json.loads(capsys.readouterr().out)
     assert record["costs"] == expected.costs.tolist()
     assert (record["complete"], record["shape"], record["exit_code"]) == (expected.complete, [4, 5], 0)
+    assert record["status"] == "optimal"
     with np.load("best.npz", allow_pickle=False) as saved:
         assert saved["costs"].tolist() == expected.costs.tolist()
         assert saved["col4row"].tolist() == expected.col4row.tolist()
@@ -109,3 +111,29 @@ def test_whole_costs_beyond_int64(folder: Path, capsys: Any) -> None:
         assert run("k-best", "s.npz", 3, "-o", name) == 1
         assert "beyond int64" in capsys.readouterr().err
         assert not Path(name).exists()
+
+
+def test_a_ranking_that_is_stopped(folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("k-best", "c.npy", 3, "--time-limit", 0, "--json", "-o", "none.npz") == 4
+    record = json.loads(capsys.readouterr().out)
+    assert (record["status"], record["costs"], record["complete"]) == ("time_limit", [], False)
+    assert run("k-best", "c.npy", 3, "--time-limit", 0) == 4
+    assert capsys.readouterr().out == "stopped early (time limit): no assignment is ranked yet\n"
+    whole = bigsap.solve_k_best(COST, 2)
+    some = replace(whole, status=bigsap.Status.CANCELLED)
+    monkeypatch.setattr(bigsap, "solve_k_best", lambda *_, **__: some)
+    assert run("k-best", "c.npy", 3, "-o", "some.npz") == 4
+    assert (
+        capsys.readouterr().out.splitlines()[-1] == "stopped early (cancelled): these are the best, in order"
+    )
+    with np.load("some.npz", allow_pickle=False) as saved:
+        assert saved["costs"].tolist() == whole.costs.tolist()
+
+
+def test_the_bar_of_a_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    whole = bigsap.solve_k_best(COST, 2)
+    monkeypatch.setattr("bigsap.cli.k_best_command.on_terminal", lambda: True)
+    monkeypatch.setattr(bigsap, "solve_k_best", lambda *_, progress, **__: asked.append(progress) or whole)
+    assert run("k-best", "c.npy", 2) == run("k-best", "c.npy", 2, "--quiet") == 0
+    assert asked == [True, False]

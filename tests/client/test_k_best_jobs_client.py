@@ -66,7 +66,7 @@ def test_the_command(
     with Client(live_server.url) as client:
         assert client.job(found["id"]).k_best().costs.tolist() == expected
         unranked = client.submit(COST, wait=True).id
-    assert found["k_best"] == {"costs": expected, "complete": False}
+    assert found["k_best"] == {"costs": expected, "complete": False, "status": "optimal"}
     assert cli.main(["result", found["id"]]) == 0
     shown = capsys.readouterr().out
     assert "from the best" in shown

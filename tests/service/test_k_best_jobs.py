@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from bigsap_server.problems import HttpProblem
 from checks import SQUARE, normalised, problem, solved, upload, vector
 
 import bigsap
+from bigsap.progress import Monitor, Stopped
 from gate import Gate, gated_job, until
 
 COST = np.random.default_rng(71).integers(0, 50, (5, 7))
@@ -47,7 +49,9 @@ def test_a_job_ranks_as_the_library_does(api: Any, costs: Any, options: dict[str
     job = solved(api, asked(12, costs, **options))
     assert (job["state"], job["k_best"]) == ("succeeded", 12), job["problem"]
     found = job["result"]
-    assert found["k_best"] == {"count": 12, "complete": False, "costs": expected.costs[:10].tolist()}
+    first, progress = expected.costs[:10].tolist(), job["progress"]
+    assert found["k_best"] == {"count": 12, "complete": False, "status": "optimal", "costs": first}
+    assert (progress["stage"], progress["ranked"], progress["to_rank"]) == ("done", 12, 12)
     assert (found["status"], found["objective"]) == ("optimal", expected.costs[0])
     assert len(vector(api, job, "col4row")) == len(costs)
     for name, array in (("k_costs", expected.costs), ("k_col4row", expected.col4row)):
@@ -70,11 +74,12 @@ def test_all_there_are_and_none(api: Any) -> None:
     assert solved(api, asked(10, small))["result"]["k_best"] == {
         "count": 2,
         "complete": True,
+        "status": "optimal",
         "costs": [3, 4],
     }
     job = solved(api, asked(10, [["Infinity"] * 2, [1, 2]]))
     assert job["result"]["status"] == "infeasible"
-    assert job["result"]["k_best"] == {"count": 0, "complete": True, "costs": []}
+    assert job["result"]["k_best"] == {"count": 0, "complete": True, "status": "infeasible", "costs": []}
     assert vector(api, job, "k_col4row").shape == (0, 2)
 
 
@@ -88,7 +93,8 @@ def test_forbidden_pairs_in_either_sense(api: Any, maximize: bool) -> None:
     expected = bigsap.solve_k_best(costs, 9, maximize=maximize)
     assert len(expected) == 2
     job = solved(api, body)
-    assert job["result"]["k_best"] == {"count": 2, "complete": True, "costs": expected.costs.tolist()}
+    costs = expected.costs.tolist()
+    assert job["result"]["k_best"] == {"count": 2, "complete": True, "status": "optimal", "costs": costs}
     assert vector(api, job, "k_col4row").tolist() == expected.col4row.tolist()
     # Formulas know the sense only when they are solved.
     code = "1/0 if i == j else i + 2*j" if not maximize else "-1/0 if i == j else i + 2*j"
@@ -253,46 +259,113 @@ def test_cancelled_before_the_ranking(api: Any, monkeypatch: pytest.MonkeyPatch)
     assert api.get(job["links"]["result"]).json()["k_best"]["count"] == 3
 
 
-def test_cancelled_while_it_ranks(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ranking ends, and the best assignment is kept."""
+LARGE = np.random.default_rng(72).random((20, 20))
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., None]], None]:
+    """Call this at each report of a ranking, which are many; ``cancel`` is the job's event."""
+    monkeypatch.setattr("bigsap.k_best._PAIRS", 0)
+    monkeypatch.setattr("bigsap.k_best.Monitor", partial(Monitor, interval=0))
     real = ranking.best_after
 
-    def best_after(*args: Any, check: Callable[[], None], **given: Any) -> bigsap.Assignments:
-        check()
-        place = api.get("/v1/jobs").json()["jobs"][0]["links"]["self"]
-        api.post(f"{place}/cancel", json={"mode": "graceful"})
-        until(lambda: not _goes_on(check))
-        return real(*args, check=check, **given)
+    def take(do: Callable[..., None]) -> None:
+        def best_after(*args: Any, callback: Any, cancel: Any, **given: Any) -> bigsap.Assignments:
+            def see(progress: bigsap.Progress) -> None:
+                callback(progress)
+                do(progress, cancel)
 
-    monkeypatch.setattr(ranking, "best_after", best_after)
-    job = solved(api, asked(3))
-    assert (job["state"], job["result"]["status"], job["result"]["k_best"]) == ("cancelled", "optimal", None)
-    assert "no assignments are ranked: the job was cancelled" in notes(api, job)
-    monkeypatch.setattr(ranking, "best_after", real)
+            return real(*args, callback=see, cancel=cancel, **given)
+
+        monkeypatch.setattr(ranking, "best_after", best_after)
+
+    return take
+
+
+def test_progress_of_a_ranking(api: Any, reported: Callable[..., None]) -> None:
+    """The stage is done when all is done."""
+
+    def see(progress: bigsap.Progress, _: Any) -> None:
+        if progress.stage == "rank" and progress.ranked >= 20 and not seen:
+            place = api.get("/v1/jobs").json()["jobs"][0]["links"]["self"]
+            seen.append(until(lambda: (now := api.get(place).json()["progress"]) and now["ranked"] and now))
+
+    seen: list[dict[str, Any]] = []
+    reported(see)
+    job = solved(api, asked(50, LARGE))
+    assert (seen[0]["stage"], seen[0]["to_rank"], seen[0]["assigned"]) == ("rank", 50, 20)
+    assert 20 <= seen[0]["ranked"] <= 50
+    assert (seen[0]["eta_s"], seen[0]["rows"]) == (None, 20)
+    assert (job["progress"]["stage"], job["progress"]["ranked"]) == ("done", 50)
+    other = solved(api, asked(None, LARGE))
+    assert (other["progress"]["ranked"], other["progress"]["to_rank"]) == (None, None)
+
+
+@pytest.mark.parametrize("least", [0, 20])
+def test_cancelled_while_it_ranks(api: Any, reported: Callable[..., None], least: int) -> None:
+    """The ranking ends; the best assignment is kept, and what is ranked."""
+
+    def see(progress: bigsap.Progress, cancel: Any) -> None:
+        if progress.ranked >= least and not cancel.is_set() and not resumed:
+            place = api.get("/v1/jobs").json()["jobs"][0]["links"]["self"]
+            api.post(f"{place}/cancel", json={"mode": "graceful"})
+            until(cancel.is_set)
+
+    resumed: list[bool] = []
+    reported(see)
+    job = solved(api, asked(300, LARGE))
+    assert (job["state"], job["result"]["status"]) == ("cancelled", "optimal")
+    found = job["result"]["k_best"]
+    whole = bigsap.solve_k_best(LARGE, 300)
+    if least == 0:
+        assert found is None
+        assert "no assignments are ranked: the job was cancelled" in notes(api, job)
+    else:
+        count = found["count"]
+        assert least <= count < 300
+        assert (found["complete"], found["status"]) == (False, "cancelled")
+        assert f"{count} of 300 assignments are ranked: the job was cancelled" in notes(api, job)
+        assert vector(api, job, "k_costs").tolist() == whole.costs[:count].tolist()
+        assert vector(api, job, "k_col4row").tolist() == whole.col4row[:count].tolist()
+    resumed.append(True)
     assert api.post(job["links"]["resume"]).status_code == 202
     job = until(lambda: (now := api.get(job["links"]["self"]).json())["finished"] and now)
-    assert api.get(job["links"]["result"]).json()["k_best"]["count"] == 3
+    found = api.get(job["links"]["result"]).json()["k_best"]
+    assert (found["count"], found["status"]) == (300, "optimal")
 
 
-def _goes_on(check: Callable[[], None]) -> bool:
-    try:
-        check()
-    except ranking.RankingStopped:
-        return False
-    return True
+@pytest.mark.parametrize("least", [0, 20])
+def test_the_time_limit_is_that_of_the_ranking_too(
+    api: Any, reported: Callable[..., None], least: int
+) -> None:
+    def see(progress: bigsap.Progress, _: Any) -> None:
+        if progress.stage == "rank" and progress.ranked >= least:
+            raise Stopped("time_limit")
+
+    reported(see)
+    job = solved(api, asked(300, LARGE))
+    assert (job["state"], job["result"]["status"]) == ("succeeded", "optimal")
+    assert "the time limit ended the ranking" in notes(api, job)
+    found = job["result"]["k_best"]
+    if least == 0:
+        assert found is None
+    else:
+        assert least <= found["count"] < 300
+        assert (found["complete"], found["status"]) == (False, "time_limit")
 
 
-def test_the_time_limit_is_that_of_the_ranking_too(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = ranking.best_after
+def test_a_ranking_gets_the_time_that_the_solve_left(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits, real = [], ranking.best_after
 
-    def best_after(*args: Any, check: Callable[[], None], **given: Any) -> bigsap.Assignments:
-        until(lambda: not _goes_on(check))
-        return real(*args, check=check, **given)
+    def best_after(*args: Any, time_limit: Any, **given: Any) -> bigsap.Assignments:
+        limits.append(time_limit)
+        return real(*args, time_limit=time_limit, **given)
 
     monkeypatch.setattr(ranking, "best_after", best_after)
-    job = solved(api, asked(3, time_limit_s=1))
-    assert (job["state"], job["result"]["status"], job["result"]["k_best"]) == ("succeeded", "optimal", None)
-    assert "the time limit ended the ranking" in notes(api, job)
+    assert solved(api, asked(3, time_limit_s=1000))["result"]["k_best"]["count"] == 3
+    assert solved(api, asked(3))["result"]["k_best"]["count"] == 3
+    assert 0 < limits[0] < 1000
+    assert limits[1] is None
 
 
 def test_costs_beyond_64_bits_and_errors_of_the_ranking(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,8 @@ class Progress(Answer):
     seconds: Number | None = None
     eta_s: Number | None = None
     workers: dict[str, int] | None = Field(None, description="of a spread job: rows by worker")
+    ranked: int | None = Field(None, description="stage rank, of a job with k_best: assignments so far")
+    to_rank: int | None = Field(None, description="how many were asked for")
 
 
 class Outcome(Answer):
@@ -103,7 +105,10 @@ class Ranking(Answer):
     """The best assignments in exact order."""
 
     count: int = Field(description="assignments that were ranked")
-    complete: bool = Field(description="whether there are no others")
+    complete: bool = Field(description="whether it is proved that there are no others")
+    status: Literal["optimal", "infeasible", "time_limit", "cancelled"] = Field(
+        "optimal", description="time_limit, cancelled: stopped; these are the best ones, in order"
+    )
     costs: list[Number] = Field(description="of the first ten")
 
 
@@ -122,7 +127,8 @@ class ResultSummary(Outcome):
     arrays: dict[str, ArrayForm]
     k_best: Ranking | None = Field(
         None,
-        description="of a job with k_best whose solve was not stopped; its arrays are k_costs, k_col4row",
+        description="of a job with k_best, unless it was stopped before the first was known; its arrays are"
+        " k_costs, k_col4row",
     )
     stored: dict[str, Any] | None = Field(
         None, description="of a job with results: uri, bytes and sha256 of the file written, or a problem"

@@ -25,13 +25,14 @@ _SAME = (
 class Pace:
     """Follows a solve by its callback; ``report`` may be called from another thread.
 
-    proof_reads_all: the certificate will read all costs, as far as is known.
+    proof_reads_all: the certificate will read all costs, as far as is known. last: what was seen last.
     """
 
     def __init__(self, proof_reads_all: bool = True) -> None:
         self.proof_reads_all = proof_reads_all
         self._lock = threading.Lock()
         self._seen: dict[str, Any] = {"stage": "loading", "seconds": 0.0}
+        self.last: bigsap.Progress | None = None
         self._born = time.monotonic()
         self._phase = -1
         self._phase_began = 0.0
@@ -44,6 +45,7 @@ class Pace:
         """Record progress; the solve's callback."""
         with self._lock:
             self._follow(progress)
+            self.last = progress
             lower, upper = progress.lower_bound, progress.upper_bound
             self._seen = {name: getattr(progress, name) for name in _SAME} | {
                 "rows": progress.n_rows,
@@ -51,6 +53,8 @@ class Pace:
                 "gap": None if lower is None or upper is None else abs(upper - lower),
                 "eta_s": self._eta(progress),
                 "workers": dict(progress.workers) or None,
+                "ranked": progress.ranked if progress.to_rank else None,
+                "to_rank": progress.to_rank or None,
             }
 
     def _follow(self, progress: bigsap.Progress) -> None:

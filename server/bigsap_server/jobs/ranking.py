@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,7 @@ import bigsap
 from bigsap.k_best import best_after
 from bigsap_server.problems import HttpProblem
 
-#: Outcomes of a solve that a ranking can follow.
-RANKED = (bigsap.Status.OPTIMAL, bigsap.Status.IMPRECISE, bigsap.Status.INFEASIBLE)
-
-
-class RankingStopped(Exception):
-    """Raised by ``check`` to end a ranking; the message says why."""
+_OPTIONS = ("unassigned_cost", "dtype", "threads", "time_limit", "callback", "cancel")
 
 
 def ranked(
@@ -24,21 +19,21 @@ def ranked(
     source: bigsap.CostSource,
     k: int,
     options: Mapping[str, Any],
-    check: Callable[[], None],
+    progress: bigsap.Progress | None,
     settings: Mapping[str, Any],
 ) -> bigsap.Assignments:
-    """Return the k best assignments. options: of ``bigsap.solve``, whose result this is.
+    """Return the k best assignments; those that are proved, if the ranking is stopped.
 
-    check: called now and then. settings: of the job. Raises what ``check`` raises, HttpProblem for
-    integer costs beyond int64, which no array holds, OverflowRiskError, and OptionError where pairs to list
-    need more than the memory allowed.
+    options: of ``bigsap.solve``, whose result this is; the time limit that of the ranking. progress: of the
+    solve. settings: of the job. Raises HttpProblem for integer costs beyond int64, which no array holds,
+    OverflowRiskError, and OptionError where pairs to list need more than the memory allowed.
     """
-    given = {name: options[name] for name in ("unassigned_cost", "dtype", "threads")}
+    given = {name: options[name] for name in _OPTIONS}
     own = options["memory_limit"]
     limits = [settings["limits"]["memory_bytes"], settings.get("worker_memory_bytes")]
     limits.append(None if own is None else bigsap.RowCache(own).budget(0))
     given["memory_limit"] = min((limit for limit in limits if limit is not None), default=None)
-    found = best_after(result, source, k, check=check, **given)
+    found = best_after(result, source, k, progress=progress, **given)
     if found.costs.dtype == np.dtype(object):
         detail = "costs of the assignments lie beyond int64, in which they are kept"
         raise HttpProblem("invalid-cost", detail, pointer="/k_best")

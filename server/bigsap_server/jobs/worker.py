@@ -48,6 +48,12 @@ _NO_USE_AGAIN = (bigsap.CallbackError, bigsap.StoreError)
 _NO_STORE_THERE = (FileNotFoundError, PermissionError, ImportError, TypeError, ValueError)
 _PASSING_STATUS = (408, 425, 429)
 
+# What ends a ranking.
+_STOPPED = {
+    bigsap.Status.CANCELLED: "the job was cancelled",
+    bigsap.Status.TIME_LIMIT: "the time limit ended the ranking",
+}
+
 # Attempts under way in this process. The process must not be killed while another one runs.
 _present: set[str] = set()
 
@@ -203,24 +209,20 @@ class Attempt:
         self, result: bigsap.Result, source: bigsap.CostSource, given: dict[str, Any], began: float
     ) -> None:
         """Rank the best assignments of a solve that was not stopped, in the time that is left."""
-        from bigsap_server.jobs.ranking import RANKED, RankingStopped, ranked
+        from bigsap_server.jobs.ranking import ranked
 
-        limit = given["time_limit"]
-
-        def check() -> None:
-            if self._cancel.is_set():
-                self._unranked = True
-                raise RankingStopped("the job was cancelled")
-            if limit is not None and time.monotonic() - began > limit:
-                raise RankingStopped("the time limit ended the ranking")
-
-        try:
-            if result.status not in RANKED:
-                raise RankingStopped(f"the solve was stopped ({result.status})")
-            check()
-            self._ranking = ranked(result, source, self.spec["k_best"], given, check, self.settings)
-        except RankingStopped as stopped:
-            self._note(f"no assignments are ranked: {stopped}")
+        if (limit := given["time_limit"]) is not None:
+            given = given | {"time_limit": max(0.0, limit - (time.monotonic() - began))}
+        k = self.spec["k_best"]
+        found = ranked(result, source, k, given, self._pace.last, self.settings)
+        if len(found) or found.complete:
+            self._ranking = found
+        self._unranked = found.status == bigsap.Status.CANCELLED
+        if found.status in _STOPPED:
+            count = f"{len(found)} of {k}" if len(found) else "no"
+            solved = result.status not in _STOPPED
+            why = _STOPPED[found.status] if solved else f"the solve was stopped ({result.status})"
+            self._note(f"{count} assignments are ranked: {why}")
 
     def _note_cluster(self, stats: dict[str, Any] | None) -> None:
         """Write to the job's log whether the use of workers paid."""
@@ -272,7 +274,8 @@ class Attempt:
         summary = summary_of(result, self.attempt) | {"k_best": None}
         in_file = {"arrays": summary["arrays"]}  # a result's file has none of the ranking
         if (ranking := self._ranking) is not None:
-            summary = with_ranking(summary, ranking.costs, ranking.col4row, ranking.complete)
+            found = ranking.costs, ranking.col4row
+            summary = with_ranking(summary, *found, complete=ranking.complete, status=ranking.status)
         if (uri := self.spec.get("results")) is not None:
             summary["stored"] = put_result(
                 result,
