@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
+from bigsap_server.jobs import ranking
 from page_service import Relay, Service
 from page_steps import wait_text, waiting_job
 
+import bigsap
+from bigsap.progress import Monitor
 from gate import Gate, until
 
 
@@ -40,6 +45,37 @@ def test_figures_curves_and_log(opened: Callable[..., Any], service: Service, ru
     assert page.get_by_role("progressbar", name=re.compile("rows|prices")).is_visible()
     first = sequence(page)[-1]
     until(lambda: sequence(page)[-1] >= first + 3)
+
+
+def test_a_ranking_and_its_stop(
+    opened: Callable[..., Any], service: Service, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = ranking.best_after
+
+    def best_after(*args: Any, callback: Any, cancel: Any, **given: Any) -> bigsap.Assignments:
+        def see(progress: bigsap.Progress) -> None:
+            callback(progress)
+            if progress.ranked >= 30:
+                until(lambda: gate.is_open or cancel.is_set())
+
+        return real(*args, callback=see, cancel=cancel, **given)
+
+    monkeypatch.setattr(ranking, "best_after", best_after)
+    monkeypatch.setattr("bigsap.k_best._PAIRS", 0)
+    monkeypatch.setattr("bigsap.k_best.Monitor", partial(Monitor, interval=0))
+    values = np.random.default_rng(8).random((20, 20)).tolist()
+    job = service.submit({"cost": {"type": "array", "values": values}, "k_best": 300})
+    page = opened(f"{service.url}/#/jobs")
+    line = page.get_by_role("row").filter(has=page.locator(f"a[href='#/jobs/{job}']"))
+    line.get_by_text(re.compile(r"^[\d.]+\s% ranked")).wait_for()
+    line.get_by_role("link").click()
+    text = wait_text(page, "#bar-text", r"\d+ of 300 assignments ranked")
+    assert 30 <= int(text.split()[0]) < 300
+    assert 0.1 <= page.locator("#job-bar").evaluate("bar => bar.value") < 1
+    page.get_by_role("button", name="Stop and keep what is known").click()
+    wait_text(page, "#job-state", "cancelled")
+    heading = wait_text(page, "#ranking summary", r"Ranked: \d+ assignments, then stopped")
+    assert 30 <= int(heading.split()[1]) < 300
 
 
 def test_stop_and_keep_then_resume_then_stop_now_then_delete(

@@ -8,7 +8,7 @@ import { badge, partDone } from "./list.js";
 import { inWords, showProblem } from "./problems.js";
 import { showResult } from "./result.js";
 import { follow } from "./stream.js";
-import { count, distance, duration, isActive, limit, moment, percent, rough, standing, stateWords } from "./words.js";
+import { count, distance, duration, isActive, limit, moment, percent, plural, rough, standing, stateWords } from "./words.js";
 
 const LINES = 500;
 const KINDS = {
@@ -273,6 +273,10 @@ function liveView() {
       if (progress.stage === "certificate") {
         bar.removeAttribute("value");
         say(text, "Making the certificate.");
+        return figures(job, progress);
+      }
+      if (progress.to_rank) {
+        say(text, `${count(progress.ranked)} of ${plural(progress.to_rank, "assignment")} ranked.`);
         return figures(job, progress);
       }
       const phase = progress.phase ? ` in phase ${progress.phase}` : "";

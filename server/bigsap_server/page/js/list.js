@@ -15,9 +15,10 @@ export function badge(state) {
   return el("span", { class: `badge ${state}` }, stateWords(state));
 }
 
-/** Part of the rows assigned in the current phase, or null when it is not known. */
+/** Part of the rows assigned in the current phase, later of the assignments ranked; null when it is not known. */
 export function partDone(job) {
-  const { assigned, rows, columns } = job.progress ?? {};
+  const { assigned, rows, columns, ranked, to_rank: asked } = job.progress ?? {};
+  if (asked) return ranked / asked;
   const all = rows ? Math.min(rows, columns) : job.shape && Math.min(...job.shape);
   return all && assigned != null ? Math.min(1, assigned / all) : null;
 }
@@ -28,7 +29,7 @@ function outcome(job) {
   if (job.outcome) return job.outcome.status.replaceAll("_", " ");
   if (isActive(job) && job.state !== "queued") {
     const part = partDone(job);
-    return part === null ? "" : `${percent(part)} assigned`;
+    return part === null ? "" : `${percent(part)} ${job.progress.to_rank ? "ranked" : "assigned"}`;
   }
   return job.problem?.title ?? "";
 }

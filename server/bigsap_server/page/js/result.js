@@ -110,8 +110,9 @@ export function verdict(summary, job) {
 }
 
 /** The first costs of a ranking. */
-function ranking({ count: found, complete, costs }) {
-  const all = complete ? ", all there are" : "";
+function ranking({ count: found, complete, status, costs }) {
+  const stopped = ["time_limit", "cancelled"].includes(status) ? ", then stopped" : "";
+  const all = complete ? ", all there are" : stopped;
   return el("details", { id: "ranking" },
     el("summary", {}, `Ranked: ${plural(found, "assignment")}${all}`),
     el("ol", {}, costs.map((cost) => el("li", {}, number(cost)))),
