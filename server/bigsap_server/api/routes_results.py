@@ -43,7 +43,7 @@ ArrayName: TypeAlias = Literal[*RESULT_ARRAYS, *FURTHER_ARRAYS, *RANKING_ARRAYS]
 # Of arrays with two dimensions: numbers.
 _ROWS_AT_A_TIME = 8192
 _MOST_ROWS = 100_000
-_UNRANKED = "the job was not asked to rank assignments (k_best), or was stopped before it did"
+_UNRANKED = "the job was not asked to rank assignments (k_best), or was stopped before any was known"
 _ABSENT = {
     "u_low": "u is exact as it is",
     "v_low": "v is exact as it is",
