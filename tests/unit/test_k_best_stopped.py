@@ -19,7 +19,7 @@ from bigsap.errors import CertificateError
 from bigsap.k_best import best_after
 from bigsap.strategies.k_best_lists import listed
 from clock import Clock
-from gate import Gate, Gated
+from gate import Counting, Gate, Gated
 from pairwise import each
 
 COSTS = np.random.default_rng(2).random((30, 30))
@@ -147,6 +147,20 @@ def test_each_stop_returns_the_first_ones(
         some.add(len(found))
     assert 0 in some
     assert len(some) > 3
+
+
+@pytest.mark.usefixtures("slowly")
+def test_rounded_numbers_that_are_too_close_settle_nothing() -> None:
+    """Only exact sums tell these apart, and any that is not found yet may come before."""
+    costs = np.random.default_rng(4).random((5, 5)) * 1e-3  # some units
+    costs[:, 0] += 1e30
+    whole = bigsap.solve_k_best(costs, 120)
+    for most in range(2, 60, 9):
+        asked = Counting(most)  # an event that is set then
+        found = bigsap.solve_k_best(costs, 120, cancel=asked)
+        assert same(found, whole)
+        assert len(found) == 0
+    assert found.status == "cancelled"
 
 
 def test_a_pair_that_is_not_listed_may_come_before(monkeypatch: pytest.MonkeyPatch, slowly: None) -> None:
