@@ -446,7 +446,8 @@ class _Search:
         except Stopped:
             self._keep()
             raise
-        self._keep()
+        if status != TOO_LARGE:
+            self._keep()
         return status
 
     def _enumerate(self, answers: Array, queue: Queue) -> int:

@@ -410,8 +410,9 @@ class Job:
     def k_best(self) -> Assignments:
         """Return the ranking of a job submitted with ``k_best``, as ``bigsap.solve_k_best`` would.
 
-        Raises as ``result``, and ServiceError (``not-found``) if the job was not asked for a ranking or
-        was stopped before it.
+        One that was stopped has the assignments known by then, and its ``status`` says so. Raises as
+        ``result``, and ServiceError (``not-found``) if the job was not asked for a ranking or was stopped
+        before any was known.
         """
         return self._fetched(fetch_ranking)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import bigsap
+from bigsap.client.shown import Shown
 from bigsap.display import progress_bar as progress
 from bigsap.progress import Progress
 
@@ -41,6 +42,15 @@ def test_line_tells_phase_share_and_counts():
     # Of the rows, only what the last phase assigns stays assigned.
     assert "...] 500/2,000 1:15 12,345 scans" in progress.line(state(epsilon=0.0), 200)
     assert "...] 500/2,000 1:15 12,345 scans" in progress.line(state(stage="done"), 200)
+
+
+def test_line_of_a_ranking():
+    whole = "ranking [##########..........] 150/300 1:15 12,345 scans, 678 evaluations"
+    assert progress.line(state(ranked=150, to_rank=300, epsilon=0.0), 200) == whole
+    record = {"shape": [2000, 2000], "progress": {"ranked": 150, "to_rank": 300, "stage": "rank"}}
+    assert progress.line(Shown(record), 200).startswith("ranking [##########..........] 150/300")
+    record["progress"] = {"ranked": None, "to_rank": None, "assigned": 500, "phase": 1}
+    assert progress.line(Shown(record), 200).startswith("phase 1, epsilon 0 [#####...............] 500/2,000")
 
 
 @pytest.mark.parametrize("plain", [True, False])

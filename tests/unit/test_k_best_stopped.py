@@ -14,8 +14,9 @@ import pytest
 import bigsap
 from bigsap import k_best
 from bigsap.display import progress_bar
+from bigsap.engine.k_best.enumerate import TOO_LARGE
 from bigsap.engine.k_best.state import U_LOW
-from bigsap.errors import CertificateError
+from bigsap.errors import CertificateError, OverflowRiskError
 from bigsap.k_best import best_after
 from bigsap.strategies.k_best_lists import listed
 from clock import Clock
@@ -124,25 +125,34 @@ def test_each_stop_returns_the_first_ones(
         monkeypatch.setattr(k_best, "_PER_DOUBLING", 0)
     calls = stop = 0
 
-    def callback(state: bigsap.Progress) -> None:
-        nonlocal calls, ranked
-        calls += 1
-        ranked = state.ranked
-        if calls == stop and state.stage != "done":
-            raise StopIteration
+    def counted(real: Any) -> Any:
+        def call(*args: Any, **given: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == stop:
+                event.set()
+            return real(*args, **given)
 
-    def run() -> bigsap.Assignments:
-        nonlocal calls, ranked
-        calls = ranked = 0
-        return bigsap.solve_k_best(costs, 40, unassigned_cost=price, callback=callback, callback_every=0)
+        return call
 
-    ranked = 0
-    assert same(run(), whole)
+    monkeypatch.setattr(k_best, "enumerate_best", counted(k_best.enumerate_best))
+    monkeypatch.setattr(k_best, "listed", counted(listed))
+
+    def run(last: int) -> tuple[bigsap.Assignments, list[int]]:
+        nonlocal calls, stop
+        calls, stop, ranked = 0, last, []
+        event.clear()
+        options: dict[str, Any] = {"unassigned_cost": price, "cancel": event, "callback_every": 0}
+        found = bigsap.solve_k_best(costs, 40, callback=lambda state: ranked.append(state.ranked), **options)
+        return found, ranked
+
+    event = threading.Event()
+    assert same(run(0)[0], whole)
     some = set()
-    for stop in np.unique(np.linspace(1, calls - 1, 25).astype(int)).tolist():
-        found = run()
-        assert calls == stop
-        assert (found.status, found.complete, len(found)) == ("cancelled", False, ranked)
+    for last in np.unique(np.linspace(1, calls - 1, 25).astype(int)).tolist():
+        found, ranked = run(last)
+        assert (found.status, found.complete) == ("cancelled", False)
+        assert len(found) == ranked[-2] == ranked[-1]
         assert same(found, whole)
         some.add(len(found))
     assert 0 in some
@@ -164,24 +174,22 @@ def test_rounded_numbers_that_are_too_close_settle_nothing() -> None:
 
 
 def test_a_pair_that_is_not_listed_may_come_before(monkeypatch: pytest.MonkeyPatch, slowly: None) -> None:
-    """What the lists do not settle is not returned."""
+    """What the first lists do not settle is not returned."""
     whole = bigsap.solve_k_best(COSTS, 200)
     monkeypatch.setattr(k_best, "_PER_ROW", 1)
     monkeypatch.setattr(k_best, "_PER_DOUBLING", 0)
-    lists: list[Any] = []
-    stopped = []
+    event, lists = threading.Event(), 0
 
-    def first(*args: Any, **given: Any) -> Any:
-        if lists:
+    def cancelled_at_the_second(*args: Any, **given: Any) -> Any:
+        nonlocal lists
+        lists += 1
+        if lists == 2:
             event.set()
-        lists.append(listed(*args, **given))
-        return lists[-1]
+        return listed(*args, **given)
 
-    event = threading.Event()
-    monkeypatch.setattr(k_best, "listed", first)
-    found = bigsap.solve_k_best(COSTS, 200, cancel=event, callback=stopped.append, callback_every=0)
-    assert len(lists) >= 1
-    assert found.status == "cancelled"
+    monkeypatch.setattr(k_best, "listed", cancelled_at_the_second)
+    found = bigsap.solve_k_best(COSTS, 200, cancel=event)
+    assert (lists, found.status) == (2, "cancelled")
     assert same(found, whole)
     assert len(found) < 200
 
@@ -313,3 +321,17 @@ def test_a_ranking_after_a_solve_of_ones_own(slowly: None) -> None:
     stopped = bigsap.Result.from_assignment(None, shape=(30, 30), status="time_limit")
     found = best_after(stopped, COSTS, 3)
     assert (found.status, len(found), found.complete) == ("time_limit", 0, False)
+
+
+def test_numbers_that_leave_their_range_are_the_error(monkeypatch: pytest.MonkeyPatch, slowly: None) -> None:
+    """Whatever is known by then: the rest cannot be ranked."""
+    calls, usual = 0, k_best.enumerate_best
+
+    def enumerate_best(*args: Any) -> int:
+        nonlocal calls
+        calls += 1
+        return TOO_LARGE if calls == 5 else int(usual(*args))
+
+    monkeypatch.setattr(k_best, "enumerate_best", enumerate_best)
+    with pytest.raises(OverflowRiskError):
+        bigsap.solve_k_best(COSTS, 300, cancel=threading.Event())
