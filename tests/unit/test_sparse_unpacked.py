@@ -80,7 +80,7 @@ def test_a_missing_folder_for_temporary_files_is_named(
 ) -> None:
     cost = archive(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    with pytest.raises(bigsap.StoreError, match="temporary file: .*missing.*TMPDIR"):
+    with pytest.raises(bigsap.StoreError, match=r"temporary file: .*missing.*TMPDIR"):
         bigsap.as_source(cost)
 
 
@@ -97,19 +97,21 @@ def test_a_temporary_file_that_has_a_name_is_not_named_to_others(
 class Counting(zarr.storage.MemoryStore):
     """A store that counts how often each key is read."""
 
-    read: Counter[str] = Counter()
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: Counter[str] = Counter()
 
     async def get(self, key: str, *of: Any, **options: Any) -> Any:
         self.read[key] += 1
         return await super().get(key, *of, **options)
 
 
-@pytest.mark.parametrize(
-    "layout", [{"chunks": (1000,)}, {"chunks": (50,), "shards": (500,)}, {"chunks": (7,)}]
-)
-def test_each_chunk_is_decoded_once(layout: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+LAYOUTS = ({"chunks": (1000,)}, {"chunks": (50,), "shards": (500,)}, {"chunks": (7,)})
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_chunk_is_decoded_once(layout: dict[str, Any]) -> None:
     """Chunks may be larger than what is unpacked at a time."""
-    monkeypatch.setattr(Counting, "read", Counter())
     store = Counting()
     group = group_in(store, **layout)
     store.read.clear()
@@ -124,7 +126,7 @@ def test_damage_is_named_where_costs_are_unpacked(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0xFF
     path.write_bytes(content)
-    with pytest.raises(bigsap.StoreError, match="not a readable .npz file"):
+    with pytest.raises(bigsap.StoreError, match=r"not a readable .npz file"):
         bigsap.as_source(path)
     with np.load(archive(tmp_path)) as file:
         members = dict(file)

@@ -200,7 +200,7 @@ def _into_file(
         file = tempfile.TemporaryFile(prefix="bigsap-", buffering=0)  # noqa: SIM115 - closed below
     with file:
         for start in range(0, shape[0], step):
-            found = np.ascontiguousarray(part(start, min(start + step, shape[0])), dtype)
+            found: Any = np.ascontiguousarray(part(start, min(start + step, shape[0])), dtype)
             left = memoryview(found.view(np.uint8))
             # Not through the map: on a full disk its pages would end the process.
             with _with_room():
