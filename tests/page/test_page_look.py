@@ -195,7 +195,7 @@ def test_integers_that_javascript_rounds_are_still_bounds(
 
 VERDICT = """async ([url, summaries]) => {
   const { verdict } = await import(url + "/js/result.js");
-  return summaries.map((summary) => verdict(summary, {}).join(" "));
+  return summaries.map((summary) => verdict(summary, { k_best: summary.asked }).join(" "));
 }"""
 
 
@@ -208,6 +208,8 @@ def test_what_is_said_of_an_outcome_is_so(opened: Callable[..., Any], service: S
         {**least, "maximize": True},
         {**least, "status": "time_limit", "bound": 2, "gap": 1},
         {**least, "status": "time_limit", "bound": None, "gap": None, "stats": {}},
+        {**least, "asked": 3, "k_best": None},
+        {**least, "asked": 3, "k_best": {"count": 1, "complete": True, "costs": [3]}},
         {**least, "status": "imprecise", "objective": 10**18, "bound": 10**18 - 1, "gap": 1, "stats": {}},
     ]
     said = opened(service.url).evaluate(VERDICT, [service.url, [common | one for one in outcomes]])
@@ -221,4 +223,6 @@ def test_what_is_said_of_an_outcome_is_so(opened: Callable[..., Any], service: S
     assert "largest cost possible among those: the duals prove that none of them has a higher one." in said[2]
     assert "none of them has a lower cost than 2, so this one is within 1 of the best." in said[3]
     assert "The job stopped at its time limit: how far this one is from the best is not known." in said[4]
-    assert "no assignment has a lower cost than 9.999990e+17" in said[5]
+    assert "The job was stopped before its assignments were ranked." in said[5]
+    assert "ranked" not in said[6]
+    assert "no assignment has a lower cost than 9.999990e+17" in said[7]

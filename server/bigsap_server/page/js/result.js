@@ -109,6 +109,7 @@ export function verdict(summary, job) {
   const [rows, columns] = summary.shape ?? job.shape ?? [];
   const left = Math.min(rows, columns) - summary.n_assigned;
   if (left > 0) said.push(`${count(summary.n_assigned)} of ${plural(rows, "row")} are matched, the others are left out.`);
+  if (job.k_best != null && summary.k_best == null) said.push("The job was stopped before its assignments were ranked.");
   if (certificate?.certified) {
     const all = certificate.pairs ? `all ${count(certificate.pairs)} pairs` : "every pair";
     const how = certificate.by === "bounds"
