@@ -15,7 +15,7 @@ import bigsap
 from bigsap import policy
 from bigsap.client.job_request import request_of
 from bigsap.sources.sparse import stored as stored_costs
-from bigsap.sources.sparse.sparse_costs import SparseCosts, from_csr, sparse
+from bigsap.sources.sparse.sparse_costs import SparseCosts, from_csr, sparse, sparse_of_spec
 
 FORMATS = ("csr", "csc", "coo", "lil", "dok", "bsr", "dia")
 
@@ -253,6 +253,24 @@ def test_shapes_of_archives_are_two_whole_numbers(shape: Any, tmp_path: Path) ->
     np.savez(path, **{**members, "shape": np.array(shape)})
     with pytest.raises(bigsap.StoreError, match="two whole numbers"):
         bigsap.solve(path)
+
+
+@pytest.mark.parametrize(
+    ("start", "columns", "said"),
+    [
+        ([0, 2], [0, 1, 1], r"start has shape \(2,\), not \(3,\)"),
+        ([0, 3, 2], [0, 1, 1], "start does not ascend"),
+        ([0, 0.5, 3], [0, 1, 1], "start has dtype float64"),
+        ([0, None, 3], [0, 1, 1], r"start\[1\] is missing"),
+        ([0, 2, 3], [[0], [1], [1]], r"columns has shape \(3, 1\)"),
+        ([0, 2, 3], [0, 0.5, 1], "columns has dtype float64"),
+    ],
+)
+def test_a_spec_by_start_is_refused_by_its_own_names(start: Any, columns: Any, said: str) -> None:
+    with pytest.raises(bigsap.InputError, match=said):
+        sparse_of_spec(columns, [1.0, 2.0, 3.0], None, start, (2, 2))
+    with pytest.raises(bigsap.InputError, match=said.replace("start", "indptr").replace("columns", "indices")):
+        from_csr(start, columns, [1.0, 2.0, 3.0], (2, 2))
 
 
 @pytest.mark.parametrize("fault", ["a group", "not compressed bytes", "damaged metadata"])
