@@ -226,3 +226,24 @@ def test_what_is_said_of_an_outcome_is_so(opened: Callable[..., Any], service: S
     assert "The job was stopped before its assignments were ranked." in said[5]
     assert "ranked" not in said[6]
     assert "no assignment has a lower cost than 9.999990e+17" in said[7]
+
+
+CURVE = """async (url) => {
+  const { Curves } = await import(url + "/js/charts.js");
+  const curves = new Curves();
+  document.body.append(curves.node);
+  curves.add(1, { gap: 0.123456 });
+  curves.add(2, { gap: 0.0123456 });
+  curves.gap.draw();
+  const text = curves.gap.node.textContent + curves.gap.node.outerHTML;
+  curves.close();
+  curves.node.remove();
+  return text;
+}"""
+
+
+def test_the_curve_of_the_gap_rounds_it_up(opened: Callable[..., Any], service: Service) -> None:
+    text = opened(service.url).evaluate(CURVE, service.url)
+    assert "0.0124" in text
+    assert "0.124" in text
+    assert "0.0123" not in text
