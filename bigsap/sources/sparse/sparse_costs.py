@@ -399,12 +399,7 @@ def _as_dtype(costs: Array, dtype: np.dtype[Any], pair: Callable[[int], tuple[in
 
 
 def _check(
-    found: Entries,
-    shape: tuple[int, int],
-    turned: bool,
-    given: Array,
-    may_be_nan: bool,
-    name: str = "indptr",
+    found: Entries, shape: tuple[int, int], turned: bool, given: Array, may_be_nan: bool, name: str = "indptr"
 ) -> None:
     """Raise an error that names the first pair outside the shape, listed twice, or of cost NaN.
 
