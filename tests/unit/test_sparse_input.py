@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -396,4 +398,18 @@ def test_damaged_archives_are_named(tmp_path: Any) -> None:
         bigsap.as_source(path)
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(bigsap.StoreError, match="not a readable"):
+        bigsap.as_source(path)
+
+
+def test_a_mapped_array_ends_with_its_member(tmp_path: Any) -> None:
+    """What its header promises beyond that are bytes of other members."""
+    path, given = tmp_path / "graph.npz", stored(20_000)
+    longer = {"format": b"csr", "shape": np.array(given.shape), "indptr": given.indptr, "indices": given.indices}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, part in {**longer, "data": given.data, "more": np.arange(1 << 16)}.items():
+            content = io.BytesIO()
+            np.save(content, part)
+            cut = content.getvalue()[: -8 if name == "data" else None]
+            archive.writestr(f"{name}.npy", cut)
+    with pytest.raises(bigsap.StoreError, match=r"data\.npy is cut off"):
         bigsap.as_source(path)

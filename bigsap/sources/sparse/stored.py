@@ -152,8 +152,11 @@ def _member(archive: zipfile.ZipFile, path: str | os.PathLike[str], name: str) -
     with Path(path).open("rb") as f:
         f.seek(info.header_offset)
         extra = _HEADER.unpack(f.read(_HEADER.size))
-        f.seek(info.header_offset + _HEADER.size + sum(extra))
+        begin = info.header_offset + _HEADER.size + sum(extra)
+        f.seek(begin)
         shape, fortran, dtype = _header(f)
+        if f.tell() - begin + math.prod(shape) * dtype.itemsize > info.file_size:
+            raise ValueError(f"{name}.npy is cut off")
         return np.memmap(path, dtype, "r", f.tell(), shape, "F" if fortran else "C")
 
 
