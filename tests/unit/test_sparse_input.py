@@ -404,9 +404,10 @@ def test_damaged_archives_are_named(tmp_path: Any) -> None:
 def test_a_mapped_array_ends_with_its_member(tmp_path: Any) -> None:
     """What its header promises beyond that are bytes of other members."""
     path, given = tmp_path / "graph.npz", stored(20_000)
-    longer = {"format": b"csr", "shape": np.array(given.shape), "indptr": given.indptr, "indices": given.indices}
+    parts: dict[str, Any] = {"format": b"csr", "shape": np.array(given.shape), "more": np.arange(1 << 16)}
+    parts = {name: getattr(given, name) for name in ("indptr", "indices", "data")} | parts
     with zipfile.ZipFile(path, "w") as archive:
-        for name, part in {**longer, "data": given.data, "more": np.arange(1 << 16)}.items():
+        for name, part in parts.items():
             content = io.BytesIO()
             np.save(content, part)
             cut = content.getvalue()[: -8 if name == "data" else None]
