@@ -414,3 +414,22 @@ def test_a_mapped_array_ends_with_its_member(tmp_path: Any) -> None:
             archive.writestr(f"{name}.npy", cut)
     with pytest.raises(bigsap.StoreError, match=r"data\.npy is cut off"):
         bigsap.as_source(path)
+
+
+@pytest.mark.parametrize("name", ["shape", "format", "indices", "data"])
+def test_mapped_python_objects_are_refused(name: str, tmp_path: Any) -> None:
+    """Bytes of the file are no addresses: to look at one would end the process."""
+    path, given = tmp_path / "graph.npz", stored()
+    scipy.sparse.save_npz(path, given, compressed=False)
+    shape = (20_000,) if name in ("indices", "data") else ()
+    content = io.BytesIO()
+    header = {"descr": "|O", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(content, header)
+    with zipfile.ZipFile(path) as archive:
+        members = {part: archive.read(part) for part in archive.namelist()}
+    members[f"{name}.npy"] = content.getvalue() + b"\1" * 160_000
+    with zipfile.ZipFile(path, "w") as archive:
+        for part, whole in members.items():
+            archive.writestr(part, whole)
+    with pytest.raises(bigsap.StoreError, match="Python objects"):
+        bigsap.as_source(path)

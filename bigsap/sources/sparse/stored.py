@@ -165,6 +165,8 @@ def _header(f: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     first = np.lib.format.read_magic(f) == (1, 0)
     read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(f)
+    if dtype.hasobject:  # bytes of a file would be taken for addresses
+        raise ValueError("an array of Python objects is never loaded")
     return shape, fortran, dtype
 
 
