@@ -28,6 +28,7 @@ from bigsap.option_table import BY_NAME, REFUSED_BY_K_BEST
 
 if TYPE_CHECKING:
     from bigsap.k_best import Assignments
+    from bigsap.types import Array
 
 #: Assignments that are printed.
 _SHOWN = 20
@@ -76,7 +77,7 @@ def _rank(args: argparse.Namespace) -> ExitStatus:
             }
         )
         return code
-    print_ranking(found)
+    print_ranking(found.costs, found.complete)
     if output is not None:
         note(args, f"saved to {output}")
     elif len(found):
@@ -84,14 +85,17 @@ def _rank(args: argparse.Namespace) -> ExitStatus:
     return code
 
 
-def print_ranking(found: Assignments) -> None:
-    """Print rank, cost, and what each costs more than the best, or less where the largest was asked for."""
-    costs = found.costs[:_SHOWN].tolist()
-    lines = [(str(rank + 1), number(cost), number(abs(cost - costs[0]))) for rank, cost in enumerate(costs)]
+def print_ranking(costs: Array, complete: bool) -> None:
+    """Print rank, cost, and what each costs more than the best, or less where the largest was asked for.
+
+    complete: whether there are no other assignments.
+    """
+    first = costs[:_SHOWN].tolist()
+    lines = [(str(rank + 1), number(cost), number(abs(cost - first[0]))) for rank, cost in enumerate(first)]
     print_table(("rank", "cost", "from the best"), lines, "infeasible: there is no assignment")
-    if len(found) > _SHOWN:
-        print(f"... {len(found) - _SHOWN:,} more")
-    if len(found) and found.complete:
+    if len(costs) > _SHOWN:
+        print(f"... {len(costs) - _SHOWN:,} more")
+    if len(costs) and complete:
         print("there are no others")
 
 

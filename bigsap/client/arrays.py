@@ -199,6 +199,15 @@ def fetch_ranking(transport: Transport, job_id: str, summary: Mapping[str, Any])
     return Assignments(costs, col4row.astype(np.intp, copy=False), summary["maximize"], (n, m), complete)
 
 
+def fetch_ranked_costs(
+    transport: Transport, job_id: str, summary: Mapping[str, Any]
+) -> tuple[Array, bool] | None:
+    """Return the costs of the ranking of the result with this summary, and whether there are no others."""
+    if (ranking := summary.get("k_best")) is None:
+        return None
+    return download(transport, f"{path_of('jobs', job_id)}/result/{RANKING_ARRAYS[0]}"), ranking["complete"]
+
+
 def download(transport: Transport, path: str) -> Array:
     """Return one ``.npy`` array; a broken download continues where it ended."""
     body = bytearray()

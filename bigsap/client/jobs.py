@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bigsap.client.arrays import fetch, fetch_ranking, inline, upload
+from bigsap.client.arrays import fetch, fetch_ranked_costs, fetch_ranking, inline, upload
 from bigsap.client.http import (
     JobFailedError,
     ServiceError,
@@ -414,6 +414,13 @@ class Job:
         was stopped before it.
         """
         return self._fetched(fetch_ranking)
+
+    def ranked_costs(self) -> tuple[Array, bool] | None:
+        """Return the costs of the ranking, and whether there are no others, without the assignments.
+
+        None if the job was not asked for a ranking or was stopped before it. Raises as ``result``.
+        """
+        return self._fetched(fetch_ranked_costs)
 
     def _fetched(self, fetch: Callable[[Transport, str, Record], _Found]) -> _Found:
         summary = self._summary()
