@@ -63,7 +63,7 @@ def main(n_objects: int = 400, n_clutter: int = 100, seed: int = 1):
             f"{name:12} {len(matched)} tracks matched, {right} of them rightly,"
             f" cost {total(table, col4row):.6f}"
         )
-    print(f"proved: no choice costs less than {gated.bound:.6f}; {gated.stats['seconds']['total']:.2f} s")
+    print(f"proved: no choice costs less than {gated.bound}; {gated.stats['seconds']['total']:.2f} s")
     return total(table, gated.col4row), total(table, thresholded), gated
 
 

@@ -70,7 +70,7 @@ def _certify(args: argparse.Namespace) -> ExitStatus:
     lines = [
         ("optimal", "yes, proved" if certificate.optimal else "not proved"),
         ("cost", number(certificate.fun)),
-        ("bound", bound_text(certificate.bound, certificate.fun, above=bool(args.maximize))),
+        ("bound", bound_text(certificate.bound, certificate.fun, above=bool(given.get("maximize")))),
         ("gap", gap_text(certificate.gap, certificate.fun)),
         ("pairs checked", f"{certificate.pairs:,}{others}"),
     ]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bigsap.cli.certify_command import ASSIGNMENT_HELP
 from bigsap.cli.common import (
     OUTPUT_HELP,
+    STATUS_EXIT,
     AddCommand,
     ExitStatus,
     add_output_flags,
@@ -34,7 +35,6 @@ from bigsap.errors import InputError
 
 if TYPE_CHECKING:
     from bigsap.client.jobs import Client, Job
-    from bigsap.k_best import Assignments
     from bigsap.result import Result
 
 URL = "http://127.0.0.1:8765"
@@ -295,37 +295,28 @@ def _show_result(args: argparse.Namespace, job: Job, result: Result, output: Pat
     if output is not None:
         save_result(result, output, costs=False)
     code = exit_of(result)
-    ranking = _ranking(job)
+    asked = job.record.get("k_best") is not None
+    ranking = job.ranked_costs() if asked else None
+    if asked and ranking is None:
+        note(args, f"{job.id} was stopped before its assignments were ranked")
+        code = code or ExitStatus.STOPPED
+    elif ranking is not None:
+        code = code or STATUS_EXIT[ranking[2]]
     if args.json:
         record = {"id": job.id, "state": job.state, **result_record(result)}
-        if ranking is not None:
-            record["k_best"] = {
-                "costs": ranking.costs.tolist(),
-                "complete": ranking.complete,
-                "status": ranking.status,
-            }
+        if asked:
+            names = ("costs", "complete", "status")
+            record["k_best"] = None if ranking is None else dict(zip(names, ranking, strict=True))
         record["output"] = None if output is None else str(output)
         record["exit_code"] = int(code)
         print_json(record)
         return code
     print(align([("job", job.id)]) + "\n" + result_text(result))
     if ranking is not None:
-        print_ranking(ranking)
+        print_ranking(*ranking)
     if output is not None:
         note(args, f"saved to {output}")
     return code
-
-
-def _ranking(job: Job) -> Assignments | None:
-    """Return the ranking of a job, if it was asked for one and not stopped before it."""
-    if job.record.get("k_best") is None:
-        return None
-    try:
-        return job.k_best()
-    except ServiceError as error:
-        if error.slug != "not-found":
-            raise
-        return None
 
 
 def _cancel(args: argparse.Namespace) -> ExitStatus:

@@ -30,6 +30,8 @@ from bigsap.option_table import BY_NAME, REFUSED_BY_K_BEST
 
 if TYPE_CHECKING:
     from bigsap.k_best import Assignments
+    from bigsap.result import Status
+    from bigsap.types import Array
 
 #: Assignments that are printed.
 _SHOWN = 20
@@ -80,7 +82,7 @@ def _rank(args: argparse.Namespace) -> ExitStatus:
             }
         )
         return code
-    print_ranking(found)
+    print_ranking(found.costs, found.complete, found.status)
     if output is not None:
         note(args, f"saved to {output}")
     elif len(found):
@@ -88,22 +90,23 @@ def _rank(args: argparse.Namespace) -> ExitStatus:
     return code
 
 
-def print_ranking(found: Assignments) -> None:
-    """Print rank, cost, and what each costs more than the best, or less where the largest was asked for."""
-    costs = found.costs[:_SHOWN].tolist()
-    lines = [(str(rank + 1), number(cost), number(abs(cost - costs[0]))) for rank, cost in enumerate(costs)]
-    stopped = STATUS_EXIT[found.status] == ExitStatus.STOPPED
-    reason = found.status.replace("_", " ")
-    none = f"stopped early ({reason}): no assignment is ranked yet"
-    print_table(
-        ("rank", "cost", "from the best"), lines, none if stopped else "infeasible: there is no assignment"
-    )
-    if len(found) > _SHOWN:
-        print(f"... {len(found) - _SHOWN:,} more")
-    if len(found) and found.complete:
+def print_ranking(costs: Array, complete: bool, status: Status) -> None:
+    """Print rank, cost, and what each costs more than the best, or less where the largest was asked for.
+
+    complete: whether there are no other assignments. status: of the ranking.
+    """
+    first = costs[:_SHOWN].tolist()
+    lines = [(str(rank + 1), number(cost), number(abs(cost - first[0]))) for rank, cost in enumerate(first)]
+    stopped = STATUS_EXIT[status] == ExitStatus.STOPPED
+    early = f"stopped early ({status.replace('_', ' ')})"
+    none = f"{early}: no assignment is ranked yet" if stopped else "infeasible: there is no assignment"
+    print_table(("rank", "cost", "from the best"), lines, none)
+    if len(costs) > _SHOWN:
+        print(f"... {len(costs) - _SHOWN:,} more")
+    if len(costs) and complete:
         print("there are no others")
-    if len(found) and stopped:
-        print(f"stopped early ({reason}): these are the best, in order")
+    if len(costs) and stopped:
+        print(f"{early}: these are the best, in order")
 
 
 def _save(found: Assignments, file: Path) -> None:

@@ -200,6 +200,16 @@ def fetch_ranking(transport: Transport, job_id: str, summary: Mapping[str, Any])
     return Assignments(costs, col4row.astype(np.intp, copy=False), summary["maximize"], (n, m), **given)
 
 
+def fetch_ranked_costs(
+    transport: Transport, job_id: str, summary: Mapping[str, Any]
+) -> tuple[Array, bool, Status] | None:
+    """Return costs, ``complete`` and ``status`` of the ranking of the result with this summary."""
+    if (ranking := summary.get("k_best")) is None:
+        return None
+    costs = download(transport, f"{path_of('jobs', job_id)}/result/{RANKING_ARRAYS[0]}")
+    return costs, ranking["complete"], Status(ranking["status"])
+
+
 def download(transport: Transport, path: str) -> Array:
     """Return one ``.npy`` array; a broken download continues where it ended."""
     body = bytearray()

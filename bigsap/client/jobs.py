@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bigsap.client.arrays import fetch, fetch_ranking, inline, upload
+from bigsap.client.arrays import fetch, fetch_ranked_costs, fetch_ranking, inline, upload
 from bigsap.client.http import (
     JobFailedError,
     ServiceError,
@@ -31,7 +31,7 @@ from bigsap.client.job_request import RowBlocks, assignment_of, request_of, spec
 from bigsap.client.shown import Shown
 from bigsap.display.progress_bar import Bar
 from bigsap.errors import InputError, number
-from bigsap.result import Result
+from bigsap.result import Result, Status
 from bigsap.sources.convert import cost_shape
 from bigsap.types import Array
 
@@ -415,6 +415,13 @@ class Job:
         before any was known.
         """
         return self._fetched(fetch_ranking)
+
+    def ranked_costs(self) -> tuple[Array, bool, Status] | None:
+        """Return costs, ``complete`` and ``status`` of the ranking, without the assignments.
+
+        None if the job was not asked for a ranking or was stopped before any was known. Raises as ``result``.
+        """
+        return self._fetched(fetch_ranked_costs)
 
     def _fetched(self, fetch: Callable[[Transport, str, Record], _Found]) -> _Found:
         summary = self._summary()

@@ -108,9 +108,8 @@ def bound_text(bound: float, fun: float | None, *, above: bool) -> str:
     above: whether it is an upper bound.
     """
     nearest = number(bound)
-    if bound == fun or not math.isfinite(bound) or float(nearest.replace(",", "")) == bound:
-        return nearest
-    return _rounded(bound, 12, above=above)
+    exact = isinstance(bound, int) or not math.isfinite(bound) or float(nearest.replace(",", "")) == bound
+    return nearest if exact or bound == fun else _rounded(bound, 12, above=above)
 
 
 def gap_text(gap: float, fun: float | None) -> str:
@@ -120,7 +119,8 @@ def gap_text(gap: float, fun: float | None) -> str:
     shown = _rounded(gap, 3, above=True)
     if not fun:
         return shown
-    share = float(_rounded(math.nextafter(gap / abs(fun), math.inf), 2, above=True))
+    up = decimal.Context(prec=2, rounding=decimal.ROUND_CEILING)
+    share = float(up.divide(decimal.Decimal(gap), decimal.Decimal(fun).copy_abs()))
     return f"{shown} ({share:.1e} of the cost)"
 
 

@@ -90,8 +90,12 @@ def _of_own_types(values: Any) -> Any:
     labels = _labels(values)
     if labels is None:
         return None
-    of_arrow = hasattr(type(values), "column_names")  # its names may repeat, its ``columns`` are arrays
-    return map(np.asarray, values.columns if of_arrow else (values[label] for label in labels))
+    # Names may repeat. The ``columns`` of pyarrow are arrays, those of pandas are found by place.
+    if hasattr(type(values), "column_names"):
+        return map(np.asarray, values.columns)
+    if hasattr(type(values), "iloc"):
+        return (np.asarray(values.iloc[:, place]) for place in range(len(labels)))
+    return map(np.asarray, map(values.__getitem__, labels))
 
 
 def _labels(values: Any) -> Any:

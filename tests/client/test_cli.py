@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -422,6 +424,19 @@ def test_a_result_of_another_sense_is_not_judged(tmp_path, capsys, maximize):
     request = {"options": {"maximize": not maximize}}
     with pytest.raises(bigsap.OptionError, match="set maximize"):
         assignment_of(request, bigsap.Result.load(tmp_path / "found.npz"))
+
+
+@pytest.mark.parametrize("asked", ["flag", "request"])
+def test_an_upper_bound_is_rounded_up_whoever_asks_for_the_largest_cost(tmp_path, capsys, asked):
+    cost = [[1 / 3, 2 / 3], [2 / 3, 1 / 3]]
+    np.save(tmp_path / "c.npy", cost)
+    np.save(tmp_path / "found.npy", [0, 1])
+    request = {"cost": {"type": "npy", "path": "c.npy"}, "options": {"maximize": True}}
+    (tmp_path / "job.json").write_text(json.dumps(request))
+    costs, flags = ("c.npy", ["--maximize"]) if asked == "flag" else ("job.json", [])
+    assert run("certify", tmp_path / costs, tmp_path / "found.npy", *flags) == 8
+    shown = dict(re.split(r"  +", line) for line in capsys.readouterr().out.splitlines())
+    assert Fraction(shown["bound"]) >= 2 * Fraction(2 / 3)
 
 
 @pytest.mark.parametrize("demand", [1, 2])

@@ -15,7 +15,7 @@ from bigsap.cli import commands as cli
 pytest.importorskip("httpx", reason="extra http")
 pytest.importorskip("fastapi", reason="extra server")
 
-from bigsap.client import Client, ServiceError
+from bigsap.client import Client, Job, ServiceError, arrays
 
 COST = np.random.default_rng(9).random((12, 15))
 
@@ -75,3 +75,67 @@ def test_the_command(
     assert "k_best" not in json.loads(capsys.readouterr().out)
     assert cli.main(["submit", "costs.npy", "--json", "--k-best", "0"]) == 1
     assert "/k_best" in json.loads(capsys.readouterr().out)["message"]
+
+
+def test_the_command_needs_no_columns_of_the_ranking(
+    live_server: Any, in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of many ranks and rows they are much more than what is printed."""
+    monkeypatch.setenv("BIGSAP_URL", live_server.url)
+    with Client(live_server.url) as client:
+        job = client.submit(COST, k_best=30, wait=True)
+        costs, complete, status = job.ranked_costs()
+        assert (costs.tolist(), complete) == (bigsap.solve_k_best(COST, 30).costs.tolist(), False)
+        assert status == "optimal"
+        assert client.submit(COST, wait=True).ranked_costs() is None
+    fetched = []
+    monkeypatch.setattr(
+        arrays, "download", lambda of, path, real=arrays.download: fetched.append(path) or real(of, path)
+    )
+    assert cli.main(["result", job.id]) == 0
+    assert "... 10 more" in capsys.readouterr().out
+    assert any("k_costs" in path for path in fetched)
+    assert not any("k_col4row" in path for path in fetched)
+
+
+def test_a_ranking_that_was_stopped_is_not_passed_over(
+    live_server: Any, in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The service says so by null where the time was over, or the job cancelled, before the ranking."""
+    monkeypatch.setenv("BIGSAP_URL", live_server.url)
+    np.save("costs.npy", COST)
+    summary = Job._summary
+    monkeypatch.setattr(Job, "_summary", lambda job: {**summary(job), "k_best": None})
+    assert cli.main(["submit", "costs.npy", "--wait", "--k-best", "7"]) == 4
+    out, err = capsys.readouterr()
+    assert "from the best" not in out
+    assert "was stopped before its assignments were ranked" in err
+    job = out.split()[1]
+    assert cli.main(["result", job, "--json", "-o", "found.npz"]) == 4
+    found = json.loads(capsys.readouterr().out)
+    assert (found["status"], found["k_best"], found["exit_code"]) == ("optimal", None, 4)
+    assert Path("found.npz").exists()
+
+
+def test_a_ranking_that_was_stopped_on_its_way(
+    live_server: Any, in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is ranked is shown, and that it was stopped."""
+    monkeypatch.setenv("BIGSAP_URL", live_server.url)
+    summary = Job._summary
+
+    def stopped(job: Job) -> dict[str, Any]:
+        found = dict(summary(job))
+        return found | {"k_best": found["k_best"] | {"status": "time_limit"}}
+
+    with Client(live_server.url) as client:
+        job = client.submit(COST, k_best=7, wait=True)
+        monkeypatch.setattr(Job, "_summary", stopped)
+        assert (job.k_best().status, len(job.k_best())) == ("time_limit", 7)
+    assert cli.main(["result", job.id]) == 4
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "stopped early (time limit): these are the best, in order"
+    assert cli.main(["result", job.id, "--json"]) == 4
+    found = json.loads(capsys.readouterr().out)
+    assert (found["k_best"]["status"], len(found["k_best"]["costs"])) == ("time_limit", 7)
+    assert found["exit_code"] == 4

@@ -194,6 +194,7 @@ def test_tracking_gate():
     gated, thresholded = (float(c) for c in re.findall(r"cost ([\d.]+)", out))
     assert gated < thresholded
     assert number("costs less than #", out) == pytest.approx(gated, abs=1e-6)
+    assert re.search(r"costs less than \d+\.\d{10,}", out)  # rounded up it would not be proved
 
 
 def test_tracking_video():

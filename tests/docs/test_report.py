@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -85,3 +86,16 @@ def test_bounds_and_gaps_as_text_are_still_bounds():
     assert report.bound_text(math.inf, None, above=True) == "inf"
     assert report.gap_text(0.0, 3.0) == "0"
     assert report.gap_text(1.2341e-7, 3.0) == "1.24e-07 (4.2e-08 of the cost)"
+
+
+def test_integers_as_bounds_are_exact_and_shares_of_the_cost_no_less_than_they_are():
+    assert report.bound_text(2**53 + 1, None, above=False) == "9,007,199,254,740,993"
+    assert report.bound_text(-(10**18) + 1, 5, above=True) == "-999,999,999,999,999,999"
+    assert report.gap_text(10**18 + 1, None) == "1.01e+18"
+    rng = np.random.default_rng(4)
+    costs = [int(10**e) + 1 for e in range(16, 30)] + (10.0 ** rng.uniform(-9, 9, 300)).tolist()
+    for fun in costs:
+        for gap in (1, 3, 0.1, fun // 2 + 1, fun / 4):
+            share = report.gap_text(gap, -fun).partition("(")[2].partition(" ")[0]
+            assert Fraction(share) >= Fraction(gap) / Fraction(fun), (gap, fun)
+    assert report.gap_text(1.0, 2.0) == "1 (5.0e-01 of the cost)"

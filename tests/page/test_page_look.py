@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,82 @@ def test_bounds_and_gaps_as_text_are_still_bounds(opened: Callable[..., Any], se
         assert below == pytest.approx(value, rel=2e-6)
         assert above == pytest.approx(value, rel=2e-6)
         assert abs(value) <= distance <= 1.02 * abs(value)
+
+
+LARGE = """async ([url, texts]) => {
+  const { limit, distance } = await import(url + "/js/words.js");
+  return texts.map((text) => JSON.parse(text)).map((value) =>
+    [limit(value, false, value), limit(value, true, value), distance(Math.abs(value))]);
+}"""
+
+
+def test_integers_that_javascript_rounds_are_still_bounds(
+    opened: Callable[..., Any], service: Service
+) -> None:
+    """JSON.parse makes 10**18 of 10**18 - 1, which is a lower bound that 10**18 is not."""
+    values = [
+        sign * (size + shift) for size in (10**16, 10**18, 2**60) for shift in (-1, 0, 1) for sign in (-1, 1)
+    ]
+    shown = opened(service.url).evaluate(LARGE, [service.url, list(map(str, values))])
+    for value, texts in zip(values, shown, strict=True):
+        below, above, distance = (Fraction(text.replace(",", "")) for text in texts)
+        assert below <= value <= above
+        assert abs(value) <= distance
+
+
+VERDICT = """async ([url, summaries]) => {
+  const { verdict } = await import(url + "/js/result.js");
+  return summaries.map((summary) => verdict(summary, { k_best: summary.asked }).join(" "));
+}"""
+
+
+def test_what_is_said_of_an_outcome_is_so(opened: Callable[..., Any], service: Service) -> None:
+    common = {"shape": [2, 2], "n_assigned": 2, "certificate": {"certified": False}, "maximize": False}
+    least = {"objective": 3, "bound": 3, "gap": 0, "status": "optimal", "stats": {"bottleneck": 2}}
+    outcomes = [
+        {**least, "stats": {}},
+        least,
+        {**least, "maximize": True},
+        {**least, "status": "time_limit", "bound": 2, "gap": 1},
+        {**least, "status": "time_limit", "bound": None, "gap": None, "stats": {}},
+        {**least, "asked": 3, "k_best": None},
+        {**least, "asked": 3, "k_best": {"count": 1, "complete": True, "costs": [3]}},
+        {**least, "status": "imprecise", "objective": 10**18, "bound": 10**18 - 1, "gap": 1, "stats": {}},
+        {**least, "asked": 3, "k_best": {"count": 1, "complete": False, "status": "cancelled", "costs": [3]}},
+    ]
+    said = opened(service.url).evaluate(VERDICT, [service.url, [common | one for one in outcomes]])
+    assert (
+        "This is the smallest cost possible: the duals prove that no assignment has a lower one." in said[0]
+    )
+    # Of a bottleneck only those with the smallest largest cost are compared.
+    assert "Its largest cost of a pair is 2, and no assignment has a smaller one." in said[1]
+    assert "smallest cost possible among those: the duals prove that none of them has a lower one." in said[1]
+    assert "Its smallest cost of a pair is 2, and no assignment has a larger one." in said[2]
+    assert "largest cost possible among those: the duals prove that none of them has a higher one." in said[2]
+    assert "none of them has a lower cost than 2, so this one is within 1 of the best." in said[3]
+    assert "The job stopped at its time limit: how far this one is from the best is not known." in said[4]
+    assert "The job was stopped before its assignments were ranked." in said[5]
+    assert "ranked" not in said[6]
+    assert "no assignment has a lower cost than 9.999990e+17" in said[7]
+    assert "Its ranking was stopped: the assignments ranked by then are the best, in order." in said[8]
+
+
+CURVE = """async (url) => {
+  const { Curves } = await import(url + "/js/charts.js");
+  const curves = new Curves();
+  document.body.append(curves.node);
+  curves.add(1, { gap: 0.123456 });
+  curves.add(2, { gap: 0.0123456 });
+  curves.gap.draw();
+  const text = curves.gap.node.textContent + curves.gap.node.outerHTML;
+  curves.close();
+  curves.node.remove();
+  return text;
+}"""
+
+
+def test_the_curve_of_the_gap_rounds_it_up(opened: Callable[..., Any], service: Service) -> None:
+    text = opened(service.url).evaluate(CURVE, service.url)
+    assert "0.0124" in text
+    assert "0.124" in text
+    assert "0.0123" not in text

@@ -124,8 +124,12 @@ def test_faults_of_sparse_costs_are_named_before_a_job_runs(api: Any) -> None:
         ({"costs": [1]}, "invalid-spec", "/cost/columns"),
         ({"rows": [0, 0], "columns": [1, 1]}, "invalid-cost", "/cost"),
         ({"start": [0, 1, 2]}, "invalid-spec", None),
+        ({"rows": None, "start": [0, 2, 1]}, "invalid-spec", "/cost/start"),
+        ({"rows": None, "start": [0, 2]}, "invalid-spec", "/cost/start"),
+        ({"rows": None, "start": [0, 1, 2], "columns": [[1], [0]]}, "invalid-spec", "/cost/columns"),
     ):
-        problem(api.post("/v1/jobs", json={"cost": good | fault}), 422, slug, pointer)
+        found = problem(api.post("/v1/jobs", json={"cost": good | fault}), 422, slug, pointer)
+        assert "indptr" not in found["detail"]
     dry = api.post("/v1/jobs?dry_run=true", json={"cost": good | {"shape": [10**6, 10**6]}}).json()
     assert dry["estimate"]["seconds"] < 5
     assert dry["estimate"]["memory"]["lists"] == 0

@@ -21,11 +21,13 @@ from adversarial_costs import FAMILIES, matrix_of, points_of
 from bigsap.sources.base import SCANNABLE
 from contracts import read
 
-PLACES = ("host", "device", "cluster", "service")
+#: device: simulated. card: a real one.
+PLACES = ("host", "device", "cluster", "service", "card")
 #: The largest shorter side, and how often, in each place; what is simulated or sent is small.
 SIZES = {
     "host": ((8, 35), (40, 38), (150, 20), (600, 4), (1600, 3)),
     "device": ((8, 40), (30, 60)),
+    "card": ((8, 20), (60, 35), (400, 30), (1500, 10), (2500, 5)),
     "cluster": ((8, 20), (60, 60), (200, 20)),
     "service": ((8, 40), (60, 60)),
 }
@@ -34,6 +36,7 @@ SIZES = {
 WAYS = {
     "host": (("solve", 50), ("scipy", 8), ("many", 8), ("stopped", 12), ("resumed", 12), ("kept", 10)),
     "device": (("solve", 85), ("stopped", 15)),
+    "card": (("solve", 85), ("stopped", 15)),
     "cluster": (("solve", 85), ("stopped", 15)),
     "service": (("served", 100),),
 }
@@ -296,7 +299,7 @@ def options_of(
     method = str(pick(rng, methods))
     if place == "cluster":
         method = str(rng.choice(["auto", "compressed"]))
-    if place == "device":
+    if place in ("device", "card"):
         method = str(rng.choice(["auto", "ssp", "compressed", "hungarian"]))
     if method != "auto":
         found["method"] = method

@@ -417,9 +417,9 @@ def service(folder: Path) -> Iterator[Place]:
 
 @contextmanager
 def place_named(name: str, folder: Path) -> Iterator[Place]:
-    """host, device, cluster, service or inputs, which are on the host."""
-    if name in ("host", "inputs"):
-        yield Place()
+    """host, device, cluster, service, card (a real device) or inputs, which are on the host."""
+    if name in ("host", "inputs", "card"):
+        yield Place({"device": "cuda"} if name == "card" else {})
         return
     made = {"device": simulated_device, "cluster": local_cluster}
     with service(folder) if name == "service" else made[name]() as place:

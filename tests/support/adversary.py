@@ -33,8 +33,10 @@ from adversarial import Case, draw
 from adversarial_ways import Outcome, place_named, tried
 
 PLACES = (*ORDINARY, adversarial_inputs.PLACE)
+#: A card is asked for by name: few machines have one.
+DEFAULT = tuple(place for place in PLACES if place != "card")
 #: Shares of the time.
-SHARES = {"host": 7, "device": 1, "cluster": 1, "service": 1, "inputs": 3}
+SHARES = {"host": 7, "device": 1, "cluster": 1, "service": 1, "inputs": 3, "card": 3}
 #: A problem that takes longer has hung.
 HUNG_SECONDS = 900.0
 #: What is still at work so long after the end is named and given up.
@@ -190,7 +192,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first problem")
-    parser.add_argument("--places", default=",".join(PLACES), help="of " + ", ".join(PLACES))
+    parser.add_argument("--places", default=",".join(DEFAULT), help="of " + ", ".join(PLACES))
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--most", type=int, default=2500, help="rows or columns at most")
     parser.add_argument("--forced", action="store_true", help="forced pairs and faulty readings")

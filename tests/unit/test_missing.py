@@ -549,6 +549,9 @@ MIXED = {
     "pyarrow, one name twice": lambda rows: pytest.importorskip("pyarrow").table(
         [[row[k] for row in rows] for k in (0, 1)], names=["a", "a"]
     ),
+    "pandas with a repeated name": lambda rows: pytest.importorskip("pandas").concat(
+        [pytest.importorskip("pandas").Series([row[k] for row in rows], name="a") for k in (0, 1)], axis=1
+    ),
     "pandas' columns": lambda rows: [
         pytest.importorskip("pandas").Series([row[k] for row in rows]) for k in (0, 1)
     ],

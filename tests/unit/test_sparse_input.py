@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import bigsap
 from bigsap import policy
 from bigsap.client.job_request import request_of
 from bigsap.sources.sparse import stored as stored_costs
-from bigsap.sources.sparse.sparse_costs import SparseCosts, from_csr, sparse
+from bigsap.sources.sparse.sparse_costs import SparseCosts, from_csr, sparse, sparse_of_spec
 
 FORMATS = ("csr", "csc", "coo", "lil", "dok", "bsr", "dia")
 
@@ -255,6 +257,25 @@ def test_shapes_of_archives_are_two_whole_numbers(shape: Any, tmp_path: Path) ->
         bigsap.solve(path)
 
 
+@pytest.mark.parametrize(
+    ("start", "columns", "said"),
+    [
+        ([0, 2], [0, 1, 1], r"start has shape \(2,\), not \(3,\)"),
+        ([0, 3, 2], [0, 1, 1], "start does not ascend"),
+        ([0, 0.5, 3], [0, 1, 1], "start has dtype float64"),
+        ([0, None, 3], [0, 1, 1], r"start\[1\] is missing"),
+        ([0, 2, 3], [[0], [1], [1]], r"columns has shape \(3, 1\)"),
+        ([0, 2, 3], [0, 0.5, 1], "columns has dtype float64"),
+    ],
+)
+def test_a_spec_by_start_is_refused_by_its_own_names(start: Any, columns: Any, said: str) -> None:
+    with pytest.raises(bigsap.InputError, match=said):
+        sparse_of_spec(columns, [1.0, 2.0, 3.0], None, start, (2, 2))
+    by_scipy = said.replace("start", "indptr").replace("columns", "indices")
+    with pytest.raises(bigsap.InputError, match=by_scipy):
+        from_csr(start, columns, [1.0, 2.0, 3.0], (2, 2))
+
+
 @pytest.mark.parametrize("fault", ["a group", "not compressed bytes", "damaged metadata"])
 def test_damaged_zarr_groups_are_named(fault: str, tmp_path: Path) -> None:
     folder = tmp_path / "graph.zarr"
@@ -377,4 +398,38 @@ def test_damaged_archives_are_named(tmp_path: Any) -> None:
         bigsap.as_source(path)
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(bigsap.StoreError, match="not a readable"):
+        bigsap.as_source(path)
+
+
+def test_a_mapped_array_ends_with_its_member(tmp_path: Any) -> None:
+    """What its header promises beyond that are bytes of other members."""
+    path, given = tmp_path / "graph.npz", stored(20_000)
+    parts: dict[str, Any] = {"format": b"csr", "shape": np.array(given.shape), "more": np.arange(1 << 16)}
+    parts = {name: getattr(given, name) for name in ("indptr", "indices", "data")} | parts
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, part in parts.items():
+            content = io.BytesIO()
+            np.save(content, part)
+            cut = content.getvalue()[: -8 if name == "data" else None]
+            archive.writestr(f"{name}.npy", cut)
+    with pytest.raises(bigsap.StoreError, match=r"data\.npy is cut off"):
+        bigsap.as_source(path)
+
+
+@pytest.mark.parametrize("name", ["shape", "format", "indices", "data"])
+def test_mapped_python_objects_are_refused(name: str, tmp_path: Any) -> None:
+    """Bytes of the file are no addresses: to look at one would end the process."""
+    path, given = tmp_path / "graph.npz", stored()
+    scipy.sparse.save_npz(path, given, compressed=False)
+    shape = (20_000,) if name in ("indices", "data") else ()
+    content = io.BytesIO()
+    header = {"descr": "|O", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(content, header)
+    with zipfile.ZipFile(path) as archive:
+        members = {part: archive.read(part) for part in archive.namelist()}
+    members[f"{name}.npy"] = content.getvalue() + b"\1" * 160_000
+    with zipfile.ZipFile(path, "w") as archive:
+        for part, whole in members.items():
+            archive.writestr(part, whole)
+    with pytest.raises(bigsap.StoreError, match="Python objects"):
         bigsap.as_source(path)

@@ -218,30 +218,38 @@ def from_csr(
     *,
     turned: bool = False,
     forbid: bool = False,
+    names: tuple[str, str] = ("indptr", "indices"),
 ) -> SparseCosts:
     """Return sparse costs from CSR arrays, used as they are where their types allow it.
 
     turned: they are CSC arrays of the transpose, so that errors name (column, row) as (row, column).
-    forbid: see ``listed_pairs``.
+    forbid: see ``listed_pairs``. names: of the first two arrays, for errors.
     """
     with intact_throughout(_Files(start, columns, costs)):
-        return _from_lines(start, columns, costs, shape, turned, forbid)
+        return _from_lines(start, columns, costs, shape, turned, forbid, names)
 
 
 def _from_lines(
-    start: Any, columns: Any, costs: Any, shape: tuple[int, int], turned: bool, forbid: bool
+    start: Any,
+    columns: Any,
+    costs: Any,
+    shape: tuple[int, int],
+    turned: bool,
+    forbid: bool,
+    names: tuple[str, str],
 ) -> SparseCosts:
-    start = _whole(start, "indptr")
-    given = _whole(columns, "indices")
+    start, given = (_whole(part, name) for part, name in zip((start, columns), names, strict=True))
 
     def pair(k: int) -> tuple[int, int]:
         return _named((int(np.searchsorted(start, k, side="right")) - 1, int(given[k])), turned)
 
-    if start.shape != (shape[0] + 1,) or given.ndim != 1:
+    if start.shape != (shape[0] + 1,):
         raise ShapeError(
-            f"indptr has shape {start.shape}, not ({shape[0] + 1},): one number a"
+            f"{names[0]} has shape {start.shape}, not ({shape[0] + 1},): one number a"
             f" {'column' if turned else 'row'} and the end"
         )
+    if given.ndim != 1:
+        raise ShapeError(f"{names[1]} has shape {given.shape}: one number for each listed pair is needed")
     costs, absent = _costs(costs, given.size, pair, forbid)
     columns = given if given.dtype in (np.int32, np.int64) else given.astype(np.int64)
     found = Entries(
@@ -249,7 +257,7 @@ def _from_lines(
         read_only(np.ascontiguousarray(columns)),
         read_only(np.ascontiguousarray(costs)),
     )
-    _check(found, shape, turned, given, absent is not None)
+    _check(found, shape, turned, given, absent is not None, names[0])
     return SparseCosts(shape, found if absent is None else _without(found, absent))
 
 
@@ -267,7 +275,7 @@ def sparse_of_spec(
         return sparse((rows, columns, costs), shape=shape)
     if shape is None:
         raise ShapeError("sparse costs by start need the shape [n_rows, n_columns]")
-    return from_csr(start, columns, costs, sparse_shape(shape, "shape"))
+    return from_csr(start, columns, costs, sparse_shape(shape, "shape"), names=("start", "columns"))
 
 
 def _from_coordinates(given: Any, size: tuple[int, int], forbid: bool) -> SparseCosts:
@@ -390,16 +398,18 @@ def _as_dtype(costs: Array, dtype: np.dtype[Any], pair: Callable[[int], tuple[in
     return values
 
 
-def _check(found: Entries, shape: tuple[int, int], turned: bool, given: Array, may_be_nan: bool) -> None:
+def _check(
+    found: Entries, shape: tuple[int, int], turned: bool, given: Array, may_be_nan: bool, name: str = "indptr"
+) -> None:
     """Raise an error that names the first pair outside the shape, listed twice, or of cost NaN.
 
     given: the columns as they were given, for errors: unsigned ones beyond int64 are negative in ``found``.
-    may_be_nan: NaN is no error.
+    may_be_nan: NaN is no error. name: of ``found.start``.
     """
     wrong, row, k = first_wrong(found.start, found.columns, np.zeros(shape[1], np.int32))
     if wrong == DESCENDING:
         raise InputError(
-            f"indptr does not ascend from 0 to the number of entries, {found.columns.size}, at row {row}"
+            f"{name} does not ascend from 0 to the number of entries, {found.columns.size}, at row {row}"
         )
     if wrong != SOUND:
         pair = _named((row, int(given[k])), turned)

@@ -12,10 +12,11 @@ import os
 import struct
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -151,8 +152,11 @@ def _member(archive: zipfile.ZipFile, path: str | os.PathLike[str], name: str) -
     with Path(path).open("rb") as f:
         f.seek(info.header_offset)
         extra = _HEADER.unpack(f.read(_HEADER.size))
-        f.seek(info.header_offset + _HEADER.size + sum(extra))
+        begin = info.header_offset + _HEADER.size + sum(extra)
+        f.seek(begin)
         shape, fortran, dtype = _header(f)
+        if f.tell() - begin + math.prod(shape) * dtype.itemsize > info.file_size:
+            raise ValueError(f"{name}.npy is cut off")
         return np.memmap(path, dtype, "r", f.tell(), shape, "F" if fortran else "C")
 
 
@@ -161,6 +165,8 @@ def _header(f: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     first = np.lib.format.read_magic(f) == (1, 0)
     read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(f)
+    if dtype.hasobject:  # bytes of a file would be taken for addresses
+        raise ValueError("an array of Python objects is never loaded")
     return shape, fortran, dtype
 
 
@@ -175,24 +181,49 @@ def _streamed(f: Any) -> Array:
     def part(start: int, stop: int) -> Array:
         return np.frombuffer(f.read((stop - start) * dtype.itemsize), dtype, stop - start)
 
-    return _into_file(shape, dtype, part)
+    return _into_file(shape, dtype, 1, part)
 
 
 def _unpacked(array: Any) -> Array:
-    return _into_file(array.shape, array.dtype, lambda start, stop: np.asarray(array[start:stop]))
+    layout = getattr(array, "shards", None) or array.chunks or (1,)
+    return _into_file(array.shape, array.dtype, layout[0], lambda start, stop: np.asarray(array[start:stop]))
 
 
-def _into_file(shape: tuple[int, ...], dtype: np.dtype[Any], part: Callable[[int, int], Array]) -> Array:
+def _into_file(
+    shape: tuple[int, ...], dtype: np.dtype[Any], unit: int, part: Callable[[int, int], Array]
+) -> Array:
     """Return a vector that lies in a file without a name, which goes with it; written part by part.
 
-    TMPDIR says where. Vectors without entries, and what is no vector, stay in memory.
+    unit: entries that are decoded together; no part has some of them only. TMPDIR says where the file is.
+    Vectors without entries, and what is no vector, stay in memory.
     """
     if len(shape) != 1 or not shape[0]:
         return part(0, math.prod(shape)).reshape(shape)
-    with tempfile.TemporaryFile(prefix="bigsap-") as file:
-        found = np.memmap(file, dtype, "w+", shape=shape)
-    step = max(1, _AT_ONCE // dtype.itemsize)
-    for start in range(0, shape[0], step):
-        stop = min(start + step, shape[0])
-        found[start:stop] = part(start, stop)
-    return found
+    unit = max(1, unit)
+    step = unit * max(1, _AT_ONCE // (unit * dtype.itemsize))
+    with _with_room():
+        file = tempfile.TemporaryFile(prefix="bigsap-", buffering=0)  # noqa: SIM115 - closed below
+    with file:
+        for start in range(0, shape[0], step):
+            found: Any = np.ascontiguousarray(part(start, min(start + step, shape[0])), dtype)
+            left = memoryview(found.view(np.uint8))
+            # Not through the map: on a full disk its pages would end the process.
+            with _with_room():
+                while left:
+                    left = left[file.write(left) :]
+        with _with_room():
+            mapped: Any = np.memmap(file, dtype, "r", shape=shape)
+    mapped.filename = None  # on Windows it has one, by which no other process can open it
+    return cast(Array, mapped)
+
+
+@contextmanager
+def _with_room() -> Iterator[None]:
+    """Raise StoreError where a temporary file cannot be made or written."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"costs of this size are unpacked into a temporary file: {error}; set TMPDIR to a folder on a"
+            " disk with room for them"
+        ) from error

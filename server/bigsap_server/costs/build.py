@@ -146,7 +146,8 @@ def build(
         raise invalid(text, below(pointer, "code"), **extra) from error
     except bigsap.BigsapError as error:
         field_ = str(error).partition(" ")[0]
-        named = isinstance(error, (bigsap.ShapeError, bigsap.OptionError)) and field_ in spec
+        kinds = (bigsap.ShapeError, bigsap.OptionError, bigsap.InputError)
+        named = type(error) in kinds and field_ in spec
         raise from_error(error, below(pointer, field_) if named else pointer, resolver.settings) from error
     if few is None and shape is not None and tuple(shape) != tuple(source.shape):
         raise invalid(f"shape is {list(shape)}, but the costs have {list(source.shape)}", "/shape")

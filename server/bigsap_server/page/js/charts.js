@@ -2,7 +2,7 @@
 
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { el, say } from "./dom.js";
-import { brief, duration, rough } from "./words.js";
+import { brief, distance, duration, rough } from "./words.js";
 
 const KEEP = 4000; // points a curve; beyond, every other one of the older half is let go
 const HEIGHT = 180;
@@ -103,7 +103,7 @@ export class Curves {
   constructor() {
     this.rows = new Curve({ title: "Rows evaluated", words: (n) => n.toLocaleString("en"), axis: brief });
     this.epsilon = new Curve({ title: "Epsilon", log: true, words: rough, axis: power });
-    this.gap = new Curve({ title: "Gap", log: true, words: rough, axis: power });
+    this.gap = new Curve({ title: "Gap", log: true, words: distance, axis: power });
     this.all = [this.rows, this.epsilon, this.gap];
     this.node = el("div", { class: "curves" }, this.all.map((curve) => curve.node));
     this.gap.node.hidden = true;

@@ -38,7 +38,7 @@ export async function showResult(place, job, { signal }) {
     el("div", { class: `verdict${summary.status === "imprecise" ? " notice warn" : ""}`, role: "status", id: "verdict" }, verdict(summary, job).map((text) => el("p", {}, text))),
     el("dl", { class: "facts" },
       fact("Cost", number(summary.objective)),
-      fact("Bound", limit(summary.bound, summary.maximize ?? false, summary.objective)),
+      fact("Bound", boundOf(summary)),
       fact("Gap", distance(summary.gap)),
       fact("Certificate", certificateWord(summary)),
       stats.method && fact("Method", stats.method),
@@ -63,12 +63,16 @@ function certificateWord({ certificate, status }) {
   return status === "optimal" ? "proof of optimality" : "proof of the bound";
 }
 
+/** The bound as text. Of huge costs only the gap says whether it is the cost, which JSON.parse rounds. */
+const boundOf = ({ bound, gap, objective, maximize }) =>
+  (gap === 0 ? number(bound) : limit(bound, maximize ?? false, objective));
+
 /** The outcome in sentences. */
 export function verdict(summary, job) {
   const { status, objective, bound, gap, certificate, message } = summary;
   const largest = summary.maximize ?? false;
   const [better, best] = largest ? ["higher", "largest"] : ["lower", "smallest"];
-  const ruledOut = limit(bound, largest, objective);
+  const ruledOut = boundOf(summary);
   const said = [];
   if (status === "infeasible") {
     said.push("There is no complete assignment: too many pairs are forbidden.");
@@ -82,23 +86,31 @@ export function verdict(summary, job) {
     return said;
   }
   said.push(`The assignment costs ${number(objective)}.`);
+  const worst = summary.stats?.bottleneck;
+  const [among, none] = worst == null ? ["", "no assignment"] : [" among those", "none of them"];
+  if (worst != null) {
+    const [which, beyond] = largest ? ["smallest", "larger"] : ["largest", "smaller"];
+    said.push(`Its ${which} cost of a pair is ${number(worst)}, and no assignment has a ${beyond} one.`);
+  }
   if (status === "optimal") {
-    said.push(`This is the ${best} cost possible: the duals prove that no assignment has a ${better} one.`);
+    said.push(`This is the ${best} cost possible${among}: the duals prove that ${none} has a ${better} one.`);
   } else if (status === "imprecise") {
-    said.push(`That this is the ${best} cost possible is proved only to within ${distance(gap)}: ` +
-      `no assignment has a ${better} cost than ${ruledOut}.`);
+    said.push(`That this is the ${best} cost possible${among} is proved only to within ${distance(gap)}: ` +
+      `${none} has a ${better} cost than ${ruledOut}.`);
   } else {
     const why = {
       gap_reached: "The job stopped at the gap that was asked for",
       time_limit: "The job stopped at its time limit",
       cancelled: "The job was stopped",
     }[status] ?? "The job ended";
-    said.push(`${why}: no assignment has a ${better} cost than ${ruledOut}, ` +
-      `so this one is within ${distance(gap)} of the best.`);
+    said.push(bound == null ? `${why}: how far this one is from the best is not known.`
+      : `${why}: ${none} has a ${better} cost than ${ruledOut}, so this one is within ${distance(gap)} of the best.`);
   }
   const [rows, columns] = summary.shape ?? job.shape ?? [];
   const left = Math.min(rows, columns) - summary.n_assigned;
   if (left > 0) said.push(`${count(summary.n_assigned)} of ${plural(rows, "row")} are matched, the others are left out.`);
+  if (job.k_best != null && summary.k_best == null) said.push("The job was stopped before its assignments were ranked.");
+  if (wasStopped(summary.k_best)) said.push("Its ranking was stopped: the assignments ranked by then are the best, in order.");
   if (certificate?.certified) {
     const all = certificate.pairs ? `all ${count(certificate.pairs)} pairs` : "every pair";
     const how = certificate.by === "bounds"
@@ -109,9 +121,12 @@ export function verdict(summary, job) {
   return said;
 }
 
+const wasStopped = (ranked) => ["time_limit", "cancelled"].includes(ranked?.status);
+
 /** The first costs of a ranking. */
-function ranking({ count: found, complete, status, costs }) {
-  const stopped = ["time_limit", "cancelled"].includes(status) ? ", then stopped" : "";
+function ranking(ranked) {
+  const { count: found, complete, costs } = ranked;
+  const stopped = wasStopped(ranked) ? ", then stopped" : "";
   const all = complete ? ", all there are" : stopped;
   return el("details", { id: "ranking" },
     el("summary", {}, `Ranked: ${plural(found, "assignment")}${all}`),

@@ -43,7 +43,10 @@ export function number(value) {
 }
 
 /** A number to so many digits, no less than it (above) or no more. */
-function outward(value, digits, above) {
+function outward(given, digits, above) {
+  // JSON.parse may have rounded an integer of this size.
+  const margin = Number.isInteger(given) && !Number.isSafeInteger(given) ? Math.abs(given) * 2 ** -52 : 0;
+  const value = above ? given + margin : given - margin;
   const falls = (shown) => (above ? shown < value : shown > value);
   const exponent = Math.floor(Math.log10(Math.abs(value)));
   let shown = Number(value.toPrecision(digits));
@@ -55,8 +58,9 @@ function outward(value, digits, above) {
 
 /** A proved bound: what is shown is one, too, unless it is the cost itself. */
 export function limit(value, above, cost = null) {
-  if (value == null || typeof value === "string" || !Number.isFinite(value) || value === cost) return number(value);
-  if (Number.isInteger(value) && Math.abs(value) < 1e15) return number(value);
+  if (value == null || typeof value === "string" || !Number.isFinite(value)) return number(value);
+  const whole = Number.isInteger(value);
+  if (whole ? Math.abs(value) < 1e15 : value === cost) return number(value);
   const size = Math.abs(value);
   return number(outward(value, size >= 1e-3 && size < 1e9 ? 10 : 7, above));
 }
