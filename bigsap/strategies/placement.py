@@ -27,7 +27,7 @@ from bigsap.progress import Monitor, Stopped
 from bigsap.row_cache import RowCache, Rows, parse_bytes
 from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
-from bigsap.sources.cuda.device_kernels import load_cupy
+from bigsap.sources.cuda.device_kernels import load_cupy, require
 from bigsap.sources.cuda.placed import (
     OnDevice,
     Placeable,
@@ -38,6 +38,7 @@ from bigsap.sources.cuda.placed import (
 )
 from bigsap.sources.cuda.row_blocks import RowsOnDevices, is_matrix
 from bigsap.sources.cuda.slabs import SlabsOnDevices
+from bigsap.strategies.sparse_pairs import sparse_part
 from bigsap.types import Array
 
 TREES = "a small range of costs, rows without a pattern: trees find many paths at a time"
@@ -64,20 +65,17 @@ def place_costs(
     A limit or cancel during the copy leaves the costs where they were: the monitor has ended then, and
     the host's solve returns its answer at its first tick.
     """
-    there = isinstance(source, (OnDevice, Placeable))
     if device == "cpu":
-        if there:
+        if isinstance(source, (OnDevice, Placeable)):
             raise OptionError(
                 f'{source!r} needs device="cuda" (or "auto"): its costs are in device memory, or'
                 " computed there"
             )
         return source
+    if not leaves_host(source, device):
+        require_devices(device)
+        return source
     if device == "auto":
-        # Usually few pairs of clipped costs are ever read: see ``sparse_gate``.
-        given = source.given if isinstance(source, ClippedCosts) else source
-        gated = given is not source and not isinstance(given, (OnDevice, Placeable))
-        if gated or (not there and (min(source.shape) < policy.DEVICE_ROWS or not has_device())):
-            return source
         numbers: tuple[int, ...] = (source.device if isinstance(source, OnDevice) else 0,)
     else:
         numbers = device_numbers(device)
@@ -94,6 +92,29 @@ def place_costs(
     except Stopped as stop:
         monitor.end(stop.reason)
         return source
+
+
+def leaves_host(source: CostSource, device: str | Sequence[str]) -> bool:
+    """Return whether ``place_costs`` takes costs to a device, or leaves them on theirs.
+
+    Not sparse costs: on a device the pairs that are not listed would be costs like all others.
+    """
+    if one_of(device, ("cpu",)) or sparse_part(source) is not None:
+        return False
+    there = isinstance(source, (OnDevice, Placeable))
+    if not one_of(device, ("auto",)):
+        return True
+    # Usually few pairs of clipped costs are ever read: see ``sparse_gate``.
+    given = source.given if isinstance(source, ClippedCosts) else source
+    gated = given is not source and not isinstance(given, (OnDevice, Placeable))
+    return not gated and (there or (min(source.shape) >= policy.DEVICE_ROWS and has_device()))
+
+
+def require_devices(device: str | Sequence[str]) -> None:
+    """Raise OptionError if a device is named that is not there, whether it will be used or not."""
+    if not one_of(device, ("cpu", "auto")):
+        for number in device_numbers(device):
+            require(number)
 
 
 def has_device() -> bool:
