@@ -42,13 +42,14 @@ from bigsap.sources.base import CostSource, Guarded, in_sense, intact_throughout
 from bigsap.sources.clipped import ClippedCosts, naming_prices
 from bigsap.sources.cluster.costs import connect, spread_out, warn_of_little
 from bigsap.sources.cuda.device_memory import naming_bytes
+from bigsap.sources.cuda.placed import OnDevice, Placeable
 from bigsap.sources.packing import labels_of
 from bigsap.sources.sparse.by_rows import ByRows
 from bigsap.sources.sparse.sparse_costs import SparseCosts
 from bigsap.strategies import ON_COLUMNS, ON_ENTRIES
 from bigsap.strategies.far_lines import near_costs, with_far_rows
 from bigsap.strategies.orientation import orient
-from bigsap.strategies.placement import leaves_host, place_costs, require_devices
+from bigsap.strategies.placement import leaves_host, place_costs, require_devices, scans_few_rows
 
 _OPTIONS = tuple(field.name for field in fields(Options))
 
@@ -136,11 +137,12 @@ def solve(
         there is one, except with ``unassigned_cost``. Needs CuPy,
         ``pip install "bigsap[gpu13]"``. Costs in memory are copied to the device if they need a
         search: what the CPU solves without one it solves first, with method "auto" and no other
-        start, checkpoint or limit; ``stats["device"]`` names the place. If costs do not fit
-        (``memory_limit`` then limits device memory), rows are copied when they are evaluated,
-        as many as fit stay there, and the method is "compressed". Points, low rank, expressions
-        and ``cuda_kernel`` are computed on the device. The optimum is the same, certified; of
-        several optimal assignments another one may be found.
+        start, checkpoint or limit, and it searches matrices that are small for a device;
+        ``stats["device"]`` names the place. If costs do not fit (``memory_limit`` then limits
+        device memory), rows are copied when they are evaluated, as many as fit stay there, and the
+        method is "compressed". Points, low rank, expressions and ``cuda_kernel`` are computed on the
+        device. The optimum is the same, certified; of several optimal assignments another one may
+        be found.
         ``"cuda:0,1"``, or ``["cuda:0", "cuda:1"]``: several devices, each with a slab of the
         columns and that part of the costs; with method "ssp", for matrices larger than
         the memory of one device (``memory_limit`` is for each). With "hungarian" each device has
@@ -347,16 +349,19 @@ def _general(
 ) -> Result:
     """Solve by the ladder of ``run.ladder``: place the costs, choose the threads, connect workers."""
     cluster = asked["cluster"]
-    declined = False
-    if _tries_host(source, options, monitor, saved):
-        found = _without_search(source, gated, options, monitor, warm, asked.get("stands_for"))
-        if found is not None:
-            return found
-        declined = True
+    device, declined = options.device, False
+    if _begins_here(source, options, monitor, saved):
+        here = orient(Problem(source, options.maximize))
+        require_devices(device)
+        if scans_few_rows(here.source, device, here.sign, trees=warm is None):
+            device = "cpu"
+        elif has_short_way(here):
+            found = _without_search(source, gated, options, monitor, warm, asked)
+            if found is not None:
+                return found
+            declined = True
     by_rows = options.method == "hungarian"
-    source = place_costs(
-        source, options.device, options.memory_limit, monitor, options.cache, by_rows=by_rows
-    )
+    source = place_costs(source, device, options.memory_limit, monitor, options.cache, by_rows=by_rows)
     if monitor.ended:
         # Solved another way than the checkpoint's, if only for a moment: it stays as it is.
         saved, options = None, replace(options, checkpoint=None)
@@ -431,18 +436,18 @@ def _shown(monitor: Monitor, progress: bool) -> Iterator[None]:
             bar.close()
 
 
-def _tries_host(
+def _begins_here(
     source: CostSource, options: Options, monitor: Monitor, saved: checkpoints.Saved | None
 ) -> bool:
-    """Return whether strategies without a search are tried before costs are copied to a device.
+    """Return whether the host looks at its costs before they are taken to a device.
 
-    Not with a checkpoint, which is of one search, nor with a limit on the device's memory.
+    Not if a method or start is named, with a checkpoint, which is of one search, nor with a limit on the
+    device's memory.
     """
     free = options.method == "auto" and options.start == "auto" and options.epsilon
     kept = saved is not None or options.checkpoint is not None or options.memory_limit is not None
-    if kept or not free or monitor.ended or not leaves_host(source, options.device):
-        return False
-    return has_short_way(orient(Problem(source, options.maximize)))
+    there = isinstance(source, (OnDevice, Placeable))
+    return free and not (kept or there or monitor.ended) and leaves_host(source, options.device)
 
 
 def _without_search(
@@ -451,10 +456,9 @@ def _without_search(
     options: Options,
     monitor: Monitor,
     warm: GivenStart | None,
-    of: dict[str, Any] | None,
+    asked: dict[str, Any],
 ) -> Result | None:
     """Return the host's result for costs in its memory if no search is needed; else None."""
-    require_devices(options.device)
     given = Problem(source, options.maximize)
     problem = _begun(given, monitor)
     threads = _threads(options.threads, problem.shape[1])
@@ -472,7 +476,7 @@ def _without_search(
                         warm,
                         None,
                         gated=gated,
-                        stands_for=of,
+                        stands_for=asked.get("stands_for"),
                         large=large,
                     )
                 )

@@ -18,7 +18,6 @@ from bigsap.run.on_sparse import SparseRows
 from bigsap.run.optional_rows import OptionalRows, reads_source
 from bigsap.run.run import Run
 from bigsap.run.sorted_matrices import SortedMatrices
-from bigsap.sources.cuda.placed import OnDevice, Placeable
 from bigsap.strategies import Outcome
 from bigsap.strategies.near_pairs import is_near
 from bigsap.strategies.orientation import resident
@@ -60,13 +59,11 @@ def climb(run: Run) -> Outcome:
 
 
 def has_short_way(problem: Problem) -> bool:
-    """Return whether ``climb_short`` may answer: strategies without a search read the costs in place.
+    """Return whether ``climb_short`` may answer for costs on the host, which it reads in place.
 
-    They would not pay for costs that are first computed, or copied, for them.
+    It would not pay for costs that are first computed, or copied, for it.
     """
     source = problem.source
-    if isinstance(source, (OnDevice, Placeable)):
-        return False
     return resident(problem) is not None or reads_source(source) or is_near(source)
 
 

@@ -25,6 +25,7 @@ from bigsap.errors import DeviceMemoryError, OptionError, one_of
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, Stopped
 from bigsap.row_cache import RowCache, Rows, parse_bytes
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.cuda.device_kernels import load_cupy, require
@@ -145,14 +146,31 @@ def device_method(source: Any, sign: int = 1, *, trees: bool = False) -> tuple[s
         return "compressed", "many rows, and bounds that need no look at the costs"
     if source.code().product is not None and min(source.shape) >= policy.FEW_ROWS:
         return "compressed", "inner products bound the costs of many rows at once"
+    return _method_of_rows(source, sign, trees=trees, lookup=source.code().lookup)
+
+
+def scans_few_rows(source: CostSource, device: str | Sequence[str], sign: int, *, trees: bool) -> bool:
+    """Return whether a named device would scan whole rows of a matrix so small that the host is faster.
+
+    Several devices always scan whole rows. sign, trees: as for ``device_method``.
+    """
+    if one_of(device, ("cpu", "auto")) or not isinstance(source, ArraySource) or source.mapped:
+        return False
+    if max(source.shape) >= policy.DEVICE_SCANNED:
+        return False
+    several = len(device_numbers(device)) > 1
+    return several or _method_of_rows(source, sign, trees=trees, lookup=True)[0] == "ssp"
+
+
+def _method_of_rows(source: Any, sign: int, *, trees: bool, lookup: bool) -> tuple[str, str]:
+    """Return the method and reason for costs without useful bounds. lookup: a device looks them up."""
     n, m = source.shape
-    matrix: Any = source
-    integers = matrix.dtype.kind in "iu"
+    integers = source.dtype.kind in "iu"
     # With somewhat more columns than rows, whole rows are scanned on the CPU too.
     short = n < policy.UNRELATED_ROWS and not policy.SOMEWHAT_WIDE[0] * n < m < policy.SOMEWHAT_WIDE[1] * n
     if min(n, m) >= policy.FEW_ROWS and (integers or short):
-        lookup = n == m and trees and source.code().lookup
-        if lookup and integers:
+        grown = n == m and trees and lookup
+        if grown and integers:
             # A small sample, which takes a fifth of the time of whole rows: small trees take little more.
             costs = _sample(source, policy.METHOD_GLANCE_COLUMNS)
             if very_few_values(costs, m):
@@ -161,13 +179,13 @@ def device_method(source: Any, sign: int = 1, *, trees: bool = False) -> tuple[s
             if short_range(costs, m):
                 return "hungarian", TREES
         costs = _sample(source)
-        if lookup and many_ties(sign, costs):
+        if grown and many_ties(sign, costs):
             return "hungarian", TREES
         if integers and few_values(costs, m):
             return "compressed", "few different costs: searches end in short lists"
         if short and unrelated(costs):
             return "compressed", "rows without a pattern: searches end in short lists"
-    if lists_on_trial(source):
+    if _are_tried(source, lookup=lookup):
         return "compressed", ON_TRIAL
     return "ssp", "the device scans whole rows"
 
@@ -179,10 +197,12 @@ def lists_on_trial(source: Any) -> bool:
     than a device's scans of whole rows unless costs are denser in some regions, as in clusters: there,
     searches need evaluations all the time (docs/decisions/2026-11-26-lists-on-trial.md).
     """
-    if not isinstance(source, OnDevice) or not source.code().lookup:
-        return False
+    return isinstance(source, OnDevice) and _are_tried(source, lookup=source.code().lookup)
+
+
+def _are_tried(source: Any, *, lookup: bool) -> bool:
     n, m = source.shape
-    return n == m and n >= policy.TRIED_ROWS
+    return lookup and n == m and n >= policy.TRIED_ROWS
 
 
 def ties_in_memory(problem: Problem, matrix: Array) -> bool:

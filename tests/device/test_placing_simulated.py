@@ -264,3 +264,50 @@ def test_a_device_that_is_not_there_is_refused_all_the_same(cupy: Any, costs: np
 def test_a_cluster_and_a_device_exclude_each_other(cupy: Any) -> None:
     with pytest.raises(OptionError, match='leave device="cpu"'):
         bigsap.solve(np.eye(3), device="cuda", cluster="local")
+
+
+class TestFewRowsThatADeviceWouldScan:
+    """The host searches a matrix in its memory; what the device does otherwise than by scans stays there."""
+
+    @pytest.fixture(autouse=True)
+    def few(self, no_small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(policy, "DEVICE_SCANNED", 90)
+        monkeypatch.setattr(policy, "FEW_ROWS", 40)
+
+    @pytest.mark.parametrize("device", ["cuda", "cuda:0,1"])
+    @pytest.mark.parametrize("shape", [(60, 60), (60, 80), (80, 60), (20, 70)])
+    def test_they_are_searched_as_without_one(
+        self, copies: list[Any], device: str, shape: tuple[int, int]
+    ) -> None:
+        matrix = np.ascontiguousarray(in_the_plane(80)[: shape[0], : shape[1]])
+        for costs in (matrix, np.asfortranarray(matrix), matrix.astype(np.float16)):
+            same_way(bigsap.solve(costs, device=device), bigsap.solve(costs))
+        assert not copies
+
+    def test_lists_and_trees_are_the_devices(self, copies: list[Any]) -> None:
+        g = np.random.default_rng(3)
+        for costs, method in ((g.random((60, 60)), "compressed"), (g.integers(0, 30, (60, 60)), "hungarian")):
+            found = bigsap.solve(costs, device="cuda")
+            assert (found.stats["method"], found.stats["device"]) == (method, "cuda:0")
+            assert found.fun == pytest.approx(optimum(costs), rel=1e-12)
+
+    @pytest.mark.parametrize("shape", [(60, 60), (30, 100), (100, 30)])
+    def test_long_rows_are_scanned_there(
+        self, copies: list[Any], shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(policy, "DEVICE_SCANNED", 60)
+        matrix = in_the_plane(100)[: shape[0], : shape[1]]
+        found = bigsap.solve(matrix, device="cuda")
+        assert (found.stats["method"], found.stats["device"]) == ("ssp", "cuda:0")
+        assert found.fun == pytest.approx(optimum(matrix), rel=1e-12)
+
+    @pytest.mark.parametrize(
+        "options", [{"method": "ssp"}, {"start": "none"}, {"epsilon": False}, {"memory_limit": "1MB"}]
+    )
+    def test_what_is_named_is_done_there(self, copies: list[Any], options: dict[str, Any]) -> None:
+        found = bigsap.solve(in_the_plane(20), device="cuda", **options)
+        assert found.stats["device"] == "cuda:0"
+
+    def test_a_device_that_is_not_there_is_refused(self, copies: list[Any]) -> None:
+        with pytest.raises(OptionError, match="'cuda:77' does not exist"):
+            bigsap.solve(in_the_plane(80)[:, :60], device="cuda:77")
