@@ -156,7 +156,7 @@ def scans_few_rows(source: CostSource, device: str | Sequence[str], sign: int, *
     """
     if one_of(device, ("cpu", "auto")) or not isinstance(source, ArraySource) or source.mapped:
         return False
-    if max(source.shape) >= policy.DEVICE_SCANNED:
+    if not all(side < most for side, most in zip(sorted(source.shape), policy.DEVICE_SCANNED, strict=True)):
         return False
     several = len(device_numbers(device)) > 1
     return several or _method_of_rows(source, sign, trees=trees, lookup=True)[0] == "ssp"

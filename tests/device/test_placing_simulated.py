@@ -13,6 +13,7 @@ import bigsap
 from bigsap import policy
 from bigsap.errors import OptionError
 from bigsap.run import sorted_matrices
+from bigsap.run.ceiling import Ceiling
 from bigsap.sources.cuda import placed, slabs
 from bigsap.sources.cuda.placed import MatrixOnDevice
 from bigsap.strategies import placement
@@ -189,12 +190,19 @@ def test_what_needs_a_search_is_searched_there_and_looked_at_once(
         looked.append(placement.device_name(problem.source))
         return start(problem, *rest)
 
+    expects = Ceiling.expects
+
+    def expected(self: Ceiling, run: Any) -> Any:
+        looked.append("ceiling")
+        return expects(self, run)
+
     monkeypatch.setattr(sorted_matrices, "sorted_start", noticed)
+    monkeypatch.setattr(Ceiling, "expects", expected)
     matrix = in_the_plane()
     found = bigsap.solve(matrix, device=device)
     assert (found.status, found.stats["device"]) == ("optimal", {"cuda": "cuda:0"}.get(device, device))
     assert found.fun == pytest.approx(optimum(matrix), rel=1e-12)
-    assert looked == ["cpu"]
+    assert looked == ["ceiling", "cpu"]
     assert copies
 
 
@@ -271,7 +279,7 @@ class TestFewRowsThatADeviceWouldScan:
 
     @pytest.fixture(autouse=True)
     def few(self, no_small: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(policy, "DEVICE_SCANNED", 90)
+        monkeypatch.setattr(policy, "DEVICE_SCANNED", (70, 90))
         monkeypatch.setattr(policy, "FEW_ROWS", 40)
 
     @pytest.mark.parametrize("device", ["cuda", "cuda:0,1"])
@@ -295,7 +303,7 @@ class TestFewRowsThatADeviceWouldScan:
     def test_long_rows_are_scanned_there(
         self, copies: list[Any], shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(policy, "DEVICE_SCANNED", 60)
+        monkeypatch.setattr(policy, "DEVICE_SCANNED", (60, 100))
         matrix = in_the_plane(100)[: shape[0], : shape[1]]
         found = bigsap.solve(matrix, device="cuda")
         assert (found.stats["method"], found.stats["device"]) == ("ssp", "cuda:0")
