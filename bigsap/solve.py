@@ -6,8 +6,8 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -29,7 +29,8 @@ from bigsap.result import Result
 from bigsap.row_cache import RowCache
 from bigsap.run.bottleneck import refuse_options, solve_bottleneck
 from bigsap.run.conclude import in_whole_numbers, stands_for_whole
-from bigsap.run.execute import execute
+from bigsap.run.execute import execute, execute_short
+from bigsap.run.ladder import has_short_way
 from bigsap.run.on_capacities import refuse_with_capacities, solve_capacities
 from bigsap.run.part_proof import duals_of
 from bigsap.run.run import Run
@@ -41,13 +42,14 @@ from bigsap.sources.base import CostSource, Guarded, in_sense, intact_throughout
 from bigsap.sources.clipped import ClippedCosts, naming_prices
 from bigsap.sources.cluster.costs import connect, spread_out, warn_of_little
 from bigsap.sources.cuda.device_memory import naming_bytes
+from bigsap.sources.cuda.placed import OnDevice, Placeable
 from bigsap.sources.packing import labels_of
 from bigsap.sources.sparse.by_rows import ByRows
 from bigsap.sources.sparse.sparse_costs import SparseCosts
 from bigsap.strategies import ON_COLUMNS, ON_ENTRIES
 from bigsap.strategies.far_lines import near_costs, with_far_rows
 from bigsap.strategies.orientation import orient
-from bigsap.strategies.placement import place_costs
+from bigsap.strategies.placement import leaves_host, place_costs, require_devices, scans_few_rows
 
 _OPTIONS = tuple(field.name for field in fields(Options))
 _T = TypeVar("_T")
@@ -111,8 +113,8 @@ def solve(
         "dense"``. One thread runs searches without epsilon whose data fit a cache, in less than a
         tenth of a second, always with a proof. So are square float64 arrays of up to 2**24 costs,
         minimised, whose rows hardly compete, judged by a sample. This does not apply with ``dtype``
-        (unless it is the array's), ``epsilon=False``, ``start``, ``device``, ``checkpoint`` or
-        ``progress``, nor if ``memory_limit`` does not hold two copies (of points three). Problems
+        (unless it is the array's), ``epsilon=False``, ``start``, ``checkpoint`` or ``progress``,
+        with ``memory_limit`` for a device, nor if it does not hold two copies (of points three). Problems
         that would need many searches, or whose proof would fail, are solved by the general methods.
         ``callback`` is called for one phase and at the end; a ``warm_start`` of as many rows as
         columns is where searches begin.
@@ -134,11 +136,14 @@ def solve(
         ``stats["threads"]`` records the number.
     device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``: a GPU for large problems if
         there is one, except with ``unassigned_cost``. Needs CuPy,
-        ``pip install "bigsap[gpu13]"``. Costs in memory are copied to the device. If they do not
-        fit (``memory_limit`` then limits device memory), rows are copied when they are evaluated,
-        as many as fit stay there, and the method is "compressed". Points, low rank, expressions
-        and ``cuda_kernel`` are computed on the device. The optimum is the same, certified; of
-        several optimal assignments another one may be found.
+        ``pip install "bigsap[gpu13]"``. Costs in memory are copied to the device if they need a
+        search: what the CPU solves without one it solves first, with method "auto" and no other
+        start, checkpoint or limit, and it searches matrices that are small for a device;
+        ``stats["device"]`` names the place. If costs do not fit (``memory_limit`` then limits
+        device memory), rows are copied when they are evaluated, as many as fit stay there, and the
+        method is "compressed". Points, low rank, expressions and ``cuda_kernel`` are computed on the
+        device. The optimum is the same, certified; of several optimal assignments another one may
+        be found.
         ``"cuda:0,1"``, or ``["cuda:0", "cuda:1"]``: several devices, each with a slab of the
         columns and that part of the costs; with method "ssp", for matrices larger than
         the memory of one device (``memory_limit`` is for each). With "hungarian" each device has
@@ -333,6 +338,8 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
         refuse_options(asked, options)
         with intact_throughout(source):
             return solve_bottleneck(source, asked, options, monitor, _solve, saved)
+    if asked["cluster"] is not None and options.device != "cpu":
+        raise OptionError('cluster= evaluates rows on the CPUs of its workers: leave device="cpu"')
     source = _taken_by_rows(source, options)
     gated, plain, start = None, source, asked["warm_start"]
     if asked["unassigned_cost"] is not None:
@@ -344,6 +351,7 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
     if not asked["progress"] and saved is None and monitor.over is None:
         small = small_costs(plain, gated, options)
     if small is not None:
+        require_devices(options.device)
         if asked["cluster"] is not None:
             with connect(asked["cluster"], duals_of):  # checked, and not needed: the bits are the same
                 pass
@@ -354,7 +362,7 @@ def _solve(cost: Any, asked: dict[str, Any], saved: checkpoints.Saved | None) ->
                 return found
         else:
             small = None
-    with naming_prices(gated):
+    with naming_prices(gated), _shown(monitor, asked):
         result = _general(source, gated, asked, options, monitor, warm, saved)
     if small is not None and small.size <= policy.MOST_SMALL_COSTS:
         result.stats["why"] = "a small matrix that is hard for its size"
@@ -381,68 +389,136 @@ def _general(
 ) -> Result:
     """Solve by the ladder of ``run.ladder``: place the costs, choose the threads, connect workers."""
     cluster = asked["cluster"]
-    if cluster is not None and options.device != "cpu":
-        raise OptionError('cluster= evaluates rows on the CPUs of its workers: leave device="cpu"')
+    device, declined = options.device, False
+    if _begins_here(source, options, monitor, saved):
+        here = orient(Problem(source, options.maximize))
+        require_devices(device)
+        if scans_few_rows(here.source, device, here.sign, trees=warm is None):
+            device = "cpu"
+        elif has_short_way(here):
+            found = _without_search(source, gated, options, monitor, warm, asked)
+            if found is not None:
+                return found
+            declined = True
     by_rows = options.method == "hungarian"
-    source = place_costs(
-        source, options.device, options.memory_limit, monitor, options.cache, by_rows=by_rows
-    )
+    source = place_costs(source, device, options.memory_limit, monitor, options.cache, by_rows=by_rows)
     if monitor.ended:
         # Solved another way than the checkpoint's, if only for a moment: it stays as it is.
         saved, options = None, replace(options, checkpoint=None)
     given = Problem(source, options.maximize)
+    problem = _begun(given, monitor)
+    with intact_throughout(problem.source), naming_bytes(), connect(cluster, duals_of) as crew:
+        copying = time.perf_counter()
+        wants_near = cluster is None and _wants_near(options, monitor, saved)
+        near = near_costs(problem, lambda: monitor.over is not None) if wants_near else None
+        halted = wants_near and near is None and monitor.over is not None
+        # No copy where memory is limited; nor with checkpoints, which may be continued with a limit.
+        copied = options.memory_limit is None and saved is None and options.checkpoint is None
+        if near is None and copied and not monitor.ended and monitor.over is None:
+            problem = with_far_rows(problem)
+        if crew is not None:
+            problem = replace(problem, source=spread_out(problem.source, crew))
+            monitor.progress.workers = crew.counts.by_worker
+        threads = _threads(options.threads, problem.shape[1])
+        of = asked.get("stands_for")
+        run = partial(
+            Run,
+            given,
+            problem,
+            monitor,
+            options,
+            threads,
+            warm,
+            saved,
+            gated=gated,
+            crew=crew,
+            stands_for=of,
+            halted=halted,
+            declined=declined,
+        )
+        first = run(near=near)
+        if near is not None:
+            first.seconds["start"] += time.perf_counter() - copying
+        del near  # released before the proof
+        result = None
+        with suppress(LargeCosts):  # not of floats, so not of near costs
+            result = execute(first)
+        if result is None:  # after the handler, so that no error has LargeCosts as its context
+            result = execute(run(large=True), large=True)
+        if crew is not None:
+            warn_of_little(problem.source, crew)
+    return result
+
+
+def _begun(given: Problem, monitor: Monitor) -> Problem:
+    """Return the problem as it is solved, which the monitor reports and guards from now on."""
     problem = orient(given)
     if isinstance(problem.source, Guarded):
         monitor.guards.append(problem.source.intact)
     monitor.progress.n_rows, monitor.progress.n_columns = problem.shape
+    return problem
+
+
+@contextmanager
+def _shown(monitor: Monitor, asked: dict[str, Any]) -> Iterator[None]:
+    """Report compilation, and draw the bar that is given or asked for."""
     bar = asked.get("bar") or (Bar() if asked["progress"] else None)
     compiling = _compilation_shown(bar)
     if bar is not None:
         monitor.listeners.append(bar.update)
     try:
-        with compiling, intact_throughout(problem.source), naming_bytes(), connect(cluster, duals_of) as crew:
-            copying = time.perf_counter()
-            wants_near = cluster is None and _wants_near(options, monitor, saved)
-            near = near_costs(problem, lambda: monitor.over is not None) if wants_near else None
-            halted = wants_near and near is None and monitor.over is not None
-            # No copy where memory is limited; nor with checkpoints, which may be continued with a limit.
-            copied = options.memory_limit is None and saved is None and options.checkpoint is None
-            if near is None and copied and not monitor.ended and monitor.over is None:
-                problem = with_far_rows(problem)
-            if crew is not None:
-                problem = replace(problem, source=spread_out(problem.source, crew))
-                monitor.progress.workers = crew.counts.by_worker
-            threads = _threads(options.threads, problem.shape[1])
-            of = asked.get("stands_for")
-            run = partial(
-                Run,
-                given,
-                problem,
-                monitor,
-                options,
-                threads,
-                warm,
-                saved,
-                gated=gated,
-                crew=crew,
-                stands_for=of,
-                halted=halted,
-            )
-            first = run(near=near)
-            if near is not None:
-                first.seconds["start"] += time.perf_counter() - copying
-            del near  # released before the proof
-            result = None
-            with suppress(LargeCosts):  # not of floats, so not of near costs
-                result = execute(first)
-            if result is None:  # after the handler, so that no error has LargeCosts as its context
-                result = execute(run(large=True), large=True)
-            if crew is not None:
-                warn_of_little(problem.source, crew)
-        return result
+        with compiling:
+            yield
     finally:
         if bar is not None and asked.get("bar") is None:
             _close(bar, monitor)
+
+
+def _begins_here(
+    source: CostSource, options: Options, monitor: Monitor, saved: checkpoints.Saved | None
+) -> bool:
+    """Return whether the host looks at its costs before they are taken to a device.
+
+    Not if a method or start is named, with a checkpoint, which is of one search, nor with a limit on the
+    device's memory.
+    """
+    free = options.method == "auto" and options.start == "auto" and options.epsilon
+    kept = saved is not None or options.checkpoint is not None or options.memory_limit is not None
+    there = isinstance(source, (OnDevice, Placeable))
+    return free and not (kept or there or monitor.ended) and leaves_host(source, options.device)
+
+
+def _without_search(
+    source: CostSource,
+    gated: ClippedCosts | None,
+    options: Options,
+    monitor: Monitor,
+    warm: GivenStart | None,
+    asked: dict[str, Any],
+) -> Result | None:
+    """Return the host's result for costs in its memory if no search is needed; else None."""
+    given = Problem(source, options.maximize)
+    problem = _begun(given, monitor)
+    threads = _threads(options.threads, problem.shape[1])
+    options = replace(options, device="cpu")
+    with intact_throughout(problem.source):
+        for large in (False, True):
+            with suppress(LargeCosts):
+                return execute_short(
+                    Run(
+                        given,
+                        problem,
+                        monitor,
+                        options,
+                        threads,
+                        warm,
+                        None,
+                        gated=gated,
+                        stands_for=asked.get("stands_for"),
+                        large=large,
+                    )
+                )
+    return None
 
 
 def _wants_near(options: Options, monitor: Monitor, saved: checkpoints.Saved | None) -> bool:

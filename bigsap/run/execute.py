@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -23,7 +24,7 @@ from bigsap.run.checkpoints import open_checkpoint, save_bounds
 from bigsap.run.conclude import conclude, stands_for_whole
 from bigsap.run.deadline import Deadline, Late
 from bigsap.run.interrupted import Conclusion, answer
-from bigsap.run.ladder import climb
+from bigsap.run.ladder import climb, climb_short
 from bigsap.run.refine import settled, signed_duals
 from bigsap.run.run import Run
 from bigsap.run.stats import first_bounds
@@ -39,6 +40,17 @@ from bigsap.types import Array
 
 def execute(run: Run, *, large: bool = False) -> Result:
     """Solve, prove, and return the result. large: see ``Run``."""
+    result = _executed(run, climb, large=large)
+    assert result is not None  # the ladder's last strategy never declines
+    return result
+
+
+def execute_short(run: Run) -> Result | None:
+    """Return the result of strategies that need no search; None if all decline, for another run."""
+    return _executed(run, climb_short, large=False)
+
+
+def _executed(run: Run, way: Callable[[Run], Outcome | None], *, large: bool) -> Result | None:
     open_checkpoint(run, large=large)
     n, m = run.problem.shape
     if n == 0 or m == 0:
@@ -55,7 +67,10 @@ def execute(run: Run, *, large: bool = False) -> Result:
         first_bounds(run)
         found: Array | None = None
         try:
-            outcome = given_outcome(run, climb(run))
+            outcome = way(run)
+            if outcome is None:
+                return None
+            outcome = given_outcome(run, outcome)
             if outcome.violator.size:
                 outcome = confirmed(run, outcome)
             if outcome.violator.size:

@@ -8,7 +8,7 @@ from bigsap.progress import Stopped
 from bigsap.run.kept_rows import keep_rows
 from bigsap.run.on_lists import setting_of
 from bigsap.run.run import Run
-from bigsap.sources.base import Resident
+from bigsap.sources.base import CostSource, Resident
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies import Outcome, work
 from bigsap.strategies.optional_rows import bounded, sparse_gate
@@ -35,7 +35,8 @@ class OptionalRows:
 
         If the solve is stopped, the current matching is available.
         """
-        source, first, solved = run.problem.source, _reads_source(run), run.short_way()
+        source, solved = run.problem.source, run.short_way()
+        first = reads_source(source)
         if not first:
             keep_rows(run)
         if not isinstance(source, ClippedCosts) or device_name(source) != "cpu":
@@ -66,12 +67,11 @@ class OptionalRows:
         return Outcome(gate.column_of_row(), gate.prices)
 
 
-def _reads_source(run: Run) -> bool:
+def reads_source(source: CostSource) -> bool:
     """Return whether the source itself is read: a matrix, or points most of whose pairs are excluded.
 
     Rows that are slower to evaluate are cached first.
     """
-    source = run.problem.source
     if not isinstance(source, ClippedCosts):
         return False
     given = source.given

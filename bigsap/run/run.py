@@ -59,7 +59,8 @@ class Run:
     where that pays. stands_for: facts of the user's problem for a checkpoint, where ``given`` is not that
     problem, but one with copies of its columns or rows. near: the same problem without the sizes of far
     lines, to be searched in its place, see ``without_far_lines``. halted: the solve was stopped before the
-    costs that it would search were known.
+    costs that it would search were known. declined: the strategies that need no search have declined the
+    costs already, before these were placed on a device.
     """
 
     team: Team  # set when the search begins
@@ -80,6 +81,7 @@ class Run:
         stands_for: dict[str, Any] | None = None,
         near: NearCosts | None = None,
         halted: bool = False,
+        declined: bool = False,
     ) -> None:
         self.given, self.monitor = given, monitor
         if near is not None:
@@ -87,6 +89,7 @@ class Run:
         self.options, self.n_threads, self.saved = options, n_threads, saved
         self.warm_start, self.gated, self.crew = warm_start, gated, crew
         self.stands_for, self.near, self.halted = stands_for or {}, near, halted
+        self.declined = declined
         stays = crew is not None and not isinstance(problem.source, Crewed)
         self.offload = Offload(crew) if crew is not None and stays else None
         # The method of the original request, if a checkpoint is continued: it determines which strategies

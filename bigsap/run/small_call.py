@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigsap import policy
+from bigsap.errors import one_of
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, Stopped
@@ -39,9 +40,11 @@ def small_costs(given: CostSource, gated: ClippedCosts | None, options: Options)
 
     given: the user's costs. gated: the same where rows may stay unassigned.
     """
-    ways = (options.method, options.variant, options.device, options.start, options.epsilon)
-    if ways != ("auto", "auto", "cpu", "auto", True) or options.checkpoint is not None:
+    ways = (options.method, options.variant, options.start, options.epsilon)
+    if ways != ("auto", "auto", "auto", True) or options.checkpoint is not None:
         return None
+    if options.memory_limit is not None and not one_of(options.device, ("cpu", "auto")):
+        return None  # a limit on the device's memory
     if isinstance(given, ArraySource):
         if given.mapped or not suits(given.array, easy=not options.maximize):
             return None

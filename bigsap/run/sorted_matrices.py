@@ -10,6 +10,7 @@ from bigsap.proof.certificate import Certificate
 from bigsap.run.certify import prove_now
 from bigsap.run.kept_rows import keep_rows
 from bigsap.run.run import Run
+from bigsap.sources.cuda.placed import ComputedOnDevice
 from bigsap.strategies import Outcome
 from bigsap.strategies.monge import sorted_start
 from bigsap.strategies.placement import device_name
@@ -34,7 +35,8 @@ class SortedMatrices:
         """
         keep_rows(run)
         problem, options, solved = run.reading, run.options, run.short_way()
-        if device_name(problem.source) != "cpu":
+        # Of costs that a device computes, the host computes the few pairs; the proof is the device's.
+        if device_name(problem.source) != "cpu" and not isinstance(problem.source, ComputedOnDevice):
             return None
         clock = time.perf_counter()
         start = sorted_start(problem, run.arithmetic.price, options.seed, solved.counts, run.monitor.tick)

@@ -25,9 +25,10 @@ from bigsap.errors import DeviceMemoryError, OptionError, one_of
 from bigsap.problem import Problem
 from bigsap.progress import Monitor, Stopped
 from bigsap.row_cache import RowCache, Rows, parse_bytes
+from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
-from bigsap.sources.cuda.device_kernels import load_cupy
+from bigsap.sources.cuda.device_kernels import load_cupy, require
 from bigsap.sources.cuda.placed import (
     OnDevice,
     Placeable,
@@ -38,6 +39,7 @@ from bigsap.sources.cuda.placed import (
 )
 from bigsap.sources.cuda.row_blocks import RowsOnDevices, is_matrix
 from bigsap.sources.cuda.slabs import SlabsOnDevices
+from bigsap.strategies.sparse_pairs import sparse_part
 from bigsap.types import Array
 
 TREES = "a small range of costs, rows without a pattern: trees find many paths at a time"
@@ -64,20 +66,17 @@ def place_costs(
     A limit or cancel during the copy leaves the costs where they were: the monitor has ended then, and
     the host's solve returns its answer at its first tick.
     """
-    there = isinstance(source, (OnDevice, Placeable))
     if device == "cpu":
-        if there:
+        if isinstance(source, (OnDevice, Placeable)):
             raise OptionError(
                 f'{source!r} needs device="cuda" (or "auto"): its costs are in device memory, or'
                 " computed there"
             )
         return source
+    if not leaves_host(source, device):
+        require_devices(device)
+        return source
     if device == "auto":
-        # Usually few pairs of clipped costs are ever read: see ``sparse_gate``.
-        given = source.given if isinstance(source, ClippedCosts) else source
-        gated = given is not source and not isinstance(given, (OnDevice, Placeable))
-        if gated or (not there and (min(source.shape) < policy.DEVICE_ROWS or not has_device())):
-            return source
         numbers: tuple[int, ...] = (source.device if isinstance(source, OnDevice) else 0,)
     else:
         numbers = device_numbers(device)
@@ -94,6 +93,29 @@ def place_costs(
     except Stopped as stop:
         monitor.end(stop.reason)
         return source
+
+
+def leaves_host(source: CostSource, device: str | Sequence[str]) -> bool:
+    """Return whether ``place_costs`` takes costs to a device, or leaves them on theirs.
+
+    Not sparse costs: on a device the pairs that are not listed would be costs like all others.
+    """
+    if one_of(device, ("cpu",)) or sparse_part(source) is not None:
+        return False
+    there = isinstance(source, (OnDevice, Placeable))
+    if not one_of(device, ("auto",)):
+        return True
+    # Usually few pairs of clipped costs are ever read: see ``sparse_gate``.
+    given = source.given if isinstance(source, ClippedCosts) else source
+    gated = given is not source and not isinstance(given, (OnDevice, Placeable))
+    return not gated and (there or (min(source.shape) >= policy.DEVICE_ROWS and has_device()))
+
+
+def require_devices(device: str | Sequence[str]) -> None:
+    """Raise OptionError if a device is named that is not there, whether it will be used or not."""
+    if not one_of(device, ("cpu", "auto")):
+        for number in device_numbers(device):
+            require(number)
 
 
 def has_device() -> bool:
@@ -124,14 +146,31 @@ def device_method(source: Any, sign: int = 1, *, trees: bool = False) -> tuple[s
         return "compressed", "many rows, and bounds that need no look at the costs"
     if source.code().product is not None and min(source.shape) >= policy.FEW_ROWS:
         return "compressed", "inner products bound the costs of many rows at once"
+    return _method_of_rows(source, sign, trees=trees, lookup=source.code().lookup)
+
+
+def scans_few_rows(source: CostSource, device: str | Sequence[str], sign: int, *, trees: bool) -> bool:
+    """Return whether a named device would scan whole rows of a matrix so small that the host is faster.
+
+    Several devices always scan whole rows. sign, trees: as for ``device_method``.
+    """
+    if one_of(device, ("cpu", "auto")) or not isinstance(source, ArraySource) or source.mapped:
+        return False
+    if not all(side < most for side, most in zip(sorted(source.shape), policy.DEVICE_SCANNED, strict=True)):
+        return False
+    several = len(device_numbers(device)) > 1
+    return several or _method_of_rows(source, sign, trees=trees, lookup=True)[0] == "ssp"
+
+
+def _method_of_rows(source: Any, sign: int, *, trees: bool, lookup: bool) -> tuple[str, str]:
+    """Return the method and reason for costs without useful bounds. lookup: a device looks them up."""
     n, m = source.shape
-    matrix: Any = source
-    integers = matrix.dtype.kind in "iu"
+    integers = source.dtype.kind in "iu"
     # With somewhat more columns than rows, whole rows are scanned on the CPU too.
     short = n < policy.UNRELATED_ROWS and not policy.SOMEWHAT_WIDE[0] * n < m < policy.SOMEWHAT_WIDE[1] * n
     if min(n, m) >= policy.FEW_ROWS and (integers or short):
-        lookup = n == m and trees and source.code().lookup
-        if lookup and integers:
+        grown = n == m and trees and lookup
+        if grown and integers:
             # A small sample, which takes a fifth of the time of whole rows: small trees take little more.
             costs = _sample(source, policy.METHOD_GLANCE_COLUMNS)
             if very_few_values(costs, m):
@@ -140,13 +179,13 @@ def device_method(source: Any, sign: int = 1, *, trees: bool = False) -> tuple[s
             if short_range(costs, m):
                 return "hungarian", TREES
         costs = _sample(source)
-        if lookup and many_ties(sign, costs):
+        if grown and many_ties(sign, costs):
             return "hungarian", TREES
         if integers and few_values(costs, m):
             return "compressed", "few different costs: searches end in short lists"
         if short and unrelated(costs):
             return "compressed", "rows without a pattern: searches end in short lists"
-    if lists_on_trial(source):
+    if _are_tried(source, lookup=lookup):
         return "compressed", ON_TRIAL
     return "ssp", "the device scans whole rows"
 
@@ -158,10 +197,12 @@ def lists_on_trial(source: Any) -> bool:
     than a device's scans of whole rows unless costs are denser in some regions, as in clusters: there,
     searches need evaluations all the time (docs/decisions/2026-11-26-lists-on-trial.md).
     """
-    if not isinstance(source, OnDevice) or not source.code().lookup:
-        return False
+    return isinstance(source, OnDevice) and _are_tried(source, lookup=source.code().lookup)
+
+
+def _are_tried(source: Any, *, lookup: bool) -> bool:
     n, m = source.shape
-    return n == m and n >= policy.TRIED_ROWS
+    return lookup and n == m and n >= policy.TRIED_ROWS
 
 
 def ties_in_memory(problem: Problem, matrix: Array) -> bool:

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
+from bigsap import policy
 from stand_in import cupy
 
 __all__ = ["cupy"]
+
+
+@pytest.fixture
+def no_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Solve small arrays as large ones are: the host would solve them, or search them, by itself."""
+    for name in ("MOST_SMALL_COSTS", "MOST_EASY_COSTS", "MOST_SMALL_COMPUTED", "MOST_SMALL_GATED_COSTS"):
+        monkeypatch.setattr(policy, name, 0)
+    monkeypatch.setattr(policy, "DEVICE_SCANNED", (0, 0))

@@ -313,7 +313,7 @@ class TestRoom:
         assert 10 < result.stats["cache_slots"] < N // 2
         assert result.fun == pytest.approx(optimum(matrix), rel=1e-12)
 
-    def test_costs_that_fit_are_copied_once(self, cupy: Any) -> None:
+    def test_costs_that_fit_are_copied_once(self, cupy: Any, no_small: None) -> None:
         matrix = costs(40, 40)
         stats = bigsap.solve(matrix, device="cuda", method="compressed").stats
         assert stats["copied_bytes"] == matrix.nbytes

@@ -31,6 +31,7 @@ from bigsap.strategies.placement import few_values, unrelated
 from pairwise import each
 
 optimize = pytest.importorskip("scipy.optimize")
+pytestmark = pytest.mark.usefixtures("no_small")
 
 KERNEL = """\
 __device__ double cost(long long i, long long j, const double *x, const double *y) {

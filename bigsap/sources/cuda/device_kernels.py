@@ -50,9 +50,8 @@ def load_cupy() -> Any:
     return cupy
 
 
-@contextmanager
-def on(device: int) -> Iterator[None]:
-    """Make this device CuPy's current one within the context. OptionError if there is none such."""
+def require(device: int) -> None:
+    """Raise OptionError if the device does not exist. Nothing is started on it."""
     cupy = load_cupy()
     try:
         count = cupy.cuda.runtime.getDeviceCount()
@@ -60,7 +59,13 @@ def on(device: int) -> Iterator[None]:
         raise OptionError(f"no CUDA device can be used here: {error}") from error
     if device >= count:
         raise OptionError(f"device 'cuda:{device}' does not exist: {count} device(s) are present")
-    with cupy.cuda.Device(device):
+
+
+@contextmanager
+def on(device: int) -> Iterator[None]:
+    """Make this device CuPy's current one within the context. OptionError if there is none such."""
+    require(device)
+    with load_cupy().cuda.Device(device):
         yield
 
 

@@ -86,7 +86,7 @@ class TestRoom:
         pool.set_limit(size=0)
 
     @pytest.mark.parametrize("share", [0.9, 0.5, 0.25])
-    def test_less_than_seems_free(self, pool: Any, share: float) -> None:
+    def test_less_than_seems_free(self, pool: Any, no_small: None, share: float) -> None:
         matrix = costs(2000, 2000)
         pool.set_limit(size=pool.used_bytes() + int(share * matrix.nbytes))
         for given in (matrix, by_rows(matrix)):

@@ -12,6 +12,7 @@ from bigsap.engine.cuda.device_engine import DeviceEngine
 
 cupy = pytest.importorskip("cupy")
 optimize = pytest.importorskip("scipy.optimize")
+pytestmark = pytest.mark.usefixtures("no_small")
 
 KERNEL = """\
 __device__ double cost(long long i, long long j, const double *x, const double *y) {
