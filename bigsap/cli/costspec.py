@@ -40,7 +40,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import DtypeError, ExpressionError, InputError, OverflowRiskError, ShapeError
-from bigsap.option_table import ARRAYS, OPTIONS
+from bigsap.option_table import ARRAYS, OPTIONS, as_requested
 from bigsap.sources import as_source
 from bigsap.sources.base import CostSource
 from bigsap.sources.cost_specs import KINDS, RESERVED
@@ -98,9 +98,15 @@ def _options(given: object, file: Path) -> dict[str, Any]:
         raise InputError(f"{file}: /options: must be an object, got {_kind_name(given)}")
     known = {option.remote: option for option in OPTIONS}
     found: dict[str, Any] = {}
-    for key, value in given.items():
-        if key == "certify" and value in ("bounds", "pairs"):
-            found[key] = "pairs" if value == "pairs" else True
+    try:
+        named = as_requested(given)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
+    for key, value in named.items():
+        if key == "certify":
+            if value not in ("bounds", "pairs"):
+                raise InputError(f'{file}: /options/certify: must be "bounds", "pairs" or true')
+            found[key] = value == "bounds" or value
         elif key not in known:
             raise InputError(f"{file}: /options/{key}: unknown option; there are {', '.join(known)}, certify")
         elif known[key].kind == "flag" and not isinstance(value, (bool, type(None))):
