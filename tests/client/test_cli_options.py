@@ -42,8 +42,9 @@ def test_unassigned_cost(folder: Path, capsys: Any) -> None:
         assert run("verify", "c.npy", "r.npz", "--unassigned-cost", given, "--json") == 0
         assert run("verify", "c.npy", "r.npz", "--unassigned-cost", "77") == 5
         capsys.readouterr()
-    assert run("solve", "c.npy", "--unassigned-cost", "none.npy") == 1
-    assert "neither a number nor a .npy file" in capsys.readouterr().err
+    for option, text in (("--unassigned-cost", "none.npy: no such file"), ("--capacity", "x: is neither")):
+        assert run("solve", "c.npy", option, text.partition(":")[0]) == 1
+        assert f"error: {option} {text}" in capsys.readouterr().err
     # Whole prices stay whole: integers beyond 2**53 are compared as they are.
     np.save(folder / "i.npy", np.array([[2**53 + 1]]))
     assert run("solve", "i.npy", "--unassigned-cost", 2**53, "--json") == 0
