@@ -190,7 +190,7 @@ def _verify(args: argparse.Namespace) -> ExitStatus:
     if not file.is_file():
         raise InputError(f"{file}: no such file")
     result = bigsap.Result.load(file)
-    costs, asked = open_problem(args.costs)
+    costs, asked = open_problem(args.costs, result.maximize)
     given = {name: asked[name] for name in PROBLEM if name in asked} | given_options(args)
     certificate = result.verify(costs, pairs=args.pairs, **given)
     if args.json:

@@ -194,6 +194,24 @@ def test_verify_and_certify_take_the_document_that_solve_takes(folder: Path, cap
     assert "objective" in capsys.readouterr().err
 
 
+def test_what_forbids_in_a_file_follows_the_sense(folder: Path, capsys: Any) -> None:
+    spec = {
+        "type": "mask",
+        "cost": {"type": "npy", "path": "c.npy"},
+        "forbidden": np.eye(3, dtype=int).tolist(),
+    }
+    (folder / "spec.json").write_text(json.dumps(spec))
+    job = {"cost": spec, "options": {"maximize": True}}
+    (folder / "job.json").write_text(json.dumps(job))
+    for words in (("spec.json", "--maximize"), ("job.json",)):
+        assert run("solve", *words, "--json", "-o", "r.npz") == 0
+        assert record(capsys)["fun"] == 1 + 5 + 3
+        assert run("verify", words[0], "r.npz", "--json") == 0
+        assert run("certify", words[0], "r.npz", *words[1:], "--json") == 0
+        assert run("k-best", words[0], 9, *words[1:], "--json") == 0
+        assert len(record(capsys)["costs"]) == 2  # derangements of three
+
+
 def test_solve_takes_the_document_that_submit_takes(folder: Path, capsys: Any) -> None:
     request = {
         "shape": [3, 3],
