@@ -321,12 +321,9 @@ def test_serve_listens_and_stops(tmp_path, capsys):
         (("--host", "0.0.0.0"), "keys"),
         (("--port", "70000"), "port"),
         (("--config", "absent.toml"), "settings: cannot read absent.toml: No such file or directory"),
-        (("--data", "a_file/data"), "data: cannot use the folder a_file/data: Not a directory"),
     ],
 )
-def test_serve_refuses(tmp_path, monkeypatch, capsys, argv, text):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a_file").touch()
+def test_serve_refuses(tmp_path, capsys, argv, text):
     assert run("serve", "--data", tmp_path / "data", *argv) == 1
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
