@@ -6,8 +6,11 @@ accepts, and with the service's model of a request.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, TypeAlias
+
+from bigsap.errors import InputError
 
 #: flag: true or false. count: a whole number. size: bytes, or text such as "4GiB". costs: a number,
 #: or an array of one a row. counts: a whole number, or an array of them. text: anything else that is
@@ -181,6 +184,24 @@ OPTIONS = (
 #: Kinds of options whose value may be an array.
 ARRAYS = ("costs", "counts")
 BY_NAME = {option.name: option for option in OPTIONS}
+
+
+def as_requested(options: Any) -> dict[str, Any]:
+    """Return options by their names in a job request, where they may have those of ``solve``, too.
+
+    ``certify=True`` becomes what a request calls it. Raises InputError if they are no mapping, or if
+    one is given under both names.
+    """
+    if not isinstance(options, Mapping):
+        raise InputError(f"options must be a mapping, got {type(options).__name__}")
+    found: dict[str, Any] = {}
+    for key, value in options.items():
+        name = BY_NAME[key].remote if key in BY_NAME else key
+        if name != key and name in options:
+            raise InputError(f"/options/{name}: is {key}, given twice")
+        found[name] = "bounds" if key == "certify" and value is True else value
+    return found
+
 
 #: Options of ``solve`` that ``solve_k_best`` does not take, and the reason.
 REFUSED_BY_K_BEST = {

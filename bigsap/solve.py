@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import fields, replace
-from functools import partial
-from typing import Any, TypeVar
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy.typing as npt
 
@@ -51,10 +51,27 @@ from bigsap.strategies.far_lines import near_costs, with_far_rows
 from bigsap.strategies.orientation import orient
 from bigsap.strategies.placement import leaves_host, place_costs, require_devices, scans_few_rows
 
+_Given = ParamSpec("_Given")
 _OPTIONS = tuple(field.name for field in fields(Options))
 _T = TypeVar("_T")
 
 
+def _asking_for_points(solve: Callable[_Given, Result]) -> Callable[_Given, Result]:
+    """Return ``solve`` with an error that says what two arrays by position probably are."""
+
+    @wraps(solve)
+    def called(*args: _Given.args, **options: _Given.kwargs) -> Result:
+        if len(args) > 1:
+            raise TypeError(
+                f"solve() takes 1 positional argument but {len(args)} were given: the costs; if they are"
+                " two point sets, solve bigsap.points(x, y)"
+            )
+        return solve(*args, **options)
+
+    return called
+
+
+@_asking_for_points
 @quiet
 def solve(
     cost: Any,

@@ -46,7 +46,7 @@ def _certify(args: argparse.Namespace) -> ExitStatus:
     v = None if args.prices is None else read_assignment(args.prices)
     if isinstance(v, bigsap.Result) and np.isnan(v.v).any():
         raise InputError(f"--prices {args.prices}: the result has no prices")
-    costs, asked = open_problem(args.costs)
+    costs, asked = open_problem(args.costs, args.maximize)
     # Of a request's options those matter that have a flag here, and those that ``certify`` refuses.
     if asked.get("objective") == BY_NAME["objective"].default:
         del asked["objective"]

@@ -126,13 +126,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ServiceError as error:
         return _fail(args, cli_service.exit_of_error(error), str(error), error)
     except (BigsapError, OSError, ImportError) as error:
-        return _fail(args, ExitStatus.BAD_INPUT, str(error), error)
+        return _fail(args, ExitStatus.BAD_INPUT, _text_of(error), error)
     except MemoryError as error:
         text = f"out of memory {error}".strip() + "; try a smaller --cache"
         return _fail(args, ExitStatus.BAD_INPUT, text, error)
     except Exception as error:  # noqa: BLE001  the last resort: no traceback for users
         text = f"internal error: {type(error).__name__}: {error} (BIGSAP_DEBUG=1 shows where)"
         return _fail(args, ExitStatus.INTERNAL, text, error)
+
+
+def _text_of(error: Exception) -> str:
+    """Return what an error says; of a system's error, the file and the reason without their number."""
+    if isinstance(error, OSError) and error.strerror is not None and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error)
 
 
 def _fail(args: argparse.Namespace, code: ExitStatus, text: str, error: Exception | None) -> int:
@@ -183,7 +190,7 @@ def _verify(args: argparse.Namespace) -> ExitStatus:
     if not file.is_file():
         raise InputError(f"{file}: no such file")
     result = bigsap.Result.load(file)
-    costs, asked = open_problem(args.costs)
+    costs, asked = open_problem(args.costs, result.maximize)
     given = {name: asked[name] for name in PROBLEM if name in asked} | given_options(args)
     certificate = result.verify(costs, pairs=args.pairs, **given)
     if args.json:

@@ -4,21 +4,25 @@ A cost spec is a JSON object with a ``type``; every other key belongs to that ty
 
     {"type": "points", "metric": "euclidean", "x": {"npy": "x.npy"}, "y": [[0.5, 0.5]]}
 
-========== =================================================== ==========================
-type       required                                            optional
-========== =================================================== ==========================
-points     x, y                                                metric, p, w, radius,
-                                                               max_distance
-lowrank    a, b                                                row_terms, column_terms
-table      values, row_class, column_class
-sparse     columns, costs, and rows or start                   shape (with start: required)
-array      values
-zarr       path
-npy        path
-expression code, shape                                         arrays
-http_rows  url, shape, dtype                                   headers, timeout, retries,
-                                                               in_flight, block_rows
-========== =================================================== ==========================
+============ =================================================== ==========================
+type         required                                            optional
+============ =================================================== ==========================
+points       x, y                                                metric, p, w, radius,
+                                                                 max_distance
+lowrank      a, b                                                row_terms, column_terms
+table        values, row_class, column_class
+sparse       columns, costs, and rows or start                   shape (with start: required)
+array        values
+zarr         path
+npy          path
+expression   code, shape                                         arrays
+http_rows    url, shape, dtype                                   headers, timeout, retries,
+                                                                 in_flight, block_rows
+sum          terms (a list of costs)
+scale        cost, factor
+mask         cost, and forbidden or allowed
+forbid_above cost, threshold
+============ =================================================== ==========================
 
 ``arrays`` of an expression is an object of names and arrays or numbers; ``code`` is
 written in the language of ``bigsap.expression``.
@@ -32,7 +36,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -40,7 +44,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bigsap.errors import DtypeError, ExpressionError, InputError, OverflowRiskError, ShapeError
-from bigsap.option_table import ARRAYS, OPTIONS
+from bigsap.option_table import ARRAYS, OPTIONS, as_requested
 from bigsap.sources import as_source
 from bigsap.sources.base import CostSource
 from bigsap.sources.cost_specs import KINDS, RESERVED
@@ -48,6 +52,8 @@ from bigsap.sources.spec_files import load_npy, read_json
 from bigsap.sources.whole_numbers import rounded_among
 
 Array: TypeAlias = npt.NDArray[Any]
+#: Levels of sum, scale, mask and forbid_above, as many as the service takes by default.
+_DEEPEST = 16
 
 
 def open_costs(path: str | os.PathLike[str]) -> CostSource:
@@ -67,29 +73,30 @@ def open_costs(path: str | os.PathLike[str]) -> CostSource:
     return as_source(name)
 
 
-def open_problem(path: str | os.PathLike[str]) -> tuple[CostSource, dict[str, Any]]:
+def open_problem(
+    path: str | os.PathLike[str], maximize: bool | None = None
+) -> tuple[CostSource, dict[str, Any]]:
     """Return the costs of a file and the options in it, as ``bigsap.solve`` takes them.
 
-    Only a job request, a JSON object with ``cost``, has options. Raises as ``open_costs``.
+    maximize: the sense, which decides what forbids a pair; None: that of the options. Only a job request,
+    a JSON object with ``cost``, has options. Raises as ``open_costs``.
     """
     file = Path(os.fspath(path))
     if file.suffix != ".json" or not file.is_file():
         return open_costs(path), {}
     found = read_json(file)
     if not isinstance(found, Mapping) or "cost" not in found or "type" in found:
-        return from_spec(found, file.parent, str(file)), {}
+        return from_spec(found, file.parent, str(file), maximize=bool(maximize)), {}
     for key in found:
         if key not in ("cost", "shape", "options", "label"):
             raise InputError(f"{file}: /{key}: is for a service; leave it out, or use bigsap submit")
-    cost = found["cost"]
-    if "shape" in found and isinstance(cost, Mapping):
-        form = KINDS.get(str(cost.get("type")))
-        if form is not None and "shape" in form.fields:
-            cost = {"shape": found["shape"], **cost}
-    source = from_spec(cost, file.parent, f"{file}: /cost")
+    options = _options(found.get("options", {}), file)
+    sense = bool(options.get("maximize") if maximize is None else maximize)
+    place = _Place(file.parent, f"{file}: /cost", sense, found.get("shape"))
+    source = _from_spec(found["cost"], place)
     if "shape" in found and _shape(found["shape"], _Place(file.parent, f"{file}: /shape")) != source.shape:
         raise ShapeError(f"{file}: /shape: is {found['shape']}, but the costs have {list(source.shape)}")
-    return source, _options(found.get("options", {}), file)
+    return source, options
 
 
 def _options(given: object, file: Path) -> dict[str, Any]:
@@ -98,9 +105,15 @@ def _options(given: object, file: Path) -> dict[str, Any]:
         raise InputError(f"{file}: /options: must be an object, got {_kind_name(given)}")
     known = {option.remote: option for option in OPTIONS}
     found: dict[str, Any] = {}
-    for key, value in given.items():
-        if key == "certify" and value in ("bounds", "pairs"):
-            found[key] = "pairs" if value == "pairs" else True
+    try:
+        named = as_requested(given)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
+    for key, value in named.items():
+        if key == "certify":
+            if value not in ("bounds", "pairs"):
+                raise InputError(f'{file}: /options/certify: must be "bounds", "pairs" or true')
+            found[key] = value == "bounds" or value
         elif key not in known:
             raise InputError(f"{file}: /options/{key}: unknown option; there are {', '.join(known)}, certify")
         elif known[key].kind == "flag" and not isinstance(value, (bool, type(None))):
@@ -117,19 +130,29 @@ def read_spec(file: Path) -> CostSource:
     return from_spec(read_json(file), file.parent, str(file))
 
 
-def from_spec(spec: object, folder: Path, name: str = "cost spec") -> CostSource:
+def from_spec(spec: object, folder: Path, name: str = "cost spec", *, maximize: bool = False) -> CostSource:
     """Return the source described by a parsed spec; its paths are relative to ``folder``.
 
-    Raises InputError that begins with ``name`` and, if one field is wrong, its JSON pointer.
+    maximize: the sense, which decides what forbids a pair. Raises InputError that begins with ``name``
+    and, if one field is wrong, its JSON pointer.
     """
+    return _from_spec(spec, _Place(folder, name, maximize))
+
+
+def _from_spec(spec: object, place: _Place) -> CostSource:
+    name = place.pointer
     if not isinstance(spec, Mapping):
         raise InputError(f"{name}: must be a JSON object, got {_kind_name(spec)}")
+    if place.depth > _DEEPEST:
+        raise InputError(f"{name}: costs are nested more than {_DEEPEST} deep")
     kind = spec.get("type")
     if not isinstance(kind, str) or kind not in KINDS:
         known = ", ".join(KINDS)
         got = f"got {kind!r}" if "type" in spec else "it is missing"
         raise InputError(f"{name}: /type: must be one of {known}; {got}")
     form = KINDS[kind]
+    if place.shape is not None and "shape" in form.fields:
+        spec = {"shape": place.shape, **spec}
     for key in spec:
         if key != "type" and key not in form.fields:
             known = ", ".join(form.fields)
@@ -138,24 +161,41 @@ def from_spec(spec: object, folder: Path, name: str = "cost spec") -> CostSource
         if key not in spec:
             raise InputError(f"{name}: /{key}: required for type {kind!r}, but missing")
     values = {
-        key: _PARSERS[form.fields[key]](value, _Place(folder, f"{name}: /{key}"))
+        key: _PARSERS[form.fields[key]](value, replace(place, pointer=f"{name}: /{key}"))
         for key, value in spec.items()
         if key != "type"
     }
-    return form.build(**values)
+    sense = {"maximize": place.maximize} if form.sensed else {}
+    return form.build(**values, **sense)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """The place of a value: the folder of its relative paths, and its name in errors."""
+    """The place of a value: the folder of its relative paths, and its name in errors.
+
+    maximize: the sense of the problem. shape: of costs that have none. depth: of nested costs.
+    """
 
     folder: Path
     pointer: str
+    maximize: bool = False
+    shape: Any = None
+    depth: int = 0
 
     def path(self, value: object) -> str:
         if not isinstance(value, str) or not value:
             raise InputError(f"{self.pointer}: must be a path, got {_kind_name(value)}")
         return value if "://" in value else str(self.folder / value)
+
+
+def _cost(value: object, place: _Place) -> CostSource:
+    return _from_spec(value, replace(place, depth=place.depth + 1))
+
+
+def _costs(value: object, place: _Place) -> list[CostSource]:
+    if not isinstance(value, list):
+        raise InputError(f"{place.pointer}: must be a list of costs, got {_kind_name(value)}")
+    return [_cost(term, replace(place, pointer=f"{place.pointer}/{k}")) for k, term in enumerate(value)]
 
 
 def _array(value: object, place: _Place) -> Array:
@@ -246,4 +286,6 @@ _PARSERS: Mapping[str, Callable[[Any, _Place], Any]] = {
     "count": _count,
     "shape": _shape,
     "path": _path,
+    "cost": _cost,
+    "costs": _costs,
 }

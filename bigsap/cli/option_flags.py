@@ -86,6 +86,8 @@ def number_or_file(flag: str, text: str) -> int | float | Path:
         except ValueError:
             continue
     file = Path(text)
+    if file.suffix == ".npy" and not file.exists():
+        raise OptionError(f"{flag} {text}: no such file")
     if not file.is_file():
         raise OptionError(f"{flag} {text}: is neither a number nor a .npy file")
     return file

@@ -69,7 +69,7 @@ def _solve(args: argparse.Namespace) -> ExitStatus:
     if args.no_certify and args.certify_pairs:
         raise InputError("--no-certify and --certify-pairs exclude each other")
     # Only what was given: a resumed solve takes the others from its checkpoint.
-    costs, asked = open_problem(args.costs)
+    costs, asked = open_problem(args.costs, args.maximize)
     given = {**asked, **given_options(args)}
     if args.certify_pairs or args.no_certify:
         given["certify"] = "pairs" if args.certify_pairs else False

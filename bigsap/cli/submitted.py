@@ -14,6 +14,7 @@ from bigsap.cli.option_flags import given_request_options, warm_start_of
 from bigsap.client.http import UploadError
 from bigsap.display.text import shown
 from bigsap.errors import InputError
+from bigsap.option_table import as_requested
 
 if TYPE_CHECKING:
     from bigsap.client.job_request import RowBlocks
@@ -28,7 +29,7 @@ def job_request(args: argparse.Namespace) -> dict[str, Any]:
     request = read_request(args.spec)
     given = given_request_options(args)
     if given:
-        request["options"] = {**(request.get("options") or {}), **given}
+        request["options"] = {**as_requested(request.get("options") or {}), **given}
     if args.warm_start is not None:
         request["warm_start"] = _start(args.warm_start)
     if args.certify is not None:

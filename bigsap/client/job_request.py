@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from bigsap.errors import InputError
+from bigsap.option_table import as_requested
 from bigsap.result import Result
 from bigsap.sources import ArraySource, SliceableSource, as_source
 from bigsap.sources.base import CostSource
@@ -68,9 +69,9 @@ def request_of(cost: Any, options: Mapping[str, Any] | None = None, shape: Any =
     whole = isinstance(cost, Mapping) and "type" not in cost
     request: Record = dict(cost) if whole else {"cost": cost}
     if options:
-        if not isinstance(options, Mapping):
-            raise InputError(f"options must be a mapping, got {_name(options)}")
-        request["options"] = {**(request.get("options") or {}), **options}
+        request["options"] = {**as_requested(request.get("options") or {}), **as_requested(options)}
+    elif isinstance(request.get("options"), Mapping):
+        request["options"] = as_requested(request["options"])
     if shape is not None:
         request["shape"] = list(cost_shape(shape, "shape="))
     if "cost" in request:

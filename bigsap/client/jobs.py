@@ -111,8 +111,8 @@ class Client:
             (``{"type": ...}``) or a job request (``{"cost": ..., "options": ...}``), as a mapping
             or a ``.json`` file (``{"npy": path}`` in it is an array). Arrays are uploaded, by
             blocks; small ones are sent within the request.
-        options: those of a job request (``{"maximize": True, "gap": 0.1}``); they take precedence
-            over the request's own.
+        options: those of a job request (``{"maximize": True, "gap": 0.1}``), by their names there
+            or in ``bigsap.solve``; they take precedence over the request's own.
         shape: (n_rows, n_columns), if the costs do not define it.
         label: a name by which ``jobs`` finds the job.
         k_best: rank so many assignments after the solve, the best first; see ``Job.k_best``.

@@ -6,12 +6,15 @@ array is given (files beside the spec; uploads and stores) and in what they acce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from bigsap.errors import InputError
 from bigsap.sources.base import CostSource
-from bigsap.types import Array
+from bigsap.types import Array, Ids
 
 
 @dataclass(frozen=True)
@@ -20,12 +23,13 @@ class Kind:
 
     build: makes the source from the fields' values. fields: names of the fields and their types:
     array, arrays (an object of names and arrays or numbers), text, texts (an object), number,
-    count, shape or path.
+    count, shape, path, cost or costs (a list). sensed: build takes ``maximize``, the sense of the problem.
     """
 
     build: Callable[..., CostSource]
     fields: Mapping[str, str]
     required: tuple[str, ...]
+    sensed: bool = False
 
 
 # Imported in the call: a spec of one type needs no modules of the others.
@@ -89,6 +93,55 @@ def _http_rows(**values: Any) -> CostSource:
     return from_http(**values)
 
 
+class _Inverted:
+    """Source that is 1 where another source is 0, else 0."""
+
+    dtype: np.dtype[Any] = np.dtype(np.uint8)
+
+    def __init__(self, source: CostSource) -> None:
+        self.source, self.shape = source, source.shape
+
+    def read(self, rows: Ids, columns: slice, out: Array) -> None:
+        """Fill ``out[k, :]`` for ``rows[k]``."""
+        values = np.empty(out.shape, self.source.dtype)
+        self.source.read(rows, columns, values)
+        np.equal(values, 0, out=out, casting="unsafe")
+
+    def while_waiting(self, check: Callable[[], None] | None) -> None:
+        """Have ``check`` called while a read of this thread waits."""
+        if (pass_on := getattr(self.source, "while_waiting", None)) is not None:
+            pass_on(check)
+
+
+def _sum(terms: Sequence[Any]) -> CostSource:
+    from bigsap.sources.combined import sum_of
+
+    return sum_of(terms)
+
+
+def _scale(cost: Any, factor: float) -> CostSource:
+    from bigsap.sources.combined import scaled
+
+    return scaled(cost, factor)
+
+
+def _mask(cost: Any, forbidden: Any = None, allowed: Any = None, maximize: bool = False) -> CostSource:
+    from bigsap.sources import as_source
+    from bigsap.sources.combined import masked
+
+    if (forbidden is None) == (allowed is None):
+        raise InputError("a mask has either forbidden or allowed")
+    if isinstance(allowed, np.ndarray):
+        allowed = as_source(allowed)
+    return masked(cost, forbidden if allowed is None else _Inverted(allowed), maximize=maximize)
+
+
+def _forbid_above(cost: Any, threshold: float, maximize: bool = False) -> CostSource:
+    from bigsap.sources.combined import forbid_above
+
+    return forbid_above(cost, threshold, maximize=maximize)
+
+
 #: Names that an expression's arrays cannot have: those of its other fields.
 RESERVED = ("code", "shape")
 KINDS: Mapping[str, Kind] = {
@@ -137,5 +190,11 @@ KINDS: Mapping[str, Kind] = {
             "block_rows": "count",
         },
         ("url", "shape", "dtype"),
+    ),
+    "sum": Kind(_sum, {"terms": "costs"}, ("terms",)),
+    "scale": Kind(_scale, {"cost": "cost", "factor": "number"}, ("cost", "factor")),
+    "mask": Kind(_mask, {"cost": "cost", "forbidden": "array", "allowed": "array"}, ("cost",), sensed=True),
+    "forbid_above": Kind(
+        _forbid_above, {"cost": "cost", "threshold": "number"}, ("cost", "threshold"), sensed=True
     ),
 }

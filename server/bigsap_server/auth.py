@@ -146,11 +146,9 @@ class Keys:
         if file is None:
             return cls(None, limits)
         try:
-            keys = TypeAdapter(dict[str, Key]).validate_python(read_toml(file))
+            keys = TypeAdapter(dict[str, Key]).validate_python(read_toml(file, "keys"))
         except ValidationError as error:
             raise ValueError(f"{file}: {complaints(error)}") from None
-        except OSError as error:
-            raise OSError(f"keys: cannot read {file}: {error.strerror or error}") from error
         if not keys:
             raise ValueError(f"{file}: there is no key in it")
         if len({key.hash for key in keys.values()}) < len(keys):

@@ -270,7 +270,7 @@ def load(file: str | os.PathLike[str] | None = None, **given: Any) -> Settings:
     """
     values: dict[str, Any] = {}
     if file is not None:
-        values = read_toml(file)
+        values = read_toml(file, "settings")
         unknown = sorted(set(values) - set(Settings.model_fields))
         if unknown:
             raise ValueError(f"{os.fspath(file)}: unknown settings {', '.join(unknown)}")
@@ -283,10 +283,12 @@ def load(file: str | os.PathLike[str] | None = None, **given: Any) -> Settings:
         raise ValueError(f"{error}: lists and tables are JSON there") from None
 
 
-def read_toml(file: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what a file says. Raises ValueError naming the file, or OSError."""
+def read_toml(file: str | os.PathLike[str], what: str) -> dict[str, Any]:
+    """Return what a file says. Raises ValueError naming the file, or OSError naming ``what`` it is, too."""
     try:
         return tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OSError(f"{what}: cannot read {os.fspath(file)}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{os.fspath(file)}: not TOML: {error}") from error
 

@@ -251,6 +251,10 @@ def test_error_under_json_is_an_object_too(costs, solve_call, capsys):
 BAD = [
     ("solve absent.npy", "absent.npy: no such file"),
     ("solve {costs} -o absent/r.npz", "the folder absent does not exist"),
+    (
+        "solve {costs} --checkpoint absent/c",
+        "error: absent/c: the checkpoint cannot be written: No such file",
+    ),
     ("solve {costs} --threads 0", "threads"),
     ("solve {costs} --cache much", "cache"),
     ("solve {points} --cache 1B", "row"),

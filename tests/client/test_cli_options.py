@@ -42,8 +42,9 @@ def test_unassigned_cost(folder: Path, capsys: Any) -> None:
         assert run("verify", "c.npy", "r.npz", "--unassigned-cost", given, "--json") == 0
         assert run("verify", "c.npy", "r.npz", "--unassigned-cost", "77") == 5
         capsys.readouterr()
-    assert run("solve", "c.npy", "--unassigned-cost", "none.npy") == 1
-    assert "neither a number nor a .npy file" in capsys.readouterr().err
+    for option, text in (("--unassigned-cost", "none.npy: no such file"), ("--capacity", "x: is neither")):
+        assert run("solve", "c.npy", option, text.partition(":")[0]) == 1
+        assert f"error: {option} {text}" in capsys.readouterr().err
     # Whole prices stay whole: integers beyond 2**53 are compared as they are.
     np.save(folder / "i.npy", np.array([[2**53 + 1]]))
     assert run("solve", "i.npy", "--unassigned-cost", 2**53, "--json") == 0
@@ -155,6 +156,9 @@ def test_submit_takes_them_too(folder: Path, capsys: Any, monkeypatch: pytest.Mo
     np.save("p.npy", np.array([1.5, np.inf]))
     assert run("submit", "c.npy", "--device", "cuda", "--unassigned-cost", "p.npy") == 0
     assert client.request["options"] == {"device": "cuda", "unassigned_cost": {"array": "arr_of_2"}}
+    (folder / "named.json").write_text('{"cost": [[4, 1], [2, 0]], "options": {"time_limit": 9, "gap": 1}}')
+    assert run("submit", "named.json", "--time-limit", 5) == 0
+    assert client.request["options"] == {"time_limit_s": 5, "gap": 1}
     assert run("submit", "c.npy", "--unassigned-cost", 2**53 + 1, "--warm-start", "job_1a") == 0
     assert client.request["options"] == {"unassigned_cost": 2**53 + 1}
     assert client.request["warm_start"] == {"job": "job_1a"}
@@ -190,6 +194,24 @@ def test_verify_and_certify_take_the_document_that_solve_takes(folder: Path, cap
     assert "objective" in capsys.readouterr().err
 
 
+def test_what_forbids_in_a_file_follows_the_sense(folder: Path, capsys: Any) -> None:
+    spec = {
+        "type": "mask",
+        "cost": {"type": "npy", "path": "c.npy"},
+        "forbidden": np.eye(3, dtype=int).tolist(),
+    }
+    (folder / "spec.json").write_text(json.dumps(spec))
+    job = {"cost": spec, "options": {"maximize": True}}
+    (folder / "job.json").write_text(json.dumps(job))
+    for words in (("spec.json", "--maximize"), ("job.json",)):
+        assert run("solve", *words, "--json", "-o", "r.npz") == 0
+        assert record(capsys)["fun"] == 1 + 5 + 3
+        assert run("verify", words[0], "r.npz", "--json") == 0
+        assert run("certify", words[0], "r.npz", *words[1:], "--json") == 0
+        assert run("k-best", words[0], 9, *words[1:], "--json") == 0
+        assert len(record(capsys)["costs"]) == 2  # derangements of three
+
+
 def test_solve_takes_the_document_that_submit_takes(folder: Path, capsys: Any) -> None:
     request = {
         "shape": [3, 3],
@@ -200,12 +222,19 @@ def test_solve_takes_the_document_that_submit_takes(folder: Path, capsys: Any) -
     (folder / "job.json").write_text(json.dumps(request))
     assert run("solve", "job.json", "--json") == 0
     assert record(capsys)["fun"] == 1 * 4 + 2 * 5 + 3 * 6
+    # Options have the names of a request, or those of bigsap.solve.
+    named = {"maximize": True, "time_limit": 60, "checkpoint_every": 5, "certify": True}
+    (folder / "named.json").write_text(json.dumps({**request, "options": named}))
+    assert run("solve", "named.json", "--json") == 0
+    assert record(capsys)["fun"] == 1 * 4 + 2 * 5 + 3 * 6
     # What is given on the command line goes first.
     assert run("solve", "job.json", "--json", "--unassigned-cost", "100") == 0
     assert record(capsys)["fun"] == 300
     for wrong, text in (
         ({"options": {"wrong": 1}}, "/options/wrong: unknown option"),
         ({"options": []}, "/options: must be an object"),
+        ({"options": {"certify": False}}, '/options/certify: must be "bounds", "pairs" or true'),
+        ({"options": {"gap": 0, "time_limit": 3, "time_limit_s": 3}}, "/options/time_limit_s: is time_limit"),
         ({"options": {"maximize": "false"}}, "/options/maximize: must be true or false, got a string"),
         ({"options": {"epsilon": 0}}, "/options/epsilon: must be true or false, got a number"),
         ({"spread": True}, "/spread: is for a service"),

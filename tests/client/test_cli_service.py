@@ -320,7 +320,7 @@ def test_serve_listens_and_stops(tmp_path, capsys):
     [
         (("--host", "0.0.0.0"), "keys"),
         (("--port", "70000"), "port"),
-        (("--config", "absent.toml"), "absent.toml"),
+        (("--config", "absent.toml"), "settings: cannot read absent.toml: No such file or directory"),
     ],
 )
 def test_serve_refuses(tmp_path, capsys, argv, text):

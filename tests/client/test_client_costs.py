@@ -134,6 +134,18 @@ def test_what_no_request_can_hold_is_an_error_of_input(client: Client, given: di
         client.submit(COST, **given)
 
 
+def test_options_may_have_their_names_in_solve(client: Client) -> None:
+    request = {"cost": [[4, 1], [2, 0]], "options": {"time_limit": 60, "gap": 0.5}}
+    sent = request_of(request, {"checkpoint_every": 5, "time_limit_s": 30, "certify": True})
+    assert sent["options"] == {"time_limit_s": 30, "gap": 0.5, "checkpoint_s": 5, "certify": "bounds"}
+    job = client.submit(COST, options={"time_limit": 60, "certify": True}, wait=HANG_S)
+    assert job.result().status == "optimal"
+    with pytest.raises(InputError, match="time_limit_s: is time_limit, given twice"):
+        request_of(COST, {"time_limit": 1, "time_limit_s": 2})
+    with pytest.raises(InputError, match="must be a mapping"):
+        request_of({"cost": COST, "options": [1]}, {"gap": 1})
+
+
 def test_what_forbids_depends_on_the_sense(client: Client) -> None:
     most = bigsap.masked(COST, np.eye(30, 40), maximize=True)
     result = client.submit(most, options={"maximize": True}, wait=HANG_S).result()

@@ -340,7 +340,7 @@ def test_metrics_are_those_of_the_server():
     from bigsap_server.api.service_metrics import Metrics
 
     metrics = Metrics()
-    metrics.watch(lambda: {"queued": 1}, lambda: {"idle": 1}, lambda: 0, ROOT)
+    metrics.watch(lambda: {"queued": 1}, lambda: {"idle": 1}, lambda: {"0": 1}, lambda: 0, ROOT)
     there = set(re.findall(r"^# TYPE (bigsap_\w+)", metrics.text().decode(), re.M))
     page = (ROOT / "docs" / "operator.md").read_text()
     named = set(re.findall(r"^\| `(bigsap_\w+)`", page, re.M))

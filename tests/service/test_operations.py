@@ -285,6 +285,16 @@ def test_a_store_that_does_not_exist_is_refused_at_the_start(
     assert "stores.lab: there is no folder" in capsys.readouterr().err
 
 
+def test_a_data_folder_that_cannot_be_is_refused_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" / "data"
+    assert serve(settings_in(folder, port=0)) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == f"bigsap serve: data: cannot use the folder {folder}: Not a directory"
+
+
 def test_a_wrong_file_of_keys_is_refused_at_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,6 +47,23 @@ def test_combinations_are_judged_as_the_library_does(api: Any) -> None:
     assert 0 < refused < 50
 
 
+def test_names_of_the_library_are_taken(make_app: Any) -> None:
+    """An option may have its name in ``bigsap.solve``; errors name what was sent."""
+    api = make_app({"time_limit_s": 90})
+    given = {"time_limit": 60, "checkpoint_every": 5, "certify": True}
+    answer = api.post(DRY, json=SQUARE | {"options": given})
+    assert answer.status_code == 200, answer.text
+    taken = answer.json()["spec"]["options"]
+    assert (taken["time_limit_s"], taken["checkpoint_s"], taken["certify"]) == (60, 5, "bounds")
+    for name, value in (("time_limit", -1), ("checkpoint_every", 0), ("certify", False), ("certify", 1)):
+        answer = api.post(DRY, json=SQUARE | {"options": {name: value}})
+        problem(answer, 422, "invalid-spec", f"/options/{name}")
+    answer = api.post(DRY, json=SQUARE | {"options": {"time_limit": 5, "time_limit_s": 5}})
+    problem(answer, 422, "invalid-spec", "/options/time_limit")
+    answer = api.post(DRY, json=SQUARE | {"options": {"time_limit": 100}})
+    problem(answer, 422, "over-limit", "/options/time_limit")
+
+
 FLAT = [0, 0, 0]
 
 

@@ -183,18 +183,27 @@ def server(tmp_path_factory: pytest.TempPathFactory, lab: Path) -> Iterator[Live
         server.kill()
 
 
+def metric(client: Any, name: str) -> dict[str, int]:
+    """Values of a metric that has one label, by the label."""
+    lines = client.get("/metrics").text.splitlines()
+    return {line.split('"')[1]: int(float(line.split()[-1])) for line in lines if line.startswith(name + "{")}
+
+
 def doing(client: Any) -> dict[str, int]:
     """Workers by what they do, as the metrics have it."""
-    lines = client.get("/metrics").text.splitlines()
-    return {
-        line.split('"')[1]: int(float(line.split()[-1]))
-        for line in lines
-        if line.startswith("bigsap_workers{")
-    }
+    return metric(client, "bigsap_workers")
 
 
 def stats_of(client: Any, job_id: str) -> Any:
     return client.get(f"/v1/jobs/{job_id}/result").json()["stats"]["cluster"]
+
+
+def test_metrics_have_the_memory_of_the_workers(server: LiveServer) -> None:
+    with server.client() as client:
+        until(lambda: sum(doing(client).values()) == 3)
+        found = metric(client, "bigsap_worker_memory_bytes")
+        assert sorted(found) == ["0", "1", "2"]
+        assert min(found.values()) > 20e6
 
 
 @pytest.mark.some(1)

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from bigsap.cli.costspec import from_spec, open_costs
+from bigsap.cli.costspec import from_spec, open_costs, open_problem
 from bigsap.errors import DtypeError, ExpressionError, InputError, OverflowRiskError, ShapeError, StoreError
 from bigsap.sources.cost_specs import KINDS
 from contracts import whole
@@ -19,6 +19,7 @@ def write(folder, spec, name="spec.json") -> str:
     return str(file)
 
 
+INF = float("inf")
 RNG = np.random.default_rng(5)
 X, Y = RNG.random((4, 2)), RNG.random((6, 2))
 
@@ -127,6 +128,30 @@ def test_npy_type(tmp_path):
     np.testing.assert_array_equal(whole(source), X)
 
 
+def test_combinations_of_costs(tmp_path):
+    np.save(tmp_path / "c.npy", [[4.0, 1, 3], [2, 0, 5]])
+    c = {"type": "npy", "path": "c.npy"}
+    e = {"type": "expression", "code": "i + j"}
+    off = [[0, 0, 1], [0, 1, 0]]
+    cases = [
+        ({"type": "sum", "terms": [c, {**e, "shape": [2, 3]}]}, [[4, 2, 5], [3, 2, 8]]),
+        ({"type": "scale", "cost": c, "factor": 0.5}, [[2, 0.5, 1.5], [1, 0, 2.5]]),
+        ({"type": "mask", "cost": c, "forbidden": off}, [[4, 1, INF], [2, INF, 5]]),
+        ({"type": "mask", "cost": c, "allowed": off}, [[INF, INF, 3], [INF, 0, INF]]),
+        ({"type": "forbid_above", "cost": c, "threshold": 3}, [[INF, 1, 3], [2, 0, INF]]),
+    ]
+    for spec, expected in cases:
+        np.testing.assert_array_equal(whole(open_costs(write(tmp_path, spec))), expected)
+        inside = {"type": "scale", "factor": 2, "cost": {"type": "sum", "terms": [spec]}}
+        np.testing.assert_array_equal(whole(from_spec(inside, tmp_path)), 2 * np.array(expected))
+        forbidden = np.where(np.isinf(expected), -np.inf, expected)
+        np.testing.assert_array_equal(whole(from_spec(spec, tmp_path, maximize=True)), forbidden)
+    # The request's shape is that of all costs in it that have none.
+    job = {"shape": [2, 3], "cost": {"type": "sum", "terms": [e, {"type": "scale", "cost": e, "factor": 2}]}}
+    source, _ = open_problem(write(tmp_path, job))
+    np.testing.assert_array_equal(whole(source), [[0, 3, 6], [3, 6, 9]])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_unknown_key_is_refused_and_named(kind, tmp_path):
     spec = {"type": kind, "metrik": 1} | {key: [[1]] for key in KINDS[kind].required}
@@ -144,6 +169,10 @@ def test_missing_key_is_named(kind, tmp_path):
 A = {"type": "array"}
 P = {"type": "points", "y": [[1]]}
 E = {"type": "expression", "code": "i + j", "shape": [2, 2]}
+M = {"type": "mask"}
+NESTED: dict[str, object] = A | {"values": [[1]]}
+for _ in range(17):
+    NESTED = {"type": "scale", "cost": NESTED, "factor": 1}
 BAD = [
     ([1, 2], InputError, "must be a JSON object, got a list"),
     ({}, InputError, "/type: must be one of points"),
@@ -164,6 +193,13 @@ BAD = [
     (E | {"arrays": {"code": 1}}, ExpressionError, "'code' cannot be the name of an array"),
     (E | {"code": "i + z"}, ExpressionError, "column 5: unknown name 'z'"),
     (E | {"code": 7}, InputError, "/code: must be a string, got a number"),
+    (M | {"cost": [[1]]}, InputError, "/cost: must be a JSON object, got a list"),
+    (M | {"cost": A | {"values": 3}}, InputError, "/cost: /values: must be nested lists"),
+    (M | {"cost": A | {"values": [[1]]}}, InputError, "either forbidden or allowed"),
+    ({"type": "sum", "terms": {}}, InputError, "/terms: must be a list of costs, got an object"),
+    ({"type": "sum", "terms": []}, InputError, "at least one source"),
+    ({"type": "sum", "terms": [3]}, InputError, "/terms/0: must be a JSON object, got a number"),
+    (NESTED, InputError, "costs are nested more than 16 deep"),
 ]
 
 

@@ -45,6 +45,8 @@ def test_the_service_has_the_options_of_the_table() -> None:
     request = pytest.importorskip("bigsap_server.costs.request")
     members = request.Options.model_json_schema()["properties"]
     assert set(members) == {option.remote for option in OPTIONS} | {"certify"}
+    aliases = pytest.importorskip("bigsap_server.costs.specs").ALIASES
+    assert aliases == {option.remote: option.name for option in OPTIONS if option.remote != option.name}
     for option in OPTIONS:
         member = members[option.remote]
         if option.choices or option.remote_choices:

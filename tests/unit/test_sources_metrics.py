@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import bigsap
 from bigsap.errors import DtypeError, InvalidCostError, OptionError, OverflowRiskError, ShapeError
 from bigsap.sources.expression.formula import expression
 from bigsap.sources.functions.callbacks import from_function
@@ -411,3 +412,11 @@ def test_rows_without_entries_are_not_walked():
             raise AssertionError(part)
 
     check_finite(np.empty((2**50, 0)).view(Untouched), "a[{}, {}]", "finite numbers")
+
+
+def test_two_point_sets_given_to_solve_are_asked_for() -> None:
+    x = np.zeros((3, 2))
+    with pytest.raises(TypeError, match=r"^solve\(\) takes 1 positional .* bigsap\.points\(x, y\)"):
+        bigsap.solve(x, x)
+    with pytest.raises(TypeError, match=r"^solve\(\) missing 1 required positional argument: 'cost'$"):
+        bigsap.solve()  # type: ignore[call-arg]

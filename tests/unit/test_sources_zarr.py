@@ -241,8 +241,12 @@ class TestNotAnArray:
         group = zarr.create_group(tmp_path / "g")
         group.create_array("costs", shape=(2, 2), dtype="f8")
         for given in (tmp_path / "g", group):
-            with pytest.raises(StoreError, match=r"is a group.*arrays costs"):
+            with pytest.raises(StoreError, match=r"is a group.*arrays costs$"):
                 from_zarr(given)
+        for name in ("indptr", "indices", "data"):
+            group.create_array(name, shape=(3,), dtype="i8")
+        with pytest.raises(StoreError, match=r"data, indices, indptr; bigsap.as_source opens sparse costs$"):
+            from_zarr(group)
 
     @pytest.mark.parametrize("zarr_format", [2, 3])
     def test_damaged_metadata(self, tmp_path: Path, zarr_format: int) -> None:

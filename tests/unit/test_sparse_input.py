@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+import scipy.spatial
 import zarr
 
 import bigsap
@@ -383,7 +384,7 @@ def test_sparse_names_what_opens_a_path(tmp_path: Any) -> None:
         assert bigsap.solve(given).fun == 4
         assert request_of(given)["cost"]["type"] == "sparse"
     with pytest.raises(bigsap.InputError, match=r"\(rows, columns, costs\)$"):
-        bigsap.sparse({})
+        bigsap.sparse(set())
 
 
 def test_damaged_archives_are_named(tmp_path: Any) -> None:
@@ -433,3 +434,65 @@ def test_mapped_python_objects_are_refused(name: str, tmp_path: Any) -> None:
             archive.writestr(part, whole)
     with pytest.raises(bigsap.StoreError, match="Python objects"):
         bigsap.as_source(path)
+
+
+# -- what searches for neighbours return ----------------------------------------------------
+
+X, Y = np.random.default_rng(5).random((2, 30, 2))
+
+
+@pytest.mark.parametrize("form", ["dok_matrix", "coo_matrix", "dict", "ndarray"])
+def test_distances_within_a_radius_in_every_form_of_scipy(form: str) -> None:
+    x, y = (scipy.spatial.cKDTree(points) for points in (X, Y))
+    found = sparse(x.sparse_distance_matrix(y, 0.9, output_type=form), (30, 30))
+    assert found.shape == (30, 30)
+    assert bigsap.solve(found).fun == bigsap.solve(bigsap.points(X, Y, "euclidean", max_distance=0.9)).fun
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("empty", [-1, 30])
+def test_lists_of_neighbours(order: int, empty: int) -> None:
+    """As scipy and scikit-learn return them, distances first, and pynndescent, indices first."""
+    costs, columns = scipy.spatial.cKDTree(Y).query(X, 12, distance_upper_bound=0.4)
+    assert np.isinf(costs).any()
+    columns = np.where(np.isinf(costs), empty, columns)
+    kept = np.isfinite(costs)
+    rows = np.repeat(np.arange(30), 12).reshape(30, 12)[kept]
+    wanted = sparse((rows, columns[kept], costs[kept]), (30, 30)).entries()
+    for found in (sparse((columns, costs)[::order], (30, 30)), sparse([columns, costs][::order])):
+        for one, other in zip(found.entries(), wanted, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_rows_whose_lists_are_empty_stay_rows() -> None:
+    found = sparse((np.array([[1, 0], [2, -1], [-1, -1]]), np.array([[5.0, 4], [3, np.inf], [np.inf] * 2])))
+    assert found.shape == (3, 3)
+    assert found.entries().start.tolist() == [0, 2, 3, 3]
+    assert bigsap.solve(found).status == "infeasible"
+    hidden = np.ma.masked_equal([[5.0, 4], [3, 9], [9, 9]], 9)
+    again = np.array([[1, 0], [2, 0], [0, 1]])
+    with pytest.raises(bigsap.InvalidCostError, match=r"cost\[1, 0\] is missing"):
+        sparse((again, hidden))
+    with pytest.raises(bigsap.InvalidCostError, match=r"the pair \(0, 1\) is listed twice"):
+        sparse(([[1, 1]], [[2, 3]]))
+    assert sparse(([[1, 0]], [[2, 3]])).entries().columns.tolist() == [1, 0]  # integers: columns first
+    assert sparse((np.array([[1, 0]], np.uint64), [[2.0, 3]])).shape == (1, 2)
+    assert sparse((np.zeros((2, 0), int), np.zeros((2, 0)))).shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "shape", "match"),
+    [
+        (([[0, 1]], [[1.0]]), None, r"shapes \(1, 2\) and \(1, 1\)"),
+        (([0, 1], [1.0, 2.0]), None, r"\(rows, columns, costs\)"),
+        (([[0.0, np.nan]], [[1.0, 2.0]]), None, "indices must be integers"),
+        (([[0, 1]], [[1.0, 2.0]]), (2, 2), "lists of 1 row"),
+        (([[0, -1]], [[1.0, 2.0]]), None, r"the pair \(0, -1\) is outside"),
+        ({(0, 1): 2.0, "b": 3.0}, None, "dict is not sparse costs"),
+        ({(0, 1): 2.0, (0, 7): 3.0}, (2, 2), r"the pair \(0, 7\) is outside"),
+        (np.zeros(2, [("i", int), ("j", int)]), None, "ndarray is not sparse costs"),
+    ],
+)
+def test_neighbours_that_are_none_are_named(given: Any, shape: Any, match: str) -> None:
+    with pytest.raises(bigsap.InputError, match=match):
+        sparse(given, shape)

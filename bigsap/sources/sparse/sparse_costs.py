@@ -35,6 +35,7 @@ from bigsap.sources.sparse.entries import (
     spread_row,
     starts,
 )
+from bigsap.sources.sparse.neighbours import vectors_of, vectors_of_lists
 from bigsap.types import Array, Ids
 
 #: Integers up to this size are exact in float64.
@@ -160,6 +161,9 @@ def sparse(entries: Any, shape: Sequence[int] | None = None) -> SparseCosts:
         three vectors ``(rows, columns, costs)`` of one length, in any order. An explicit zero is a
         cost, as is every entry of a stored diagonal (DIA) inside the shape, or of a stored block
         (BSR). ``inf`` (``-inf`` under ``maximize``) forbids a pair as if it were not listed.
+        Or what a search for neighbours returns: two arrays ``(columns, costs)``, both (n_rows, k),
+        where a cost of ``inf`` is an empty place, whatever its column (costs may come first unless
+        both are integers); records with the fields i, j and v; a dict of costs by (row, column).
     shape: (n_rows, n_columns); of vectors one more than the largest row and column by default,
         otherwise checked.
 
@@ -175,7 +179,13 @@ def listed_pairs(entries: Any, shape: Sequence[int] | None = None, *, forbid: bo
     """Return ``sparse(entries, shape)``. forbid: pairs whose cost is missing, or NaN, are left out."""
     if isinstance(entries, (tuple, list)) and len(entries) == 3:
         return _from_vectors(entries, shape, forbid)
+    if isinstance(entries, (tuple, list)) and len(entries) == 2:
+        with intact_throughout(_Files(*entries)):
+            return _by_rows(*vectors_of_lists(entries, shape), forbid)
     if not looks_sparse(entries):
+        vectors = vectors_of(entries)
+        if vectors is not None:
+            return _from_vectors(vectors, shape, forbid)
         file = isinstance(entries, (str, os.PathLike))
         raise InputError(
             f"{type(entries).__name__} is not sparse costs: pass a scipy.sparse array or"

@@ -229,7 +229,8 @@ def _arrays_within(group: Any) -> str:
     if not names:
         return ""
     more = ", ..." if len(names) > 5 else ""
-    return f"; it holds the arrays {', '.join(names[:5])}{more}"
+    sparse = "; bigsap.as_source opens sparse costs" if {"data", "indices", "indptr"} <= {*names} else ""
+    return f"; it holds the arrays {', '.join(names[:5])}{more}{sparse}"
 
 
 def describe(array: Any, name: str) -> Layout:

@@ -132,7 +132,7 @@ def create_app(settings: Settings, store: JobStore | None = None) -> Admission:
         webhooks = Webhooks(lambda: app.state.settings)
         jobs.on_change(webhooks.follow)
         supervisor = Supervisor(jobs, make_executor(settings), settings, keys)
-        metrics.watch(jobs.counts, supervisor.workers, supervisor.held, settings.data)
+        metrics.watch(jobs.counts, supervisor.workers, supervisor.memory, supervisor.held, settings.data)
         app.state.service = Service(
             settings=settings,
             plain=settings.model_dump(mode="json"),

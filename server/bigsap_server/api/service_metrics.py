@@ -54,12 +54,15 @@ class Metrics:
         self,
         jobs: Callable[[], Mapping[str, int]],
         workers: Callable[[], Mapping[str, int]],
+        memory: Callable[[], Mapping[str, int]],
         held: Callable[[], int],
         folder: Path,
     ) -> None:
-        """Export what is counted when scraped: jobs by state, workers by activity, held jobs, free bytes."""
+        """Export what is counted when scraped: jobs, workers and their memory, held jobs, free bytes."""
         self.registry.register(_Counts("bigsap_jobs", "Jobs by state", "state", jobs))
         self.registry.register(_Counts("bigsap_workers", "Workers by what they do", "doing", workers))
+        text = "Memory of the server's own workers"
+        self.registry.register(_Counts("bigsap_worker_memory_bytes", text, "worker", memory))
         gauge = partial(Gauge, registry=self.registry)
         text = "Queued jobs whose key has as many running as it may"
         gauge("bigsap_jobs_held", text).set_function(held)

@@ -10,7 +10,7 @@ import importlib.metadata
 import logging
 import math
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -193,15 +193,15 @@ class _Builder:
                 params = plugin_params(plugin, spec["params"], self.pointer)
                 return bigsap.as_source(plugin(params, None if self.shape is None else tuple(self.shape)))
             case "sum":
-                return bigsap.sum_of([self.inner("terms", k) for k in range(len(spec["terms"]))])
+                return KINDS[kind].build([self.inner("terms", k) for k in range(len(spec["terms"]))])
             case "scale":
-                return bigsap.scaled(self.inner("cost"), spec["factor"])
+                return KINDS[kind].build(self.inner("cost"), spec["factor"])
             case "mask":
-                given = spec["forbidden"] is not None
-                mask: Any = self.matrix("forbidden") if given else _Inverted(self.matrix("allowed"))
-                return bigsap.masked(self.inner("cost"), mask, maximize=self.maximize)
+                name = "allowed" if spec["forbidden"] is None else "forbidden"
+                mask = {name: self.matrix(name)}
+                return KINDS[kind].build(self.inner("cost"), **mask, maximize=self.maximize)
             case "forbid_above":
-                return bigsap.forbid_above(self.inner("cost"), spec["threshold"], maximize=self.maximize)
+                return KINDS[kind].build(self.inner("cost"), spec["threshold"], maximize=self.maximize)
         raise TypeError(f"unknown cost spec {kind}")
 
     def inner(self, *place: Any) -> bigsap.CostSource:
@@ -254,26 +254,6 @@ class _Builder:
         # The source does not close a client given to it, so its connections would stay open.
         weakref.finalize(source, client.close)
         return source
-
-
-class _Inverted:
-    """Source that is 1 where another source is 0, else 0."""
-
-    dtype: np.dtype[Any] = np.dtype(np.uint8)
-
-    def __init__(self, source: bigsap.CostSource) -> None:
-        self.source, self.shape = source, source.shape
-
-    def read(self, rows: Any, columns: slice, out: Any) -> None:
-        """Fill ``out[k, :]`` for ``rows[k]``."""
-        values = np.empty(out.shape, self.source.dtype)
-        self.source.read(rows, columns, values)
-        np.equal(values, 0, out=out, casting="unsafe")
-
-    def while_waiting(self, check: Callable[[], None] | None) -> None:
-        """Have ``check`` called while a read of this thread waits."""
-        if (pass_on := getattr(self.source, "while_waiting", None)) is not None:
-            pass_on(check)
 
 
 def shape_of(spec: Mapping[str, Any], shape: Shape, pointer: str) -> tuple[int, int]:

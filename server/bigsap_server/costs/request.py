@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 import bigsap
 from bigsap_server.costs.specs import (
+    ALIASES,
     ID_PATTERN,
     Array,
     Cost,
@@ -47,6 +48,15 @@ Size: TypeAlias = Annotated[
 ]
 
 
+def _check_certify(value: object) -> object:
+    return "bounds" if value is True else value  # as bigsap.solve has it
+
+
+def _or(name: str) -> AliasChoices:
+    """Return the names of an option: its own, which the documents have, and that in ``bigsap.solve``."""
+    return AliasChoices(name, ALIASES[name])
+
+
 class Options(Model):
     """Options of the solve. All may be left out."""
 
@@ -64,7 +74,9 @@ class Options(Model):
     )
     epsilon: bool = Field(True, description="false: one phase, without epsilon")
     gap: float = Field(0.0, ge=0, allow_inf_nan=False, description="stop this close to the optimum")
-    time_limit_s: Positive | None = Field(None, description="seconds; then the best so far")
+    time_limit_s: Positive | None = Field(
+        None, validation_alias=_or("time_limit_s"), description="seconds; then the best so far"
+    )
     dtype: Literal["float64", "float32", "int64", "int32", "uint16", "uint8"] | None = Field(
         None, description="read the costs as this type; a cost that it does not hold is an error"
     )
@@ -73,12 +85,17 @@ class Options(Model):
     threads: int | None = Field(None, ge=1, le=1024, description="default: a fair share")
     device: Literal["auto", "cpu", "cuda"] = "auto"
     checkpoint_s: float | None = Field(
-        None, gt=0, le=86400, allow_inf_nan=False, description="seconds between checkpoints"
+        None,
+        validation_alias=_or("checkpoint_s"),
+        gt=0,
+        le=86400,
+        allow_inf_nan=False,
+        description="seconds between checkpoints",
     )
     start: Literal["auto", "levels", "estimate", "none"] = Field(
         "auto", description="first prices: of solved samples, estimated, or zero"
     )
-    certify: Literal["bounds", "pairs"] = Field(
+    certify: Annotated[Literal["bounds", "pairs"], BeforeValidator(_check_certify)] = Field(
         "bounds", description="pairs: the proof looks at every pair, even where bounds would do"
     )
     seed: int = Field(0, ge=0, lt=2**32, description="of the order of rows")

@@ -279,8 +279,15 @@ class Matrix(Model):
         return data
 
 
+#: Options of a request, and their names in ``bigsap.solve``, which are taken too.
+ALIASES = {"time_limit_s": "time_limit", "checkpoint_s": "checkpoint_every"}
+
+
 def as_sent(sent: Any, name: Any) -> Any:
-    """Return the key of a cost's field ``name`` in the object that was sent, which may be a short form."""
+    """Return the key of a field ``name`` in the object that was sent: a short form, or another name."""
+    other = ALIASES.get(name)
+    if other is not None and isinstance(sent, dict) and name not in sent and other in sent:
+        return other
     short = name == "values" and isinstance(sent, dict) and sent.get("type") == "array"
     return "array" if short and "values" not in sent and "array" in sent else name
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import dask
 import distributed
+import psutil
 
 from bigsap_server.jobs.control import Order
 from bigsap_server.jobs.executor import Executor, Listener, Report
@@ -141,6 +142,14 @@ class DaskExecutor(Executor):
         busy, lent = len(self._flights), len(self._lent())
         there = max(len(self._threads), busy + lent)
         return {"busy": busy, "lent": lent, "idle": there - busy - lent}
+
+    def memory(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, nanny in dict(getattr(self._cluster, "workers", {})).items():
+            if nanny.pid is not None:  # it is being started again
+                with suppress(psutil.Error):
+                    found[str(name)] = psutil.Process(nanny.pid).memory_info().rss
+        return found
 
     def submit(self, order: Order) -> None:
         if self._client is None:

@@ -61,6 +61,10 @@ class Executor(ABC):
         """
         return {}
 
+    def memory(self) -> dict[str, int]:
+        """Return the bytes of memory of each of our own worker processes, by name."""
+        return {}
+
     @abstractmethod
     def submit(self, order: Order) -> None:
         """Run an attempt. Raises OSError when no worker can take it."""

@@ -74,7 +74,10 @@ class JobStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.data = self.path.parent
-        self.data.mkdir(parents=True, exist_ok=True)
+        try:
+            self.data.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(f"data: cannot use the folder {self.data}: {error.strerror or error}") from error
         self._lock_file = FileLock(self.data / "lock")
         if not self._lock_file.take():
             raise OSError(f"another server owns {self.data}")

@@ -135,6 +135,10 @@ class Supervisor:
         """Return the numbers of the cluster's workers by activity, see ``Executor``."""
         return self._executor.workers()
 
+    def memory(self) -> dict[str, int]:
+        """Return the bytes of memory of each of our own workers, see ``Executor``."""
+        return self._executor.memory()
+
     # The loop
 
     def _receive(self, report: Report) -> None:
