@@ -40,6 +40,8 @@ ANYWHERE = {
     r"\b(very|really|basically|obviously|of course)\b": "leave the word out",
 }
 FOLDERS = ("bigsap", "server")
+#: Most characters of a line of prose in a document: not of tables, code, or what cannot be broken.
+WIDTH = 100
 
 
 def files(*suffixes: str) -> list[Path]:
@@ -81,6 +83,18 @@ def broken() -> Iterator[str]:
         if path.parts[0] != "CHANGELOG.md" and not {"decisions", "lab"} & set(path.parts):
             for number, line in enumerate(path.read_text().splitlines(), 1):
                 yield from words(path, number, line)
+        if path.parts[0] == "docs" or len(path.parts) == 1:
+            yield from long_lines(path)
+
+
+def long_lines(path: Path) -> Iterator[str]:
+    """Lines of prose that are too long."""
+    code = False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        code ^= line.lstrip().startswith("```")
+        breakable = not code and " " in line[:WIDTH].lstrip(" *-") and not line.lstrip().startswith("|")
+        if breakable and len(line) > WIDTH and not line.startswith("    "):
+            yield f"{path}:{number}: {len(line)} characters, at most {WIDTH}"
 
 
 def words(path: Path, number: int, text: str) -> Iterator[str]:
