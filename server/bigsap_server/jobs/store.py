@@ -235,9 +235,9 @@ class JobStore:
         """Queue the job again, to continue from its checkpoint as a new attempt.
 
         For interrupted, cancelled and failed jobs, and for succeeded ones that ended
-        before they were settled (``time_limit``, ``gap_reached``, a ranking cut short). Raises HttpProblem: ``wrong-state``, and
-        ``quota-exceeded`` as ``submit``, by the job's owner. check: as of ``submit``; tags: as of
-        ``request_cancel``.
+        before they were settled (``time_limit``, ``gap_reached``, a ranking cut short). Raises
+        HttpProblem: ``wrong-state``, and ``quota-exceeded`` as ``submit``, by the job's owner. check: as of
+        ``submit``; tags: as of ``request_cancel``.
         """
         with self._write() as (db, changes):
             row = _find(db, job_id, tags=tags)
