@@ -272,7 +272,7 @@ def _jobs(args: argparse.Namespace) -> ExitStatus:
 def _row(job: Job) -> tuple[str, str, str, str, str]:
     record, progress = job.record, job.progress
     done, status = "", str((job.outcome or {}).get("status") or "optimal")
-    if job.state == "succeeded":
+    if job.state == "succeeded" and (status != "optimal" or "resume" not in record["links"]):
         done = "100%" if status == "optimal" else status.replace("_", " ")
     elif progress.get("to_rank"):
         done = f"{progress['ranked']:,} of {progress['to_rank']:,} ranked"

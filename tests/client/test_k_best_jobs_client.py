@@ -11,6 +11,7 @@ import pytest
 
 import bigsap
 from bigsap.cli import commands as cli
+from bigsap.cli.job_commands import _row
 
 pytest.importorskip("httpx", reason="extra http")
 pytest.importorskip("fastapi", reason="extra server")
@@ -139,3 +140,11 @@ def test_a_ranking_that_was_stopped_on_its_way(
     found = json.loads(capsys.readouterr().out)
     assert (found["k_best"]["status"], len(found["k_best"]["costs"])) == ("time_limit", 7)
     assert found["exit_code"] == 4
+
+
+def test_a_list_of_jobs_says_which_rankings_were_stopped() -> None:
+    """They can be resumed, unlike one that has found all that there are."""
+    record = {"id": "job_1", "state": "succeeded", "outcome": {"status": "optimal"}}
+    record |= {"progress": {"ranked": 30, "to_rank": 300}, "links": {"resume": "/v1/jobs/job_1/resume"}}
+    assert _row(Job(None, record))[3] == "30 of 300 ranked"  # type: ignore[arg-type]
+    assert _row(Job(None, record | {"links": {}}))[3] == "100%"  # type: ignore[arg-type]

@@ -76,6 +76,10 @@ def test_a_ranking_and_its_stop(
     wait_text(page, "#job-state", "cancelled")
     heading = wait_text(page, "#ranking summary", r"Ranked: \d+ assignments, then stopped")
     assert 30 <= int(heading.split()[1]) < 300
+    gate.open()
+    page.get_by_role("button", name="Resume").click()
+    wait_text(page, "#ranking summary", "Ranked: 300 assignments$")
+    assert page.get_by_role("button", name="Resume").is_hidden()
 
 
 def test_stop_and_keep_then_resume_then_stop_now_then_delete(

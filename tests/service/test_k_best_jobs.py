@@ -301,8 +301,22 @@ def test_progress_of_a_ranking(api: Any, reported: Callable[..., None]) -> None:
     assert (other["progress"]["ranked"], other["progress"]["to_rank"]) == (None, None)
 
 
+def resumed_from_its_checkpoint(
+    api: Any, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """The job after another attempt, which does not solve again."""
+    real, resumed = bigsap.resume, []
+    monkeypatch.setattr(bigsap, "resume", lambda *args, **given: resumed.append(1) or real(*args, **given))
+    assert api.post(job["links"]["resume"]).status_code == 202
+    job = until(lambda: (now := api.get(job["links"]["self"]).json())["finished"] and now)
+    assert resumed
+    return job
+
+
 @pytest.mark.parametrize("least", [0, 20])
-def test_cancelled_while_it_ranks(api: Any, reported: Callable[..., None], least: int) -> None:
+def test_cancelled_while_it_ranks(
+    api: Any, reported: Callable[..., None], least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The ranking ends; the best assignment is kept, and what is ranked."""
 
     def see(progress: bigsap.Progress, cancel: Any) -> None:
@@ -328,20 +342,20 @@ def test_cancelled_while_it_ranks(api: Any, reported: Callable[..., None], least
         assert vector(api, job, "k_costs").tolist() == whole.costs[:count].tolist()
         assert vector(api, job, "k_col4row").tolist() == whole.col4row[:count].tolist()
     resumed.append(True)
-    assert api.post(job["links"]["resume"]).status_code == 202
-    job = until(lambda: (now := api.get(job["links"]["self"]).json())["finished"] and now)
+    job = resumed_from_its_checkpoint(api, job, monkeypatch)
     found = api.get(job["links"]["result"]).json()["k_best"]
     assert (found["count"], found["status"]) == (300, "optimal")
 
 
 @pytest.mark.parametrize("least", [0, 20])
 def test_the_time_limit_is_that_of_the_ranking_too(
-    api: Any, reported: Callable[..., None], least: int
+    api: Any, reported: Callable[..., None], least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def see(progress: bigsap.Progress, _: Any) -> None:
-        if progress.stage == "rank" and progress.ranked >= least:
+        if progress.stage == "rank" and progress.ranked >= least and not resumed:
             raise Stopped("time_limit")
 
+    resumed: list[bool] = []
     reported(see)
     job = solved(api, asked(300, LARGE))
     assert (job["state"], job["result"]["status"]) == ("succeeded", "optimal")
@@ -352,6 +366,14 @@ def test_the_time_limit_is_that_of_the_ranking_too(
     else:
         assert least <= found["count"] < 300
         assert (found["complete"], found["status"]) == (False, "time_limit")
+    resumed.append(True)
+    job = resumed_from_its_checkpoint(api, job, monkeypatch)
+    found = api.get(job["links"]["result"]).json()["k_best"]
+    assert (found["count"], found["status"]) == (300, "optimal")
+    assert "resume" not in job["links"]
+    problem(api.post(job["links"]["self"] + "/resume"), 409, "wrong-state")
+    checkpoint = api.app.app.state.service.store.folder(job["id"]) / "checkpoint"
+    until(lambda: not checkpoint.exists())
 
 
 def test_a_ranking_gets_the_time_that_the_solve_left(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -471,3 +471,13 @@ def test_subspaces_stay_within_memory() -> None:
     # Of as many subspaces as answers, which is all that there are without ties.
     with pytest.raises(OptionError, match=r"subspaces.* memory_limit"):
         bigsap.solve_k_best(costs, 200, memory_limit=pairs + 2 * 200 * (60 + 1) * 68)
+
+
+def test_a_pause_copies_no_queue():
+    """Pauses are many, and the queue may be long: only more room needs a new one."""
+    queue = state.new_queue(8, 3)
+    queue.node[:] = range(10)
+    assert state.grown_queue(queue, 8) is queue
+    longer = state.grown_queue(queue, 16)
+    assert (len(longer.node), longer.node[:10].tolist()) == (18, list(range(10)))
+    assert longer.worst is queue.worst

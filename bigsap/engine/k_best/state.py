@@ -191,7 +191,9 @@ def new_queue(capacity: int, count: int) -> Queue:
 
 
 def grown_queue(queue: Queue, capacity: int) -> Queue:
-    """Return the queue with room for more."""
+    """Return the queue, a longer one unless it has room for so many nodes."""
+    if len(queue.node) >= capacity + 2:
+        return queue
     larger = new_queue(capacity, 0)
     for old, new in zip(queue[:3], larger[:3], strict=True):
         new[: len(old)] = old

@@ -302,7 +302,7 @@ async def cancel(
     responses=schemas.MATCH_RESPONSES,
 )
 async def resume(job_id: JobId, service: TheService, caller: Submitter, if_match: IfMatch = None) -> Response:
-    """A new attempt from the checkpoint, for jobs that ended without being solved."""
+    """A new attempt from the checkpoint, for jobs that ended without being solved, or ranked as asked."""
     await service.job(job_id, caller)
     check = partial(check_references, service, owner=caller.sees, job_id=job_id)
     most, tags = caller.quotas["active_jobs"], required(if_match)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bigsap.summary import RESULT_ARRAYS
 from bigsap_server.costs.previews import points_in
-from bigsap_server.jobs.model import SETTLED, JobEvent, JobRow, JobState
+from bigsap_server.jobs.model import JobEvent, JobRow, JobState, settled
 from bigsap_server.problems import PROBLEMS
 from bigsap_server.settings import Limits
 from bigsap_server.uploads.blocks import Meta
@@ -178,8 +178,7 @@ class Job(Answer):
         """
         link = job_path(job, root)
         links = {"self": link, "events": f"{link}/events", "result": f"{link}/result"}
-        settled = job.result is not None and job.result.get("status") in SETTLED
-        if not job.active and not (job.state == "succeeded" and settled):
+        if not job.active and not (job.state == "succeeded" and settled(job.result, job.spec)):
             links["resume"] = f"{link}/resume"
         if job.active:
             links["cancel"] = f"{link}/cancel"

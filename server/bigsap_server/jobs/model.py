@@ -52,8 +52,21 @@ RUNNING, FINISHED = (
 )
 #: States of jobs that may still change without a request.
 ACTIVE = tuple(name for name in STATES if name not in FINISHED)
-#: Statuses of results that another attempt would not change: such jobs cannot be resumed.
-SETTLED = ("optimal", "infeasible", "imprecise")
+# Statuses of results that another attempt would not change.
+_SETTLED = ("optimal", "infeasible", "imprecise")
+
+
+def settled(result: Mapping[str, Any] | None, spec: Mapping[str, Any]) -> bool:
+    """Return whether another attempt would find the same as this summary of a result.
+
+    Such a job cannot be resumed, unless it was cancelled. A ranking that was stopped may go further.
+    """
+    if result is None or result.get("status") not in _SETTLED:
+        return False
+    if spec.get("k_best") is None:
+        return True
+    ranking = result.get("k_best")
+    return ranking is not None and ranking.get("status") not in ("time_limit", "cancelled")
 
 
 class UnknownJob(HttpProblem):

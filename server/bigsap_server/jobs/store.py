@@ -34,7 +34,6 @@ from bigsap_server.jobs.model import (
     ACTIVE,
     FINISHED,
     RUNNING,
-    SETTLED,
     STATES,
     Answer,
     JobEvent,
@@ -46,6 +45,7 @@ from bigsap_server.jobs.model import (
     UnknownJob,
     canonical,
     etag,
+    settled,
 )
 from bigsap_server.jobs.references import references
 from bigsap_server.problems import HttpProblem
@@ -238,19 +238,19 @@ class JobStore:
         """Queue the job again, to continue from its checkpoint as a new attempt.
 
         For interrupted, cancelled and failed jobs, and for succeeded ones that ended
-        before they were settled (``time_limit``, ``gap_reached``). Raises HttpProblem: ``wrong-state``, and
-        ``quota-exceeded`` as ``submit``, by the job's owner. check: as of ``submit``; tags: as of
-        ``request_cancel``.
+        before they were settled (``time_limit``, ``gap_reached``, a ranking cut short). Raises
+        HttpProblem: ``wrong-state``, and ``quota-exceeded`` as ``submit``, by the job's owner. check: as of
+        ``submit``; tags: as of ``request_cancel``.
         """
         with self._write() as (db, changes):
             row = _find(db, job_id, tags=tags)
-            state, status = row["state"], json.loads(row["result"] or "{}").get("status")
-            if state == "succeeded" and status in SETTLED:
-                raise HttpProblem("wrong-state", f"{job_id} is solved: {status}", state=state)
+            state, spec, result = row["state"], json.loads(row["spec"]), json.loads(row["result"] or "null")
+            if state == "succeeded" and settled(result, spec):
+                raise HttpProblem("wrong-state", f"{job_id} is solved: {result['status']}", state=state)
             if "queued" not in STATES[state].next:
                 raise HttpProblem("wrong-state", f"{job_id} is {state}; nothing to resume", state=state)
             _check_active(db, row["owner"], most_active, row["number"])
-            check(json.loads(row["spec"]))
+            check(spec)
             anew: Row = {"failures": 0, "spent": 0.0}
             anew |= dict.fromkeys(("finished", "cancel", "problem", "retry_at"))
             return _set(db, changes, row, state="queued", **anew)

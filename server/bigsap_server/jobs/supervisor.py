@@ -21,7 +21,7 @@ from typing import Any
 from bigsap_server.auth import Keys
 from bigsap_server.jobs.control import STOPPED, Command, Folder, Order, interrupted
 from bigsap_server.jobs.executor import Executor, InlineExecutor, Report
-from bigsap_server.jobs.model import SETTLED, JobRow, StaleAttempt, StoreUnavailable, UnderWay, UnknownJob
+from bigsap_server.jobs.model import JobRow, StaleAttempt, StoreUnavailable, UnderWay, UnknownJob, settled
 from bigsap_server.jobs.store import JobStore
 from bigsap_server.problems import is_disk_full, without_paths
 from bigsap_server.settings import Settings
@@ -368,7 +368,7 @@ class Supervisor:
         _log.info("job %s attempt %s: %s", job.id, job.attempt, state, extra={"job": job.id})
         if state in ("succeeded", "cancelled", "failed"):
             watch.folder.prune(job.attempt, job.result_of if result is None else job.attempt)
-            if result is not None and result["status"] in SETTLED:
+            if settled(result, watch.order.spec):
                 watch.folder.nothing_left()
 
     def _update(self, watch: _Watch, **news: Any) -> None:

@@ -115,7 +115,7 @@ export async function showJob(main, { id, signal }) {
     const stopping = job.state === "cancelling";
     visible(buttons.finish, active && !stopping);
     visible(buttons.now, active);
-    visible(buttons.resume, !active && !["optimal", "infeasible", "imprecise"].includes(job.outcome?.status));
+    visible(buttons.resume, job.links.resume != null);
     visible(buttons.remove, !active);
     fill(about,
       fact("Id", el("code", {}, job.id)),
