@@ -44,7 +44,8 @@ MOST_EASY_COSTS = 1 << 24
 #: Rows hardly compete if, of sqrt(n) EASY_ROWS rows, one of EASY_SHARE at most wants another's column. Of
 #: twenty classes with 1,200 to 3,000 rows that is one ("identity is optimal", 0 to 1 of 231); the next
 #: is small clusters, 14 to 20 of 100. Rows that choose any column get EASY_ROWS**2 / 2 that another wants.
-EASY_ROWS, EASY_SHARE = 4, 100
+#: EASY_FIRST of these rows are looked at first.
+EASY_ROWS, EASY_SHARE, EASY_FIRST = 4, 100, 16
 #: Most costs that a call of ``linear_sum_assignment`` copies before it looks at anything else: 32 KiB.
 MOST_COPIED_COSTS = 1 << 12
 #: Most costs of points or low rank that are all computed for it. With 512 points in the plane that takes a

@@ -14,6 +14,7 @@ import bigsap
 from bigsap import batch, policy
 from bigsap.engine.small import search as dense
 from bigsap.run import small_call, small_search
+from bigsap.run.small_arrays import suits
 from examples_of import examples
 from instances import CLASSES
 from oracle import optimum, value
@@ -387,6 +388,21 @@ def test_large_arrays_whose_rows_hardly_compete_are_solved_here_too(easy, genera
     for other in (compete, easy.astype("f4"), easy[:50], easy[:, :50]):
         assert bigsap.solve(other).stats["method"] != "dense"
     assert bigsap.solve(easy, maximize=True).stats["method"] != "dense"
+
+
+def test_the_first_rows_that_are_looked_at_reject_only_what_all_of_them_reject(easy, monkeypatch):
+    rng = np.random.default_rng(8)
+    monkeypatch.setattr(policy, "EASY_SHARE", 10)
+    arrays = []
+    for share in (0.0, 0.05, 0.1, 0.15, 0.2):
+        for _ in range(20):
+            costs = easy.copy()
+            costs[rng.random(200) < share, rng.integers(200)] -= 9.0  # rows that want the same column
+            arrays.append(costs)
+    few = [suits(costs, easy=True) for costs in arrays]
+    monkeypatch.setattr(policy, "EASY_FIRST", 0)
+    assert few == [suits(costs, easy=True) for costs in arrays]
+    assert 20 < sum(few) < 80
 
 
 def test_easy_arrays_with_costs_that_are_no_numbers(easy):
