@@ -49,7 +49,7 @@ from bigsap.sources.sparse.sparse_costs import SparseCosts
 from bigsap.strategies import ON_COLUMNS, ON_ENTRIES
 from bigsap.strategies.far_lines import near_costs, with_far_rows
 from bigsap.strategies.orientation import orient
-from bigsap.strategies.placement import leaves_host, place_costs, require_devices, scans_few_rows
+from bigsap.strategies.placement import is_short_for, leaves_host, place_costs, require_devices
 
 _Given = ParamSpec("_Given")
 _OPTIONS = tuple(field.name for field in fields(Options))
@@ -408,11 +408,10 @@ def _general(
     cluster = asked["cluster"]
     device, declined = options.device, False
     if _begins_here(source, options, monitor, saved):
-        here = orient(Problem(source, options.maximize))
         require_devices(device)
-        if scans_few_rows(here.source, device, here.sign, trees=warm is None):
+        if is_short_for(source, device):
             device = "cpu"
-        elif has_short_way(here):
+        elif has_short_way(orient(Problem(source, options.maximize))):
             found = _without_search(source, gated, options, monitor, warm, asked)
             if found is not None:
                 return found

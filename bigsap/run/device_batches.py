@@ -223,7 +223,8 @@ def _array(costs: Any, number: int) -> Any:
             if lies_on_host(costs):
                 costs = on_host(costs)
             else:
-                costs = seen_on_device(single(costs) if "bfloat16" in str(costs.dtype) else costs)
+                wide = "bfloat16" in str(getattr(costs, "dtype", ""))
+                costs = seen_on_device(single(costs) if wide else costs)
         except (BufferError, InputError, RuntimeError, TypeError, ValueError):  # ``solve`` says why
             return None
         if not isinstance(costs, np.ndarray) and costs.device.id != number:

@@ -146,30 +146,24 @@ def device_method(source: Any, sign: int = 1, *, trees: bool = False) -> tuple[s
         return "compressed", "many rows, and bounds that need no look at the costs"
     if source.code().product is not None and min(source.shape) >= policy.FEW_ROWS:
         return "compressed", "inner products bound the costs of many rows at once"
-    return _method_of_rows(source, sign, trees=trees, lookup=source.code().lookup)
+    return _method_of_rows(source, sign, trees=trees)
 
 
-def scans_few_rows(source: CostSource, device: str | Sequence[str], sign: int, *, trees: bool) -> bool:
-    """Return whether a named device would scan whole rows of a matrix so small that the host is faster.
-
-    Several devices always scan whole rows. sign, trees: as for ``device_method``.
-    """
+def is_short_for(source: CostSource, device: str | Sequence[str]) -> bool:
+    """Return whether a matrix in the host's memory is so small that a named device would not be faster."""
     if one_of(device, ("cpu", "auto")) or not isinstance(source, ArraySource) or source.mapped:
         return False
-    if not all(side < most for side, most in zip(sorted(source.shape), policy.DEVICE_SCANNED, strict=True)):
-        return False
-    several = len(device_numbers(device)) > 1
-    return several or _method_of_rows(source, sign, trees=trees, lookup=True)[0] == "ssp"
+    return all(side < most for side, most in zip(sorted(source.shape), policy.DEVICE_SHORT, strict=True))
 
 
-def _method_of_rows(source: Any, sign: int, *, trees: bool, lookup: bool) -> tuple[str, str]:
-    """Return the method and reason for costs without useful bounds. lookup: a device looks them up."""
+def _method_of_rows(source: Any, sign: int, *, trees: bool) -> tuple[str, str]:
+    """Return the method and reason for costs without useful bounds."""
     n, m = source.shape
     integers = source.dtype.kind in "iu"
     # With somewhat more columns than rows, whole rows are scanned on the CPU too.
     short = n < policy.UNRELATED_ROWS and not policy.SOMEWHAT_WIDE[0] * n < m < policy.SOMEWHAT_WIDE[1] * n
     if min(n, m) >= policy.FEW_ROWS and (integers or short):
-        grown = n == m and trees and lookup
+        grown = n == m and trees and source.code().lookup
         if grown and integers:
             # A small sample, which takes a fifth of the time of whole rows: small trees take little more.
             costs = _sample(source, policy.METHOD_GLANCE_COLUMNS)
@@ -185,7 +179,7 @@ def _method_of_rows(source: Any, sign: int, *, trees: bool, lookup: bool) -> tup
             return "compressed", "few different costs: searches end in short lists"
         if short and unrelated(costs):
             return "compressed", "rows without a pattern: searches end in short lists"
-    if _are_tried(source, lookup=lookup):
+    if lists_on_trial(source):
         return "compressed", ON_TRIAL
     return "ssp", "the device scans whole rows"
 
@@ -197,12 +191,8 @@ def lists_on_trial(source: Any) -> bool:
     than a device's scans of whole rows unless costs are denser in some regions, as in clusters: there,
     searches need evaluations all the time (docs/decisions/2026-11-26-lists-on-trial.md).
     """
-    return isinstance(source, OnDevice) and _are_tried(source, lookup=source.code().lookup)
-
-
-def _are_tried(source: Any, *, lookup: bool) -> bool:
     n, m = source.shape
-    return lookup and n == m and n >= policy.TRIED_ROWS
+    return isinstance(source, OnDevice) and source.code().lookup and n == m and n >= policy.TRIED_ROWS
 
 
 def ties_in_memory(problem: Problem, matrix: Array) -> bool:

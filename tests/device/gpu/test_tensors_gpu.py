@@ -143,6 +143,29 @@ def test_a_batch_waits_for_the_work_of_another_stream() -> None:
     assert chosen.tolist() == pytest.approx(expected, rel=1e-12)
 
 
+class _OnlyDlpack:
+    """Batch in device memory that says neither its number type nor what library it is of."""
+
+    def __init__(self, array: Any) -> None:
+        self._array, self.shape = array, array.shape
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 0)
+
+    def __getitem__(self, place: Any) -> Any:
+        return _OnlyDlpack(self._array[place])
+
+
+def test_a_batch_that_has_nothing_but_dlpack() -> None:
+    cupy = pytest.importorskip("cupy")
+    given = costs(4, 20, 30)
+    batch = bigsap.solve_many(_OnlyDlpack(cupy.asarray(given)), device="cuda")
+    np.testing.assert_array_equal(cupy.asnumpy(batch.col4row), bigsap.solve_many(given).col4row)
+
+
 def test_bfloat16_is_read_as_float32() -> None:
     torch = Torch().xp
     given = torch.as_tensor(costs(3, 12, 12), device="cuda").bfloat16()
