@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         SourceError,
         StoreError,
     )
-    from bigsap.k_best import Assignments, solve_k_best
+    from bigsap.k_best import Assignments, resume_k_best, solve_k_best
     from bigsap.progress import Progress
     from bigsap.proof.certificate import Certificate
     from bigsap.result import Result, Status
@@ -102,6 +102,7 @@ __all__ = [
     "masked",
     "points",
     "resume",
+    "resume_k_best",
     "scaled",
     "solve",
     "solve_k_best",
@@ -125,7 +126,7 @@ _HOMES = {
     "bigsap.scipy_compat": "linear_sum_assignment",
     "bigsap.batch": "solve_many",
     "bigsap.batch_result": "Batch",
-    "bigsap.k_best": "Assignments solve_k_best",
+    "bigsap.k_best": "Assignments resume_k_best solve_k_best",
     "bigsap.progress": "Progress",
     "bigsap.result": "Result Status",
     "bigsap.row_cache": "RowCache",

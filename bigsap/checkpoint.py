@@ -38,6 +38,7 @@ _CHUNK = 1 << 20
 
 #: Facts that must agree between the interrupted solve and the one that continues it.
 _NAMES = {
+    "ranking": "a ranking of k =",
     "objective": "objective =",
     "unassigned_cost": "an unassigned_cost with the fingerprint",
     "capacity": "a capacity with the fingerprint",

@@ -3,61 +3,46 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from bigsap.checkpoint import Saved, read
 from bigsap.engine.core.team import check_threads
-from bigsap.engine.k_best.enumerate import DONE, FULL, GUESS, TOO_LARGE, enumerate_best
-from bigsap.engine.k_best.numbers import BITS, LIMIT, MASK
-from bigsap.engine.k_best.state import (
-    ANSWERS,
-    CAP,
-    CAP_LOW,
-    GUESSED,
-    NODES,
-    ROWS,
-    SCANS,
-    SEARCHES,
-    TURNS,
-    Queue,
-    grown,
-    grown_queue,
-    new_nodes,
-    new_queue,
-    new_work,
+from bigsap.errors import (
+    CertificateError,
+    CheckpointError,
+    OptionError,
+    bound_call,
+    check_path,
+    flag,
+    quiet,
+    whole,
 )
-from bigsap.errors import CertificateError, OptionError, OverflowRiskError, bound_call, flag, quiet, whole
 from bigsap.memory import usable_memory
 from bigsap.notebook import html_table
 from bigsap.option_table import REFUSED_BY_K_BEST
 from bigsap.progress import Callback, Monitor, Progress, Stopped
-from bigsap.proof.k_best import prove_duals, prove_order
 from bigsap.result import Result, Status
 from bigsap.row_cache import RowCache
-from bigsap.solve import solve, solve_and
+from bigsap.run.fingerprint import identity_of_ranking
+from bigsap.solve import asked_again, solve, solve_and
 from bigsap.sources import as_source
 from bigsap.sources.base import CostSource, in_sense, intact_throughout
 from bigsap.sources.clipped import ClippedCosts
-from bigsap.strategies.k_best_found import Found, Known, doubt, sure
-from bigsap.strategies.k_best_lists import PAIR_BYTES, Listed, Task, listed, too_much
+from bigsap.strategies.k_best_found import Found, Known
+from bigsap.strategies.k_best_lists import Task
+from bigsap.strategies.k_best_saved import Kept, Solved, begin, of_same, solved_in
+from bigsap.strategies.k_best_search import searched
 from bigsap.types import Array
 
-# Pairs listed for each agent at first, and the factor if they do not suffice; and how many more pairs in
-# all a doubling of k takes: a few agents have more changes to choose from.
-_PER_ROW, _MORE = 4, 4
-_PER_DOUBLING = 16
-# Assignments enumerated first; the factor to the next stage, whose last cost is guessed with a margin.
-_FEW, _STAGE, _MARGIN = 16, 4, 1.03
-# Assignments beyond the k-th that are compared if costs were rounded.
-_BEYOND = 64
 _STOPPED = (Status.TIME_LIMIT, Status.CANCELLED)
-# Pairs listed of all subspaces that are solved between two calls of ``check``, and the most subspaces.
-_PAIRS, _TURNS = 1 << 22, 1024
 
 
 class Ranked(NamedTuple):
@@ -160,6 +145,7 @@ def solve_k_best(
     *Stopped early* by a limit, an event or StopIteration, it returns those assignments that are already
     proved to be the best ones, in order: ``status`` says so, and ``complete`` is False. There are none if
     the solve or the pass over the costs after it was stopped; ``solve`` itself returns what it has then.
+    With ``checkpoint``, a file, ``resume_k_best`` continues it, also after the process has died.
 
     The order is that of the exact sums; of equal ones the columns of the rows decide, from row 0 on,
     the smaller first and -1 before all. An infeasible problem has none, and ``len`` is 0.
@@ -178,21 +164,76 @@ def solve_k_best(
     the machine has.
     """
     count = count_of(k)
+    options = {**options, "maximize": flag(maximize, "maximize"), "unassigned_cost": unassigned_cost}
+    options |= {"threads": threads, "dtype": dtype}
+    _refuse_options(options)
+    source = as_source(cost, shape=shape, args=args, dtype=dtype)
+    asked = bound_call("solve_k_best", solve, None, **options)
+    asked.apply_defaults()
+    return _ranked(source, count, asked.arguments, None)
+
+
+@quiet
+def resume_k_best(
+    path: str | os.PathLike[str], cost: Any, *, k: int | None = None, **options: Any
+) -> Assignments:
+    """Continue the ranking whose checkpoint is at ``path``: the same bits as without the interruption.
+
+    cost: the same costs as before; those that have a fingerprint are compared. k: None, or that of the
+    checkpoint. options: of ``solve_k_best``. ``shape``, ``maximize``, ``dtype`` and the choices of the
+    solve are those of the checkpoint; ``unassigned_cost`` is part of the problem and must be given again;
+    threads and limits may differ, and limits count from now. Further checkpoints are written to ``path``
+    unless ``checkpoint`` names another file.
+
+    The solve continues as ``resume`` continues it. Beyond it the costs are read again, shorter
+    enumerations before the interrupted one are repeated, and all subspaces are proved again. Raises
+    FileNotFoundError, and CheckpointError if the file is damaged, foreign, of another version, of another
+    problem, or of a solve alone.
+    """
+    check_path(path, "path")
+    saved = read(path)
+    begun = saved.facts.get("ranking")
+    if begun is None:
+        raise CheckpointError(f"{saved.path}: the checkpoint is of a solve, which bigsap.resume continues")
+    if k is not None and count_of(k) != begun:
+        raise CheckpointError(f"{saved.path}: the checkpoint is of a ranking of k = {begun}, not {k}")
+    _refuse_options(options)
+    asked = asked_again("resume_k_best", saved, cost, options)
+    given = {name: asked[name] for name in ("shape", "args", "dtype")}
+    source = as_source(asked.pop("cost"), **given)
+    return _ranked(source, int(begun), asked, saved)
+
+
+def _refuse_options(options: dict[str, Any]) -> None:
     for name, reason in REFUSED_BY_K_BEST.items():
         if name in options:
             raise OptionError(f"solve_k_best takes no {name}=: {reason}")
-    bound_call("solve_k_best", solve, None, **options)
-    check_threads(threads)
-    maximize = flag(maximize, "maximize")
-    source = in_sense(as_source(cost, shape=shape, args=args, dtype=dtype), maximize)
-    limit = options.get("memory_limit")
 
-    def rank(result: Result, monitor: Monitor) -> Assignments:
-        return _after(result, source, count, unassigned_cost, threads, monitor, limit)
 
-    given = {"maximize": maximize, "unassigned_cost": unassigned_cost, "threads": threads, **options}
-    with intact_throughout(source):
-        return solve_and(rank, source, **given)
+def _ranked(source: CostSource, k: int, asked: dict[str, Any], saved: Saved | None) -> Assignments:
+    """Solve, and rank. asked: every option of ``solve`` by name. saved: the checkpoint to continue."""
+    maximize = flag(asked["maximize"], "maximize")
+    given = _Given(
+        in_sense(source, maximize),
+        k,
+        maximize,
+        asked["unassigned_cost"],
+        asked["dtype"],
+        check_threads(asked["threads"]),
+        asked["memory_limit"],
+    )
+    solved = None if saved is None else solved_in(saved)
+
+    def rank(result: Result | None, monitor: Monitor) -> Assignments:
+        known = solved if result is None else Solved.of(result)
+        assert known is not None  # the solve is left out only where it is known
+        if saved is not None and result is None:
+            saved.refuse_unless(given.facts)
+        return _after(known, given, monitor, asked["checkpoint"], None if solved is None else saved)
+
+    plain = {**asked, "shape": None, "args": (), "stands_for": {"ranking": k}}
+    with intact_throughout(given.source):
+        return solve_and(rank, given.source, plain, saved, solved=solved is not None)
 
 
 def count_of(k: Any) -> int:
@@ -216,97 +257,126 @@ def best_after(
     callback: Callback | None = None,
     cancel: threading.Event | None = None,
     progress: Progress | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 60.0,
 ) -> Assignments:
     """Return the k best assignments of a problem, from the proved result of its solve.
 
     cost, unassigned_cost, dtype, threads: of the solve. memory_limit: bytes for the lists of pairs.
-    time_limit, callback, cancel: of the ranking, as for ``solve_k_best``; progress: where it begins. For
-    callers that solve, and keep checkpoints, themselves: ``solve_k_best`` does both. None are returned
-    without an assignment, and of a solve that was stopped. Raises CertificateError where the costs have
-    changed since.
+    time_limit, callback, cancel: of the ranking, as for ``solve_k_best``; progress: where it begins.
+    checkpoint: the ranking continues from this file if it is of the same ranking after the same result, and
+    writes it. For callers that solve themselves. None are returned without an assignment, and of a solve
+    that was stopped. Raises CertificateError where the costs have changed since.
     """
     source = in_sense(as_source(cost, dtype=dtype), result.maximize)
+    given = _Given(source, k, result.maximize, unassigned_cost, dtype, check_threads(threads), memory_limit)
     begun = Progress() if progress is None else replace(progress)
-    monitor = Monitor(time_limit=time_limit, callback=callback, cancel=cancel, progress=begun)
+    monitor = Monitor(
+        time_limit=time_limit, callback=callback, cancel=cancel, progress=begun, save_every=checkpoint_every
+    )
+    solved, saved = Solved.of(result), None
     with intact_throughout(source):
-        found = _after(result, source, k, unassigned_cost, threads, monitor, memory_limit)
+        if checkpoint is not None:
+            saved = of_same(checkpoint, given.facts, solved)
+        found = _after(solved, given, monitor, checkpoint, saved)
     begun.stage = "done"
     monitor.conclude()
     return found
 
 
+@dataclass(frozen=True)
+class _Given:
+    """Problem and options of a ranking. source: in the user's sense. k, ...: of ``solve_k_best``."""
+
+    source: CostSource
+    k: int
+    maximize: bool
+    unassigned_cost: npt.ArrayLike | None
+    dtype: npt.DTypeLike | None
+    threads: int
+    memory_limit: int | str | None
+
+    @cached_property
+    def gated(self) -> ClippedCosts | None:
+        """The costs where rows may stay unassigned."""
+        price = self.unassigned_cost
+        return None if price is None else ClippedCosts(self.source, price, maximize=self.maximize)
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """Return what identifies the ranking in a checkpoint."""
+        return identity_of_ranking(self.source, self.gated, self.k, maximize=self.maximize, dtype=self.dtype)
+
+    def task(self, solved: Solved, check: Callable[[], None]) -> Task:
+        """Return the problem of the enumeration. check: called now and then."""
+        sign = -1 if self.maximize else 1
+        costs, prices = self.source, None
+        if self.gated is not None:
+            costs, prices = self.gated.source, self.gated.prices
+        memory = RowCache(self.memory_limit).budget(usable_memory())
+        u, v = sign * solved.u, sign * solved.v
+        return Task(costs, sign, solved.col4row, u, v, prices, self.threads, check, memory)
+
+
 def _after(
-    result: Result,
-    source: CostSource,
-    k: int,
-    unassigned_cost: npt.ArrayLike | None,
-    threads: int | None,
-    monitor: Monitor,
-    memory_limit: int | str | None,
+    solved: Solved, given: _Given, monitor: Monitor, path: str | os.PathLike[str] | None, saved: Saved | None
 ) -> Assignments:
-    """Return the ranking; if it is stopped, what is proved."""
-    progress = monitor.progress
-    if result.status in _STOPPED:
-        return _none(source, result)
+    """Return the ranking; if it is stopped, what is proved.
+
+    path: of the checkpoints, None for none. saved: that to continue, of this ranking and solve.
+    """
+    progress, k = monitor.progress, given.k
+    if solved.status in _STOPPED:
+        return _none(given, solved.status)
     progress.stage, progress.ranked, progress.to_rank = "rank", 0, k
-    known = Known(k, progress)
-    n, m = (int(size) for size in source.shape)
-    if result.fun is None:
-        return _none(source, result)
-    sign = -1 if result.maximize else 1
-    costs, prices = source, None
-    if unassigned_cost is not None:
-        gated = ClippedCosts(source, unassigned_cost, maximize=result.maximize)
-        costs, prices = gated.source, gated.prices
-    if n == 0 or m == 0:
+    if solved.fun is None:
+        return _none(given, solved.status)
+    if 0 in given.source.shape:
         progress.ranked = 1
-        return _only(result)
-    u, v = sign * result.u, sign * result.v
-    memory = RowCache(memory_limit).budget(usable_memory())
-    task = Task(costs, sign, result.col4row, u, v, prices, check_threads(threads), monitor.tick, memory)
+        return _only(given, solved)
+    if path is not None:
+        begin(monitor, path, given.facts, solved, saved)
+    known = Known(k, progress, Kept(monitor, saved) if path is not None or saved is not None else None)
+    task = given.task(solved, monitor.tick)
     try:
         monitor.tick(report=True)
-        found = _enumerated(task, k, known if monitor.can_stop else None)
+        found = _enumerated(task, k, known if monitor.can_stop or known.kept is not None else None)
     except Stopped as stop:
         if known.found is None:
-            return replace(_none(source, result), status=Status(stop.reason))
+            return _none(given, Status(stop.reason))
         found = _assignments(known.found, known.count, task, complete=False, status=Status(stop.reason))
     progress.ranked = len(found)
-    _compare(found, result)
+    _compare(found, solved, maximize=given.maximize)
     return found
 
 
-def _compare(found: Assignments, result: Result) -> None:
+def _compare(found: Assignments, solved: Solved, *, maximize: bool) -> None:
     """Raise CertificateError if the best assignment costs what the solve has ruled out."""
-    unknown = math.inf if result.maximize else -math.inf
-    limits = [unknown if result.bound is None else result.bound]
-    limits += [] if result.fun is None else [result.fun]
+    limits = [(math.inf if maximize else -math.inf) if solved.bound is None else solved.bound, solved.fun]
     if not min(limits) <= next(iter(found.costs.tolist()), math.nan) <= max(limits):
         raise CertificateError("the costs are not those of the solve: they have changed since")
 
 
-def _none(source: CostSource, result: Result) -> Assignments:
+def _none(given: _Given, status: Status) -> Assignments:
     """Return the ranking of a solve that was stopped, or found that there is no assignment."""
-    n, m = (int(size) for size in source.shape)
-    kind = np.int64 if source.dtype.kind in "iu" else np.float64
-    costs, none = np.empty(0, kind), result.status == Status.INFEASIBLE
-    return Assignments(
-        costs, np.empty((0, n), np.intp), result.maximize, (n, m), none, status=Status(result.status)
-    )
+    n, m = (int(size) for size in given.source.shape)
+    costs = np.empty(0, np.int64 if given.source.dtype.kind in "iu" else np.float64)
+    none = status == Status.INFEASIBLE
+    return Assignments(costs, np.empty((0, n), np.intp), given.maximize, (n, m), none, status=status)
 
 
-def _only(result: Result) -> Assignments:
+def _only(given: _Given, solved: Solved) -> Assignments:
     """Return the one assignment of a problem that has no pairs."""
-    kind = np.int64 if isinstance(result.fun, int) else np.float64
-    costs = np.array([result.fun], kind)
-    return Assignments(costs, result.col4row[None], result.maximize, result.shape, complete=True)
+    n, m = (int(size) for size in given.source.shape)
+    costs = np.array([solved.fun], np.int64 if isinstance(solved.fun, int) else np.float64)
+    return Assignments(costs, solved.col4row[None], given.maximize, (n, m), complete=True)
 
 
 def _enumerated(task: Task, count: int, known: Known | None) -> Assignments:
     """Return the ``count`` best assignments, and whether there are others. known: if it may be stopped."""
-    search = _searched(task, count, known)
+    search = searched(task, count, known)
     complete = len(search.answers) <= count and (
-        search.exhausted or (not search.others and len(_searched(task, count + 1, known).answers) <= count)
+        search.exhausted or (not search.others and len(searched(task, count + 1, known).answers) <= count)
     )
     return _assignments(search.found(), count, task, complete=complete)
 
@@ -318,211 +388,3 @@ def _assignments(
     costs, col4row = found.ranked(count, task)
     stats = {**found.stats, "pairs": len(found.lists.rows), "all_pairs": n * m}
     return Assignments(costs, col4row, task.sign < 0, (int(n), int(m)), complete, stats, status)
-
-
-def _searched(task: Task, count: int, known: Known | None) -> _Search:
-    """List pairs and enumerate, with longer lists until the last answer needs no other pair.
-
-    The last cost, once it is known or guessed, says which pairs any better assignment can use, and limits
-    the next enumeration.
-    """
-    n, m = task.source.shape
-    count = min(count, 1 + _most(task, count))
-    per_row = max(_PER_ROW, math.ceil(_PER_DOUBLING * math.log2(count + 1) / max(1, min(n, m))))
-    lists, cap, by_cost = listed(task, per_row), None, False
-    while True:
-        found = _found(lists, count, task, cap, known)
-        wanted = found.wanted
-        if lists.beyond is None or (wanted is not None and wanted < lists.beyond):
-            return found
-        by_cost = wanted is not None and not by_cost
-        if wanted is not None and by_cost:
-            shorter = lists
-            lists = listed(task, limit=shorter.limit_for(wanted))
-            cap = lists.cost_in(shorter, wanted)
-        else:
-            per_row *= _MORE
-            lists, cap = listed(task, per_row), None
-
-
-def _most(task: Task, enough: int) -> int:
-    """Return a number that the assignments do not exceed, or one from ``enough`` on."""
-    n, m = task.source.shape
-    choices = max(n, m) + (task.prices is not None)  # each row or column of the shorter side
-    found, left = 1, min(n, m) if task.prices is None else n
-    while left > 0 and found < enough:
-        found, left = found * choices, left - 1
-    return found
-
-
-def _found(lists: Listed, count: int, task: Task, cap: int | None, known: Known | None) -> _Search:
-    """Enumerate ``count`` assignments; with rounded numbers as many more as may change places.
-
-    cap: a cost in the graph that so many have at most, if one is known.
-    """
-    search = _Search(lists, count, task, cap, known)
-    more = count
-    while lists.rounded and len(search.answers) == more:
-        if search.cost_of(-1) - search.cost_of(count - 1) > doubt(lists):
-            break
-        if more >= 4 * count + _BEYOND:
-            raise OverflowRiskError(
-                "costs differ by too many orders of magnitude for the exact order of ties; round them"
-            )
-        more += _BEYOND
-        search = _Search(lists, more, task, known=known)
-    return search
-
-
-class _Search:
-    """One enumeration on lists.
-
-    answers: nodes of the best assignments, in order. exhausted: whether there are fewer than asked for.
-    others: whether assignments besides the answers were found. wanted: pairs that assignments of this cost
-    can use must be listed: the last cost, or a guess of it before the enumeration of all. known: gets what
-    is proved at each pause.
-    """
-
-    def __init__(
-        self, lists: Listed, count: int, task: Task, cap: int | None = None, known: Known | None = None
-    ) -> None:
-        self.known = known
-        self.lists, self.exhausted, self.check, self.memory = lists, False, task.check, task.memory
-        self.wanted: int | None = None
-        self.proved = 0  # subspaces whose duals are checked
-        self.answers = _room(count)
-        few, margin = count if cap is not None else _stage(count, 1), _MARGIN
-        status = self._run(few, cap)
-        while status == GUESS or (status == DONE and len(self.answers) == few < count):
-            # So many assignments cost no more than this.
-            n_found, first = len(self.answers), self.cost_of(0)
-            more = (self._cap() if status == GUESS else self.cost_of(-1)) - first
-            few = _stage(count, n_found)
-            growth = (math.log(few) / math.log(max(2, n_found))) ** 2
-            ties = None if status == GUESS else first
-            margin = 2 * margin if status == GUESS else _MARGIN  # a gap in the costs is soon crossed
-            cap = first + math.ceil(margin * growth * more) if more else ties
-            if few == count and cap is not None and lists.beyond is not None and cap >= lists.beyond:
-                self.wanted = cap
-                return
-            status = self._run(few, cap)
-        if status != DONE:
-            raise OverflowRiskError("costs and prices are too far apart for exact sums of this problem")
-        self.exhausted = len(self.answers) < count
-        if not self.exhausted:
-            self.wanted = self.cost_of(-1)
-        self._prove()
-
-    def _prove(self) -> None:
-        """Check every answer, and what was solved besides, by code of its own."""
-        self._prove_new(self.check)
-        self._prove_order()
-
-    def _prove_order(self) -> None:
-        left = np.ones(self.work.counts[NODES], np.bool_)
-        left[self.answers] = False
-        self.others = bool(left.any())
-        prove_order(self.nodes, self.answers, np.flatnonzero(left))
-
-    def _prove_new(self, check: Callable[[], None] | None = None) -> None:
-        """Check the subspaces that were solved since the last time."""
-        n_nodes = int(self.work.counts[NODES])
-        prove_duals(self.lists.graph, self.nodes, np.arange(self.proved, n_nodes), check)
-        self.proved = n_nodes
-
-    def _run(self, count: int, cap: int | None) -> int:
-        """Enumerate so many, with a guessed cap of the costs if there is one; return the last status."""
-        graph = self.lists.graph
-        self.work = work = new_work(graph)
-        self.nodes, self.proved = new_nodes(64, len(graph.first) - 1, count), 0
-        work.at[:] = self.lists.at
-        if cap is not None and cap >> BITS < LIMIT:
-            work.counts[GUESSED] = 1
-            work.scalar[[CAP, CAP_LOW]] = cap >> BITS, cap & MASK
-        answers = _room(count)
-        self.answers = answers[:0]
-        try:
-            status = self._enumerate(answers, new_queue(len(self.nodes.offset), count))
-        except Stopped:
-            self._keep()
-            raise
-        if status != TOO_LARGE:
-            self._keep()
-        return status
-
-    def _enumerate(self, answers: Array, queue: Queue) -> int:
-        """Fill ``answers``; return the last status."""
-        graph, work, known = self.lists.graph, self.work, self.known
-        turns = 0 if self.check is None else 2 + min(_TURNS, _PAIRS // (len(graph.slot) + 1))
-        status = FULL
-        while status == FULL:
-            if self.check is not None:
-                self.check()
-            work.counts[TURNS] = turns
-            status = enumerate_best(graph, self.nodes, queue, work, answers)
-            self.answers = answers[: work.counts[ANSWERS]]
-            if known is not None and status != TOO_LARGE:
-                self._prove_new()
-                known.see(self._sure())
-            if status == FULL:
-                self._need_room()
-                self.nodes = grown(self.nodes, work)
-                queue = grown_queue(queue, len(self.nodes.offset))
-        return int(status)
-
-    def _sure(self) -> int:
-        return sure(self.lists, len(self.answers), self.cost_of)
-
-    def _keep(self) -> None:
-        """Let a stop return what is proved."""
-        if self.known is not None:
-            self._prove_order()
-            self.known.keep(self._sure(), self.found)
-
-    def found(self) -> Found:
-        """Return the answers."""
-        costs = [self.cost_of(place) for place in range(len(self.answers))]
-        return Found(self.lists, costs, self.nodes.slot_of[self.answers], self.stats)
-
-    def _need_room(self) -> None:
-        """Raise OptionError where memory does not hold the subspaces twice, as it must while they grow."""
-        nodes, (n_nodes, n_rows) = self.nodes, self.work.counts[[NODES, ROWS]].tolist()
-        if n_nodes < len(nodes.offset) and n_rows + len(self.work.at) <= len(nodes.rows):
-            return  # a pause
-        taken = sum(array[:1].nbytes * n_nodes for array in nodes[:-1]) + nodes.rows[:1].nbytes * n_rows
-        if self.memory is not None and 2 * taken + PAIR_BYTES * len(self.lists.rows) > self.memory:
-            raise too_much(f"ranking keeps subspaces, {n_nodes} so far", self.memory)
-
-    def _cap(self) -> int:
-        high, low = self.work.scalar[[CAP, CAP_LOW]].tolist()
-        return int((high << BITS) + low)
-
-    def cost_of(self, place: int) -> int:
-        """Return the cost of an answer in the graph."""
-        node = self.answers[place]
-        return (int(self.nodes.cost[node]) << BITS) + int(self.nodes.cost_low[node])
-
-    @property
-    def stats(self) -> dict[str, int]:
-        counts = self.work.counts
-        return {
-            "searches": int(counts[SEARCHES]),
-            "scans": int(counts[SCANS]),
-            "subspaces": int(counts[NODES]),
-        }
-
-
-def _stage(count: int, n_found: int) -> int:
-    """Return how many of ``count`` assignments are enumerated next, when so many are known."""
-    few = _FEW
-    while few <= n_found:
-        few *= _STAGE
-    return few if 2 * few <= count else count
-
-
-def _room(count: int) -> Array:
-    """Return room for the answers; OptionError where memory has none."""
-    try:
-        return np.empty(count, np.int64)
-    except (MemoryError, ValueError):
-        raise OptionError(f"k={count} assignments do not fit into memory") from None

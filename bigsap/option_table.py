@@ -207,7 +207,6 @@ def as_requested(options: Any) -> dict[str, Any]:
 REFUSED_BY_K_BEST = {
     "gap": "every assignment is exact",
     "certify": "every assignment is proved",
-    "checkpoint": "only the first solve could be continued",
     "objective": "assignments are ordered by their sums",
     "capacity": "a column takes one row; repeat the column instead",
     "demand": "solve the transposed problem",

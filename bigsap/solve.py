@@ -270,40 +270,61 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     """
     check_path(path, "path")
     saved = checkpoints.read(path)
+    asked = asked_again("resume", saved, cost, options)
+    labels = labels_of(cost)
+    result = _solve(asked.pop("cost"), asked, saved)
+    return result.with_labels(labels) if labels else result
+
+
+def asked_again(
+    function: str, saved: checkpoints.Saved, cost: Any, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Return every argument of ``solve`` that continues a checkpoint: those given, else those in it.
+
+    function: that was called.
+    """
     facts = saved.facts
     if options.get("method", "auto") == "auto":  # with another cache it might choose another one
-        options["method"] = facts.get("method")
+        options["method"] = facts.get("method", "auto")
     for name in ("maximize", "epsilon", "seed", "start"):
-        options.setdefault(name, facts.get(name))
+        if name in facts:
+            options.setdefault(name, facts[name])
     options.setdefault("objective", facts.get("objective", "sum"))
     if options["method"] in (ON_ENTRIES, ON_COLUMNS):  # no options, but what "auto" means
         options["method"] = "auto"
     options.setdefault("variant", facts.get("variant", "auto"))
     options.setdefault("dtype", facts.get("asked_dtype"))
-    options.setdefault("checkpoint", path)
+    options.setdefault("checkpoint", saved.path)
     if callable(cost) and not hasattr(cost, "shape"):
         options.setdefault("shape", facts.get("asked_shape"))
-    asked = bound_call("resume", solve, cost, **options)
-    asked.apply_defaults()
-    labels = labels_of(cost)
-    result = _solve(asked.arguments.pop("cost"), asked.arguments, saved)
-    return result.with_labels(labels) if labels else result
+    bound = bound_call(function, solve, cost, **options)
+    bound.apply_defaults()
+    return bound.arguments
 
 
-def solve_and(then: Callable[[Result, Monitor], _T], cost: Any, **options: Any) -> _T:
+def solve_and(
+    then: Callable[[Result | None, Monitor], _T],
+    cost: Any,
+    asked: dict[str, Any],
+    saved: checkpoints.Saved | None = None,
+    *,
+    solved: bool = False,
+) -> _T:
     """Return ``then(result, monitor)`` for the result of ``solve``, within the same limits and reports.
 
-    then: calls the monitor's ``tick`` and handles ``Stopped``. The end is reported after it. progress: the
-    bar goes on, too.
+    then: calls the monitor's ``tick`` and handles ``Stopped``. The end is reported after it. asked: every
+    option of ``solve`` by name, see ``_solve``; with ``progress`` the bar goes on, too. saved: the checkpoint
+    to continue. solved: whether that is beyond the solve, which is left out; there is no result then.
     """
-    bound = bound_call("solve", solve, cost, **options)
-    bound.apply_defaults()
-    asked = bound.arguments
     monitor = _monitor(asked)
     bar = Bar() if flag(asked["progress"], "progress") else None
     monitor.ends = False
     try:
-        result = _solve(asked.pop("cost"), {**asked, "monitor": monitor, "bar": bar}, None)
+        result = None
+        if not solved:
+            result = _solve(cost, {**asked, "monitor": monitor, "bar": bar}, saved)
+        elif bar is not None:
+            monitor.listeners.append(bar.update)
         with _compilation_shown(bar):
             found = then(result, monitor)
         monitor.ends = True

@@ -112,6 +112,30 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
+def add_checkpoint_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every command that writes checkpoints."""
+    parser.add_argument("--checkpoint", metavar="FILE", help="where to keep what --resume continues from")
+    parser.add_argument(
+        "--resume", action="store_true", help="continue from --checkpoint FILE where it exists"
+    )
+
+
+def continues(args: argparse.Namespace) -> bool:
+    """Return whether there is a checkpoint to continue from.
+
+    Raises InputError if the file would overwrite the costs, or none is named.
+    """
+    if args.checkpoint is not None:
+        spare(Path(args.checkpoint), args.costs)
+    elif args.resume:
+        raise InputError("--resume needs --checkpoint FILE, the file to continue from")
+    if args.resume and not Path(args.checkpoint).exists():
+        text = f"there is no checkpoint {args.checkpoint} yet: starting from the beginning"
+        tell(f"bigsap: note: {shown(text)}")
+        return False
+    return bool(args.resume)
+
+
 def print_json(record: dict[str, Any]) -> None:
     """Print one JSON object on stdout, infinities as null."""
     print(json.dumps(plain(record), allow_nan=False), flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,10 @@ from bigsap.cli.common import (
     STATUS_EXIT,
     AddCommand,
     ExitStatus,
+    add_checkpoint_flags,
     add_output_flags,
     check_output,
+    continues,
     note,
     on_terminal,
     print_json,
@@ -42,7 +45,8 @@ def add_command(command: AddCommand) -> None:
     parser = command("k-best", _rank, "rank assignments: the best, the second best, and so on")
     parser.add_argument("costs", metavar="COSTS", help=COSTS_HELP)
     parser.add_argument("k", metavar="K", type=int, help="how many; fewer where there are no more")
-    add_solve_options(parser, without=(*REFUSED_BY_K_BEST, "checkpoint_every"))
+    add_solve_options(parser, without=tuple(REFUSED_BY_K_BEST))
+    add_checkpoint_flags(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -58,13 +62,16 @@ def _rank(args: argparse.Namespace) -> ExitStatus:
     from bigsap.cli.costspec import open_problem
 
     output = None if args.output is None else check_output(args.output, args.costs)
+    goes_on = continues(args)
     costs, asked = open_problem(args.costs, args.maximize)
     # A request may name what it leaves as it is; ``solve_k_best`` refuses the names.
     for name in REFUSED_BY_K_BEST:
         if name in asked and name in BY_NAME and asked[name] == BY_NAME[name].default:
             del asked[name]
     given = {**asked, **given_options(args)}
-    found = bigsap.solve_k_best(costs, args.k, progress=not args.quiet and on_terminal(), **given)
+    given |= {"checkpoint": args.checkpoint, "progress": not args.quiet and on_terminal()}
+    rank = partial(bigsap.resume_k_best, args.checkpoint) if goes_on else bigsap.solve_k_best
+    found = rank(costs, k=args.k, **given)
     if output is not None:
         _save(found, output)
     code = STATUS_EXIT[found.status]

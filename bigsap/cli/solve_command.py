@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bigsap
@@ -14,18 +13,18 @@ from bigsap.cli.common import (
     OUTPUT_HELP,
     AddCommand,
     ExitStatus,
+    add_checkpoint_flags,
     add_output_flags,
     check_output,
+    continues,
     exit_of,
     note,
     on_terminal,
     print_json,
     save_result,
-    spare,
-    tell,
 )
 from bigsap.cli.option_flags import add_solve_options, given_options, warm_start_of
-from bigsap.display.text import result_record, result_text, shown
+from bigsap.display.text import result_record, result_text
 from bigsap.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,10 +42,7 @@ def add_command(command: AddCommand) -> None:
         help="where to start: a result (.npz of solve -o), or prices of the columns (.npy)",
     )
     solve.add_argument("--policy", choices=("auto", "slru", "lfu"), default="auto", help="which rows to keep")
-    solve.add_argument("--checkpoint", metavar="FILE", help="where to keep what --resume continues from")
-    solve.add_argument(
-        "--resume", action="store_true", help="continue from --checkpoint FILE where it exists"
-    )
+    add_checkpoint_flags(solve)
     solve.add_argument("--no-certify", action="store_true", help="skip the final pass that proves the result")
     solve.add_argument(
         "--certify-pairs",
@@ -62,10 +58,7 @@ def _solve(args: argparse.Namespace) -> ExitStatus:
     from bigsap.cli.costspec import open_problem
 
     output = None if args.output is None else check_output(args.output, args.costs)
-    if args.checkpoint is not None:
-        spare(Path(args.checkpoint), args.costs)
-    if args.resume and args.checkpoint is None:
-        raise InputError("--resume needs --checkpoint FILE, the file to continue from")
+    goes_on = continues(args)
     if args.no_certify and args.certify_pairs:
         raise InputError("--no-certify and --certify-pairs exclude each other")
     # Only what was given: a resumed solve takes the others from its checkpoint.
@@ -76,11 +69,8 @@ def _solve(args: argparse.Namespace) -> ExitStatus:
     if args.policy != "auto":
         given["cache"] = bigsap.RowCache(bytes=args.cache, policy=args.policy)
     solve: Callable[..., Result] = bigsap.solve
-    if args.resume and Path(args.checkpoint).exists():
+    if goes_on:
         solve = partial(bigsap.resume, args.checkpoint)
-    elif args.resume:
-        text = f"there is no checkpoint {args.checkpoint} yet: starting from the beginning"
-        tell(f"bigsap: note: {shown(text)}")
     result = solve(
         costs,
         checkpoint=args.checkpoint,

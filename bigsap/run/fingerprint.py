@@ -77,6 +77,22 @@ def identity_with_counts(
     }
 
 
+def identity_of_ranking(
+    source: CostSource, gated: ClippedCosts | None, k: int, *, maximize: bool, dtype: Any
+) -> dict[str, Any]:
+    """Return what identifies a ranking after its solve. source: as the user has it. dtype: asked for."""
+    return {
+        "ranking": k,
+        "shape": list(source.shape),
+        "asked_shape": list(source.shape),
+        "unassigned_cost": None if gated is None else gated.prices_fingerprint(),
+        "dtype": str(source.dtype),
+        "asked_dtype": _name(dtype),
+        "maximize": maximize,
+        "fingerprint": _fingerprint(source),
+    }
+
+
 def _fingerprint(source: CostSource) -> str | None:
     """Return the source's fingerprint, or None with a warning."""
     if isinstance(source, Fingerprinted):

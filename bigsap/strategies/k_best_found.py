@@ -12,6 +12,7 @@ import numpy as np
 from bigsap.errors import OverflowRiskError
 from bigsap.progress import Progress
 from bigsap.strategies.k_best_lists import Listed, Task
+from bigsap.strategies.k_best_saved import Kept
 from bigsap.types import Array
 
 
@@ -76,12 +77,12 @@ class Found:
 class Known:
     """The best assignments that are proved so far: what a ranking that is stopped returns.
 
-    wanted: how many are asked for. progress: gets how many there are. found, count: the first ``count`` of
-    these, by exact sums; None before there is any.
+    wanted: how many are asked for. progress: gets how many there are. kept: for checkpoints, None without
+    any. found, count: the first ``count`` of these, by exact sums; None before there is any.
     """
 
-    def __init__(self, wanted: int, progress: Progress) -> None:
-        self.wanted, self.progress = wanted, progress
+    def __init__(self, wanted: int, progress: Progress, kept: Kept | None = None) -> None:
+        self.wanted, self.progress, self.kept = wanted, progress, kept
         self.found: Found | None = None
         self.count = 0
 

@@ -130,6 +130,22 @@ def test_a_ranking_that_is_stopped(folder: Path, capsys: Any, monkeypatch: pytes
         assert saved["costs"].tolist() == whole.costs.tolist()
 
 
+def test_a_ranking_that_is_continued(folder: Path, capsys: Any) -> None:
+    whole = bigsap.solve_k_best(COST, 30)
+    options = ("--checkpoint", "r.ckpt", "--resume", "-o", "best.npz")
+    assert run("k-best", "c.npy", 30, *options, "--time-limit", 0) == 4
+    assert "there is no checkpoint r.ckpt yet" in capsys.readouterr().err
+    assert run("k-best", "c.npy", 29, *options) == 1
+    assert "of a ranking of k = 30, not 29" in capsys.readouterr().err
+    assert run("k-best", "c.npy", 30, *options, "--checkpoint-every", 0) == 0
+    with np.load("best.npz", allow_pickle=False) as saved:
+        assert saved["costs"].tolist() == whole.costs.tolist()
+    assert run("k-best", "c.npy", 30, "--resume") == 1
+    assert "--resume needs --checkpoint FILE" in capsys.readouterr().err
+    assert run("k-best", "c.npy", 30, "--checkpoint", "c.npy") == 1
+    assert "would be overwritten" in capsys.readouterr().err
+
+
 def test_the_bar_of_a_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     whole = bigsap.solve_k_best(COST, 2)

@@ -61,7 +61,7 @@ def test_a_ranking_and_its_stop(
         return real(*args, callback=see, cancel=cancel, **given)
 
     monkeypatch.setattr(ranking, "best_after", best_after)
-    monkeypatch.setattr("bigsap.k_best._PAIRS", 0)
+    monkeypatch.setattr("bigsap.strategies.k_best_search._PAIRS", 0)
     monkeypatch.setattr("bigsap.k_best.Monitor", partial(Monitor, interval=0))
     values = np.random.default_rng(8).random((20, 20)).tolist()
     job = service.submit({"cost": {"type": "array", "values": values}, "k_best": 300})

@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -265,7 +266,7 @@ LARGE = np.random.default_rng(72).random((20, 20))
 @pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., None]], None]:
     """Call this at each report of a ranking, which are many; ``cancel`` is the job's event."""
-    monkeypatch.setattr("bigsap.k_best._PAIRS", 0)
+    monkeypatch.setattr("bigsap.strategies.k_best_search._PAIRS", 0)
     monkeypatch.setattr("bigsap.k_best.Monitor", partial(Monitor, interval=0))
     real = ranking.best_after
 
@@ -347,15 +348,17 @@ def test_cancelled_while_it_ranks(
     assert (found["count"], found["status"]) == (300, "optimal")
 
 
-@pytest.mark.parametrize("least", [0, 20])
+@pytest.mark.parametrize("least", [0, 20, 280])
 def test_the_time_limit_is_that_of_the_ranking_too(
     api: Any, reported: Callable[..., None], least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def see(progress: bigsap.Progress, _: Any) -> None:
-        if progress.stage == "rank" and progress.ranked >= least and not resumed:
-            raise Stopped("time_limit")
+        if progress.stage == "rank":
+            reports[bool(resumed)] += 1
+            if progress.ranked >= least and not resumed:
+                raise Stopped("time_limit")
 
-    resumed: list[bool] = []
+    reports, resumed = [0, 0], []
     reported(see)
     job = solved(api, asked(300, LARGE))
     assert (job["state"], job["result"]["status"]) == ("succeeded", "optimal")
@@ -370,10 +373,27 @@ def test_the_time_limit_is_that_of_the_ranking_too(
     job = resumed_from_its_checkpoint(api, job, monkeypatch)
     found = api.get(job["links"]["result"]).json()["k_best"]
     assert (found["count"], found["status"]) == (300, "optimal")
+    assert (reports[1] < reports[0] / 2) == (least == 280)  # it went on from where it was stopped
     assert "resume" not in job["links"]
     problem(api.post(job["links"]["self"] + "/resume"), 409, "wrong-state")
-    checkpoint = api.app.app.state.service.store.folder(job["id"]) / "checkpoint"
-    until(lambda: not checkpoint.exists())
+    folder = api.app.app.state.service.store.folder(job["id"])
+    until(lambda: not (folder / "checkpoint").exists() and not (folder / "ranking").exists())
+
+
+def test_a_checkpoint_of_other_costs_is_left(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs without a fingerprint may have changed: the ranking begins anew."""
+    real, files = ranking.best_after, []
+
+    def best_after(*args: Any, checkpoint: Path, **given: Any) -> bigsap.Assignments:
+        files.append(checkpoint.exists())
+        if len(files) == 1:
+            checkpoint.write_bytes(b"of other costs")
+            raise bigsap.CheckpointError("the checkpoint of the ranking is of other costs")
+        return real(*args, checkpoint=checkpoint, **given)
+
+    monkeypatch.setattr(ranking, "best_after", best_after)
+    assert solved(api, asked(3))["result"]["k_best"]["count"] == 3
+    assert files == [False, False]
 
 
 def test_a_ranking_gets_the_time_that_the_solve_left(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from bigsap.errors import CertificateError, InvalidCostError, OptionError, Overf
 from bigsap.k_best import best_after
 from bigsap.progress import guarded
 from bigsap.proof.k_best import prove_duals, prove_order
+from bigsap.strategies import k_best_search
 from bigsap.strategies.k_best_lists import PAIR_BYTES, Task, listed
 from pairwise import each
 
@@ -150,21 +151,23 @@ def test_short_lists_and_guessed_caps_change_nothing(kind, shape, monkeypatch):
         cost = rng.integers(0, 400, shape) if kind == "integers" else costs_of(rng, kind, shape, False)
         cost = cost + (rng.integers(0, 50, shape) if kind == "ties" else 0)
     usual = ranking(cost, 150)
-    monkeypatch.setattr(k_best, "_PER_ROW", 10**6)  # all pairs
+    monkeypatch.setattr(k_best_search, "_PER_ROW", 10**6)  # all pairs
     assert ranking(cost, 150) == usual
     # Lists that do not suffice, but for a limit of the costs.
     limits = []
-    monkeypatch.setattr(k_best, "_PER_ROW", 2)
-    monkeypatch.setattr(k_best, "_PER_DOUBLING", 0)
-    monkeypatch.setattr(k_best, "listed", lambda *a, **b: limits.append(b.get("limit")) or listed(*a, **b))
+    monkeypatch.setattr(k_best_search, "_PER_ROW", 2)
+    monkeypatch.setattr(k_best_search, "_PER_DOUBLING", 0)
+    monkeypatch.setattr(
+        k_best_search, "listed", lambda *a, **b: limits.append(b.get("limit")) or listed(*a, **b)
+    )
     assert ranking(cost, 150) == usual
-    monkeypatch.setattr(k_best, "_PER_ROW", 1)
+    monkeypatch.setattr(k_best_search, "_PER_ROW", 1)
     assert ranking(cost, 150) == usual
     assert any(limits) or kind == "points"
     monkeypatch.undo()
     # As many subspaces as ever are needed: no cap, until all answers are there.
-    search = k_best._Search._run
-    monkeypatch.setattr(k_best._Search, "_run", lambda self, count, cap: search(self, count, 1 << 200))
+    search = k_best_search.Search._run
+    monkeypatch.setattr(k_best_search.Search, "_run", lambda self, count, cap: search(self, count, 1 << 200))
     assert ranking(cost, 150) == usual
 
 
@@ -191,17 +194,17 @@ def test_a_cap_that_is_too_low_is_raised(monkeypatch):
     cost = np.random.default_rng(6).random((12, 12))
     usual = ranking(cost, 400)
     runs = []
-    search = k_best._Search._run
+    search = k_best_search.Search._run
 
     def low(self, count, cap):
-        if cap is not None and runs.count(k_best.GUESS) < 3:
+        if cap is not None and runs.count(k_best_search.GUESS) < 3:
             cap = self.cost_of(0) + (cap - self.cost_of(0)) // 3
         runs.append(search(self, count, cap))
         return runs[-1]
 
-    monkeypatch.setattr(k_best._Search, "_run", low)
+    monkeypatch.setattr(k_best_search.Search, "_run", low)
     assert ranking(cost, 400) == usual
-    assert runs.count(k_best.GUESS) == 3
+    assert runs.count(k_best_search.GUESS) == 3
 
 
 def test_few_enumerations_cross_a_gap_of_the_costs(monkeypatch):
@@ -209,8 +212,8 @@ def test_few_enumerations_cross_a_gap_of_the_costs(monkeypatch):
     cost = np.full((8, 8), 10**9)
     np.fill_diagonal(cost, 0)
     cost[:5, :5] = np.random.default_rng(8).integers(0, 5, (5, 5)) * 1000
-    caps, search = [], k_best._Search._run
-    monkeypatch.setattr(k_best._Search, "_run", lambda self, *a: caps.append(a) or search(self, *a))
+    caps, search = [], k_best_search.Search._run
+    monkeypatch.setattr(k_best_search.Search, "_run", lambda self, *a: caps.append(a) or search(self, *a))
     costs = bigsap.solve_k_best(cost, 200).costs
     assert costs[119] < 10**6 < costs[120]
     assert len(caps) < 20
@@ -353,7 +356,7 @@ def parts():
     best = bigsap.solve(cost)
     task = Task(bigsap.as_source(cost), 1, best.col4row, best.u, best.v, None, 1)
     lists = listed(task, 100)
-    search = k_best._Search(lists, 60, task)
+    search = k_best_search.Search(lists, 60, task)
     n = int(search.work.counts[state.NODES])
     left = np.setdiff1d(np.arange(n), search.answers)
     return lists.graph, search.nodes, search.answers, left
@@ -411,7 +414,7 @@ def test_a_ranking_ends_where_its_caller_wants(costs: np.ndarray, limited: bool)
 
     limits = {"cancel": threading.Event()} if limited else {}
     with pytest.MonkeyPatch.context() as patch, guarded(guard):
-        patch.setattr("bigsap.k_best._PAIRS", 0)  # a call for each subspace
+        patch.setattr("bigsap.strategies.k_best_search._PAIRS", 0)  # a call for each subspace
         patch.setattr("bigsap.proof.k_best._ENTRIES", 0)
         found = best_after(result, costs, 200, **limits)
         assert found.costs.tolist() == expected.costs.tolist()

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import bigsap
-from bigsap import k_best
 from bigsap.display import progress_bar
 from bigsap.engine.k_best.enumerate import TOO_LARGE
-from bigsap.engine.k_best.state import U_LOW
+from bigsap.engine.k_best.state import NODES, U_LOW
 from bigsap.errors import CertificateError, OverflowRiskError
 from bigsap.k_best import best_after
+from bigsap.strategies import k_best_search
 from bigsap.strategies.k_best_lists import listed
 from clock import Clock
 from gate import Counting, Gate, Gated
@@ -29,7 +29,7 @@ COSTS = np.random.default_rng(2).random((30, 30))
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look at the limits for each subspace."""
-    monkeypatch.setattr(k_best, "_PAIRS", 0)
+    monkeypatch.setattr(k_best_search, "_PAIRS", 0)
 
 
 def wide(shape: tuple[int, int]) -> np.ndarray:
@@ -121,8 +121,8 @@ def test_each_stop_returns_the_first_ones(
     costs = KINDS[kind](shape)
     whole = bigsap.solve_k_best(costs, 40, unassigned_cost=price)
     if short:  # the first lists do not suffice
-        monkeypatch.setattr(k_best, "_PER_ROW", 1)
-        monkeypatch.setattr(k_best, "_PER_DOUBLING", 0)
+        monkeypatch.setattr(k_best_search, "_PER_ROW", 1)
+        monkeypatch.setattr(k_best_search, "_PER_DOUBLING", 0)
     calls = stop = 0
 
     def counted(real: Any) -> Any:
@@ -135,8 +135,8 @@ def test_each_stop_returns_the_first_ones(
 
         return call
 
-    monkeypatch.setattr(k_best, "enumerate_best", counted(k_best.enumerate_best))
-    monkeypatch.setattr(k_best, "listed", counted(listed))
+    monkeypatch.setattr(k_best_search, "enumerate_best", counted(k_best_search.enumerate_best))
+    monkeypatch.setattr(k_best_search, "listed", counted(listed))
 
     def run(last: int) -> tuple[bigsap.Assignments, list[int]]:
         nonlocal calls, stop
@@ -176,8 +176,8 @@ def test_rounded_numbers_that_are_too_close_settle_nothing() -> None:
 def test_a_pair_that_is_not_listed_may_come_before(monkeypatch: pytest.MonkeyPatch, slowly: None) -> None:
     """What the first lists do not settle is not returned."""
     whole = bigsap.solve_k_best(COSTS, 200)
-    monkeypatch.setattr(k_best, "_PER_ROW", 1)
-    monkeypatch.setattr(k_best, "_PER_DOUBLING", 0)
+    monkeypatch.setattr(k_best_search, "_PER_ROW", 1)
+    monkeypatch.setattr(k_best_search, "_PER_DOUBLING", 0)
     event, lists = threading.Event(), 0
 
     def cancelled_at_the_second(*args: Any, **given: Any) -> Any:
@@ -187,7 +187,7 @@ def test_a_pair_that_is_not_listed_may_come_before(monkeypatch: pytest.MonkeyPat
             event.set()
         return listed(*args, **given)
 
-    monkeypatch.setattr(k_best, "listed", cancelled_at_the_second)
+    monkeypatch.setattr(k_best_search, "listed", cancelled_at_the_second)
     found = bigsap.solve_k_best(COSTS, 200, cancel=event)
     assert (lists, found.status) == (2, "cancelled")
     assert same(found, whole)
@@ -261,8 +261,8 @@ def test_kernels_pause_for_an_interrupt(monkeypatch: pytest.MonkeyPatch, slowly:
             raise KeyboardInterrupt
         return enumerate_best(*args)
 
-    enumerate_best = k_best.enumerate_best
-    monkeypatch.setattr(k_best, "enumerate_best", interrupted)
+    enumerate_best = k_best_search.enumerate_best
+    monkeypatch.setattr(k_best_search, "enumerate_best", interrupted)
     with pytest.raises(KeyboardInterrupt):
         bigsap.solve_k_best(COSTS, 16)
 
@@ -294,15 +294,15 @@ def test_all_that_were_asked_for_and_whether_there_are_others(slowly: None) -> N
 
 def test_what_is_returned_is_proved(monkeypatch: pytest.MonkeyPatch, slowly: None) -> None:
     """Duals that prove nothing are noticed before a stop returns what they should prove."""
-    prove = k_best._Search._prove_new
+    prove = k_best_search.Search._prove_new
 
     def spoiled(search: Any, *args: Any) -> None:
-        last = int(search.work.counts[k_best.NODES]) - 1
+        last = int(search.work.counts[NODES]) - 1
         if last > 3:
             search.nodes.rows[search.nodes.offset[last], U_LOW] += 1
         prove(search, *args)
 
-    monkeypatch.setattr(k_best._Search, "_prove_new", spoiled)
+    monkeypatch.setattr(k_best_search.Search, "_prove_new", spoiled)
     with pytest.raises(CertificateError, match="duals"):
         bigsap.solve_k_best(COSTS, 300, cancel=threading.Event())
 
@@ -325,13 +325,13 @@ def test_a_ranking_after_a_solve_of_ones_own(slowly: None) -> None:
 
 def test_numbers_that_leave_their_range_are_the_error(monkeypatch: pytest.MonkeyPatch, slowly: None) -> None:
     """Whatever is known by then: the rest cannot be ranked."""
-    calls, usual = 0, k_best.enumerate_best
+    calls, usual = 0, k_best_search.enumerate_best
 
     def enumerate_best(*args: Any) -> int:
         nonlocal calls
         calls += 1
         return TOO_LARGE if calls == 5 else int(usual(*args))
 
-    monkeypatch.setattr(k_best, "enumerate_best", enumerate_best)
+    monkeypatch.setattr(k_best_search, "enumerate_best", enumerate_best)
     with pytest.raises(OverflowRiskError):
         bigsap.solve_k_best(COSTS, 300, cancel=threading.Event())

@@ -37,7 +37,9 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path, self.lock = path, path / "run.lock"
-        self.checkpoint, self.start = path / "checkpoint", path / "start"
+        self.checkpoint, self.ranking, self.start = (
+            path / name for name in ("checkpoint", "ranking", "start")
+        )
 
     def result(self, attempt: int) -> Path:
         return self.path / f"result-{attempt}"
@@ -69,6 +71,7 @@ class Folder:
     def nothing_left(self) -> None:
         """Remove files that only another attempt would need."""
         self.checkpoint.unlink(missing_ok=True)
+        self.ranking.unlink(missing_ok=True)
         shutil.rmtree(self.start, ignore_errors=True)
 
     def command(self, attempt: int, command: Command) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import bigsap
 from bigsap.k_best import best_after
 from bigsap_server.problems import HttpProblem
 
-_OPTIONS = ("unassigned_cost", "dtype", "threads", "time_limit", "callback", "cancel")
+_OPTIONS = ("unassigned_cost", "dtype", "threads", "time_limit", "callback", "cancel", "checkpoint_every")
 
 
 def ranked(
@@ -21,11 +23,13 @@ def ranked(
     options: Mapping[str, Any],
     progress: bigsap.Progress | None,
     settings: Mapping[str, Any],
+    checkpoint: Path,
 ) -> bigsap.Assignments:
     """Return the k best assignments; those that are proved, if the ranking is stopped.
 
     options: of ``bigsap.solve``, whose result this is; the time limit that of the ranking. progress: of the
-    solve. settings: of the job. Raises HttpProblem for integer costs beyond int64, which no array holds,
+    solve. settings: of the job. checkpoint: the file that the ranking continues from, if it is of the same
+    one, and writes. Raises HttpProblem for integer costs beyond int64, which no array holds,
     OverflowRiskError, and OptionError where pairs to list need more than the memory allowed.
     """
     given = {name: options[name] for name in _OPTIONS}
@@ -33,7 +37,12 @@ def ranked(
     limits = [settings["limits"]["memory_bytes"], settings.get("worker_memory_bytes")]
     limits.append(None if own is None else bigsap.RowCache(own).budget(0))
     given["memory_limit"] = min((limit for limit in limits if limit is not None), default=None)
-    found = best_after(result, source, k, progress=progress, **given)
+    rank = partial(best_after, result, source, k, progress=progress, checkpoint=checkpoint, **given)
+    try:
+        found = rank()
+    except bigsap.CheckpointError:  # costs without a fingerprint that are others now
+        checkpoint.unlink(missing_ok=True)
+        found = rank()
     if found.costs.dtype == np.dtype(object):
         detail = "costs of the assignments lie beyond int64, in which they are kept"
         raise HttpProblem("invalid-cost", detail, pointer="/k_best")

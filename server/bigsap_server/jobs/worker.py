@@ -214,7 +214,7 @@ class Attempt:
         if (limit := given["time_limit"]) is not None:
             given = given | {"time_limit": max(0.0, limit - (time.monotonic() - began))}
         k = self.spec["k_best"]
-        found = ranked(result, source, k, given, self._pace.last, self.settings)
+        found = ranked(result, source, k, given, self._pace.last, self.settings, self.folder.ranking)
         if len(found) or found.complete:
             self._ranking = found
         self._unranked = found.status == bigsap.Status.CANCELLED
