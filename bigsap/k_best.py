@@ -182,7 +182,8 @@ def resume_k_best(
     cost: the same costs as before; those that have a fingerprint are compared. k: None, or that of the
     checkpoint. options: of ``solve_k_best``. ``shape``, ``maximize``, ``dtype`` and the choices of the
     solve are those of the checkpoint; ``unassigned_cost`` is part of the problem and must be given again;
-    threads and limits may differ, and limits count from now. Further checkpoints are written to ``path``
+    threads and limits may differ, and limits count from now. Once the solve has ended, its choices have no
+    effect. Further checkpoints are written to ``path``
     unless ``checkpoint`` names another file.
 
     The solve continues as ``resume`` continues it. Beyond it the costs are read again, shorter
@@ -334,12 +335,19 @@ def _after(
     if 0 in given.source.shape:
         progress.ranked = 1
         return _only(given, solved)
-    if path is not None:
-        begin(monitor, path, given.facts, solved, saved)
+    if not progress.n_rows:  # the solve was not in this call
+        _report_solved(monitor, given, solved)
     known = Known(k, progress, Kept(monitor, saved) if path is not None or saved is not None else None)
     task = given.task(solved, monitor.tick)
     try:
-        monitor.tick(report=True)
+        if saved is None:
+            # The answer of a solve that was stopped may be optimal, but has not the bits of the others: its
+            # own checkpoint stays.
+            monitor.tick(report=True)
+        if path is not None:
+            begin(monitor, path, given.facts, solved, saved)
+        if saved is not None:
+            monitor.tick(report=True)
         found = _enumerated(task, k, known if monitor.can_stop or known.kept is not None else None)
     except Stopped as stop:
         if known.found is None:
@@ -348,6 +356,15 @@ def _after(
     progress.ranked = len(found)
     _compare(found, solved, maximize=given.maximize)
     return found
+
+
+def _report_solved(monitor: Monitor, given: _Given, solved: Solved) -> None:
+    """Report what the solve has reported at its end."""
+    progress, costs = monitor.progress, given.source if given.gated is None else given.gated
+    progress.n_rows, progress.n_columns = sorted(int(size) for size in costs.shape)
+    progress.assigned = progress.n_rows
+    low, high = (solved.fun, solved.bound) if given.maximize else (solved.bound, solved.fun)
+    monitor.update_bounds(low, high)
 
 
 def _compare(found: Assignments, solved: Solved, *, maximize: bool) -> None:

@@ -20,7 +20,7 @@ from bigsap.display.progress_bar import Bar
 from bigsap.engine.core.compilation import report_compilation
 from bigsap.engine.core.precision import LargeCosts
 from bigsap.engine.core.team import check_threads, useful_threads
-from bigsap.errors import OptionError, bound_call, check_path, flag, quiet
+from bigsap.errors import CheckpointError, OptionError, bound_call, check_path, flag, quiet
 from bigsap.options import Options
 from bigsap.problem import Problem
 from bigsap.progress import Callback, Monitor
@@ -270,6 +270,10 @@ def resume(path: str | os.PathLike[str], cost: Any, **options: Any) -> Result:
     """
     check_path(path, "path")
     saved = checkpoints.read(path)
+    if saved.facts.get("ranking") is not None:
+        raise CheckpointError(
+            f"{saved.path}: the checkpoint is of a ranking, which bigsap.resume_k_best continues"
+        )
     asked = asked_again("resume", saved, cost, options)
     labels = labels_of(cost)
     result = _solve(asked.pop("cost"), asked, saved)
@@ -317,6 +321,8 @@ def solve_and(
     to continue. solved: whether that is beyond the solve, which is left out; there is no result then.
     """
     monitor = _monitor(asked)
+    if solved:  # what ``_solve`` would refuse
+        Options(**{name: asked[name] for name in _OPTIONS})
     bar = Bar() if flag(asked["progress"], "progress") else None
     monitor.ends = False
     try:

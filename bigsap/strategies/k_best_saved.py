@@ -6,6 +6,7 @@ shorter enumerations before the one that was interrupted, which are repeated.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -22,12 +23,12 @@ from bigsap.engine.k_best.state import (
     NODES,
     QUEUE,
     ROWS,
+    WORST,
     Graph,
     Nodes,
     Queue,
     Work,
     new_queue,
-    new_work,
 )
 from bigsap.errors import CheckpointError
 from bigsap.progress import Monitor, Snapshot
@@ -80,8 +81,9 @@ class Kept:
     """
 
     def __init__(self, monitor: Monitor, saved: Saved | None) -> None:
-        self._saving, self._saved = monitor.saving, {} if saved is None else saved.snapshot
-        self._number, self._first = 0, int(self._saved.get("number", 0))
+        self._saving, self._saved = monitor.saving, saved
+        self._number, self._first = 0, 0 if saved is None else int(saved.snapshot.get("number", 0))
+        self._of = ""
 
     def next(self, graph: Graph, answers: Array) -> tuple[Nodes, Queue, Work] | None:
         """Return the state from which the next enumeration continues; None: it begins.
@@ -89,19 +91,37 @@ class Kept:
         answers: room for these, which is filled. Raises CheckpointError if it is of other costs.
         """
         self._number += 1
-        return restored(self._saved, graph, answers) if self._number == self._first else None
+        if self._number < self._first:
+            return None
+        self._of = digest_of(graph, len(answers))
+        if self._saved is None or self._number > self._first:
+            return None
+        if self._saved.snapshot["of"] != self._of:
+            raise CheckpointError(f"{self._saved.path}: the checkpoint of the ranking is of other costs")
+        return restored(self._saved.snapshot, answers)
 
     def saving(self, state: Callable[[], State]) -> AbstractContextManager[None]:
         """Take checkpoints of the enumeration within the context; not of one that is only repeated."""
-        number = self._number
+        number, of = self._number, self._of
         if number < self._first:
             return nullcontext()
 
         def snapshot() -> Snapshot:
             found = snapshot_of(state())
-            return {"number": number, **found} if found["nodes_cost"].size else {}
+            return {"number": number, "of": of, **found} if found["nodes_cost"].size else {}
 
         return self._saving(snapshot)
+
+
+def digest_of(graph: Graph, count: int) -> str:
+    """Return what identifies an enumeration of ``count`` assignments of a graph.
+
+    What was dropped is in no state, so no proof would notice that it was dropped in another graph.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (count, *graph):
+        digest.update(part.data if isinstance(part, np.ndarray) else f"{int(part)} ".encode())
+    return digest.hexdigest()
 
 
 def snapshot_of(state: State) -> Snapshot:
@@ -114,7 +134,7 @@ def snapshot_of(state: State) -> Snapshot:
     used = {name: getattr(nodes, name)[: counts[NODES]] for name in Nodes._fields[:-1]}
     used["rows"] = nodes.rows[: counts[ROWS]]
     heap = {name: getattr(queue, name)[: counts[QUEUE]] for name in Queue._fields[:3]}
-    heap |= {name: getattr(queue, name) for name in Queue._fields[3:]}
+    heap |= {name: getattr(queue, name)[: counts[WORST]] for name in Queue._fields[3:]}
     return {
         **{"nodes_" + name: array for name, array in used.items()},
         **{"queue_" + name: array for name, array in heap.items()},
@@ -124,35 +144,23 @@ def snapshot_of(state: State) -> Snapshot:
     }
 
 
-def restored(saved: Snapshot, graph: Graph, answers: Array) -> tuple[Nodes, Queue, Work]:
-    """Return the enumeration of ``snapshot_of`` on the same graph, and fill ``answers``.
-
-    Raises CheckpointError if the graph or the number of answers is another.
-    """
+def restored(saved: Snapshot, answers: Array) -> tuple[Nodes, Queue, Work]:
+    """Return the enumeration of ``snapshot_of``, of the same graph, and fill ``answers``, as many as then."""
     n_nodes, n_rows = (int(size) for size in saved["room"])
     used = {name: saved["nodes_" + name] for name in Nodes._fields}
     sizes = {name: n_rows if name == "rows" else n_nodes for name in used}
     nodes = Nodes._make(np.empty((sizes[name], *a.shape[1:]), a.dtype) for name, a in used.items())
-    for name, array in nodes._asdict().items():
-        _fill(array, used[name])
-    work = Work._make(saved["work_" + name] for name in Work._fields)
     queue = new_queue(n_nodes, len(answers))
+    rooms = [*nodes._asdict().items()], [*queue._asdict().items()]
+    for kind, named in zip(("nodes_", "queue_"), rooms, strict=True):
+        for name, room in named:
+            _fill(room, saved[kind + name])
     _fill(answers, saved["answers"])
-    for name, array in queue._asdict().items():
-        _fill(array, saved["queue_" + name])
-    if any(a.shape != b.shape for a, b in zip(work, new_work(graph), strict=True)):
-        raise _foreign()
-    return nodes, queue, work
+    return nodes, queue, Work._make(saved["work_" + name] for name in Work._fields)
 
 
 def _fill(room: Array, array: Array) -> None:
-    if len(array) > len(room):
-        raise _foreign()
     room[: len(array)] = array
-
-
-def _foreign() -> CheckpointError:
-    return CheckpointError("the checkpoint of the ranking is of other costs: rank anew")
 
 
 def begin(

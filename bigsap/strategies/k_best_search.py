@@ -160,6 +160,7 @@ class Search:
         """Enumerate so many, with a guessed cap of the costs if there is one; return the last status."""
         graph, kept = self.lists.graph, None if self.known is None else self.known.kept
         answers, self.proved = _room(count), 0
+        self.answers = answers[:0]
         before = None if kept is None else kept.next(graph, answers)
         if before is None:
             self.work, self.nodes = new_work(graph), new_nodes(64, len(graph.first) - 1, count)
@@ -170,10 +171,12 @@ class Search:
                 self.work.scalar[[CAP, CAP_LOW]] = cap >> BITS, cap & MASK
         else:
             self.nodes, self.queue, self.work = before
-        self.answers = answers[: self.work.counts[ANSWERS]]
         saving = nullcontext() if kept is None else kept.saving(lambda: self._state(answers))
         try:
             with saving:
+                # Until all that was read is proved again, it has no answers that a stop could return.
+                self._prove_new(self.check)
+                self.answers = answers[: self.work.counts[ANSWERS]]
                 status = self._enumerate(answers)
         except Stopped:
             self._keep()

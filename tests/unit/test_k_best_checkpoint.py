@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -11,13 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_k_best_stopped import COSTS, KINDS, slowly
+from test_k_best_stopped import COSTS, KINDS, same, slowly
 
 import bigsap
 from bigsap import checkpoint
+from bigsap.engine.k_best.state import WORST
 from bigsap.errors import CheckpointError, OptionError
 from bigsap.k_best import best_after
-from bigsap.strategies import k_best_search
+from bigsap.proof import k_best as proof
+from bigsap.strategies import k_best_saved, k_best_search
 from bigsap.strategies.k_best_lists import listed
 from clock import Clock
 from gate import Gate, Gated
@@ -197,8 +200,10 @@ def test_checkpoints_of_something_else_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "ranking"
     stopped(path)
     kept = path.read_bytes()
-    with pytest.raises(CheckpointError, match="of a ranking of k = 300, this solve of None"):
-        bigsap.resume(path, COSTS)
+    of_a_ranking = r"of a ranking, which bigsap\.resume_k_best continues"
+    for options in ({}, {"capacity": 2}, {"objective": "bottleneck"}, {"time_limit": 0}):
+        with pytest.raises(CheckpointError, match=of_a_ranking):
+            bigsap.resume(path, COSTS, **options)
     with pytest.raises(CheckpointError, match="fingerprint"):
         bigsap.resume_k_best(path, COSTS + 1)
     with pytest.raises(CheckpointError, match="shape"):
@@ -213,6 +218,15 @@ def test_checkpoints_of_something_else_are_refused(tmp_path: Path) -> None:
         bigsap.resume_k_best(path, COSTS, k=0)
     with pytest.raises(OptionError, match="gap"):
         bigsap.resume_k_best(path, COSTS, gap=1)
+    for name, value in (
+        ("method", "none"),
+        ("device", "none"),
+        ("seed", -1),
+        ("cache", "x"),
+        ("checkpoint", 5),
+    ):
+        with pytest.raises(OptionError, match=name):
+            bigsap.resume_k_best(path, COSTS, **{name: value})
     assert path.read_bytes() == kept
     bigsap.solve(COSTS, checkpoint=path)
     with pytest.raises(CheckpointError, match=r"of a solve, which bigsap\.resume continues"):
@@ -235,6 +249,113 @@ def test_costs_that_have_no_fingerprint_and_differ(tmp_path: Path) -> None:
     stopped(path, source(COSTS))
     with pytest.raises((CheckpointError, bigsap.CertificateError)):
         bigsap.resume_k_best(path, source(COSTS[::-1]))
+
+
+@pytest.mark.usefixtures("slowly")
+def test_subspaces_that_were_dropped_before_the_costs_changed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They are in no file, so no proof would miss them; what identifies the lists does."""
+    path, stops = tmp_path / "ranking", Stops(monkeypatch)
+    rows = [[1, 2, 3, 11, 7], [7, 9, 1, 11, 3], [11, 1, 7, 2, 10], [3, 8, 9, 4, 5], [8, 3, 6, 5, 3]]
+    before = np.array(rows, np.float64)
+    after = before.copy()
+    after[1, 1], after[3, 2] = 7, 6
+
+    def source(costs: np.ndarray) -> bigsap.CostSource:
+        return bigsap.from_function(lambda i: costs[i], costs.shape, kind="row", compiled=False)
+
+    bigsap.solve_k_best(source(before), 10, cancel=stops.at(0), checkpoint=path)
+    refused = 0
+    for last in range(2, stops.calls):
+        bigsap.solve_k_best(source(before), 10, cancel=stops.at(last), checkpoint=path)
+        if "number" in checkpoint.read(path).snapshot:
+            with pytest.raises(CheckpointError, match=f"{re.escape(str(path))}.*of other costs"):
+                bigsap.resume_k_best(path, source(after), cancel=stops.at(0))
+            refused += 1
+        else:
+            found = bigsap.resume_k_best(path, source(after), cancel=stops.at(0))
+            assert same(found, bigsap.solve_k_best(after, 10, cancel=stops.at(0)))
+    assert refused > 5
+
+
+@pytest.mark.usefixtures("slowly")
+def test_nothing_that_was_read_is_returned_before_it_is_proved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, event = tmp_path / "ranking", threading.Event()
+    stopped(path)
+    saved, real = checkpoint.read(path), k_best_saved.restored
+
+    def restored(*given: Any) -> Any:
+        event.set()
+        return real(*given)
+
+    monkeypatch.setattr(k_best_saved, "restored", restored)
+    found = bigsap.resume_k_best(path, COSTS, cancel=event)
+    assert (found.status, same(found, bigsap.solve_k_best(COSTS, 300))) == ("cancelled", True)
+    assert checkpoint.read(path).snapshot["answers"].tolist() == saved.snapshot["answers"].tolist()
+    wrong = np.roll(saved.snapshot["nodes_slot_of"], 1, axis=1)
+    checkpoint.write(path, saved.facts, saved.snapshot | {"nodes_slot_of": wrong})
+    event.clear()
+    with pytest.raises(bigsap.CertificateError, match="duals of subspace"):
+        bigsap.resume_k_best(path, COSTS, cancel=event)
+
+
+@pytest.mark.usefixtures("slowly")
+def test_a_stop_during_the_new_proof(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Limits are looked at while many subspaces are proved at once, and the file stays as it was."""
+    path, event = tmp_path / "ranking", threading.Event()
+    stopped(path)
+    kept, steps = path.read_bytes(), 0
+    real, real_proof = k_best_saved.restored, proof._first_wrong
+
+    def restored(*given: Any) -> Any:
+        monkeypatch.setattr(proof, "_ENTRIES", 1)
+        monkeypatch.setattr(proof, "_first_wrong", first_wrong)
+        return real(*given)
+
+    def first_wrong(*given: Any) -> int:
+        nonlocal steps
+        steps += 1
+        if steps == 3:
+            event.set()
+        return int(real_proof(*given))
+
+    monkeypatch.setattr(k_best_saved, "restored", restored)
+    found = bigsap.resume_k_best(path, COSTS, cancel=event)
+    assert (found.status, steps) == ("cancelled", 3)
+    assert path.read_bytes() == kept
+
+
+@pytest.mark.usefixtures("slowly")
+@pytest.mark.parametrize("options", [{}, {"maximize": True}, {"unassigned_cost": 0.4}])
+def test_reports_without_the_solve(options: dict[str, Any], tmp_path: Path) -> None:
+    """It is left out, but what it found is known."""
+    path, costs = tmp_path / "ranking", COSTS[:, :20]
+    seen: list[list[bigsap.Progress]] = [[], []]
+    bigsap.solve_k_best(costs, 90, checkpoint=path, callback=seen[0].append, callback_every=0, **options)
+    again: dict[str, Any] = {name: part for name, part in options.items() if name == "unassigned_cost"}
+    bigsap.resume_k_best(path, costs, callback=seen[1].append, callback_every=0, **again)
+    assert {state.stage for state in seen[1]} == {"rank", "done"}
+    ranked = [state.ranked for state in seen[1]]
+    assert ranked == sorted(ranked)
+    names = ("n_rows", "n_columns", "assigned", "lower_bound", "upper_bound", "ranked", "to_rank")
+    first, second = ({name: getattr(states[-1], name) for name in names} for states in seen)
+    assert first == second
+    assert all(state.n_rows == 20 + 10 * bool(again) for state in seen[1])
+
+
+@pytest.mark.usefixtures("slowly")
+def test_room_for_costs_that_are_not_known_yet_is_not_in_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "ranking"
+    bigsap.solve_k_best(COSTS, 300, cancel=Stops(monkeypatch).at(4), checkpoint=path)
+    snapshot = checkpoint.read(path).snapshot
+    known = int(snapshot["work_counts"][WORST])
+    assert 0 < known < 16
+    assert len(snapshot["queue_worst"]) == len(snapshot["queue_worst_low"]) == known
 
 
 @pytest.mark.usefixtures("slowly")
@@ -270,3 +391,24 @@ def test_problems_without_pairs(tmp_path: Path) -> None:
     assert len(bigsap.solve_k_best(infeasible, 2, checkpoint=path)) == 0
     again = bigsap.resume_k_best(path, infeasible)
     assert (len(again), again.status, again.complete) == (0, "infeasible", True)
+
+
+def test_a_stopped_solve_that_is_optimal_is_not_kept(tmp_path: Path) -> None:
+    """Its duals are not those of an uninterrupted one, on which the counts of the ranking depend."""
+    path = tmp_path / "ranking"
+    rng = np.random.default_rng(5)
+
+    def stop(_: bigsap.Progress) -> None:
+        raise StopIteration
+
+    for _ in range(20):
+        costs = bigsap.points(rng.random((5, 2)), rng.random((5, 2)))
+        options: dict[str, Any] = {"maximize": True, "method": "ssp"}
+        whole = in_one_go(costs, 5, tmp_path, **options)
+
+        found = bigsap.solve_k_best(costs, 5, checkpoint=path, callback=stop, **options)
+        assert (found.status, len(found)) == ("cancelled", 0)
+        again = bigsap.resume_k_best(path, costs, callback=stop)
+        assert (again.status, len(again)) == ("cancelled", 0)
+        assert "solved_status" not in checkpoint.read(path).snapshot
+        assert bits(bigsap.resume_k_best(path, costs)) == whole
