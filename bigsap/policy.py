@@ -14,13 +14,17 @@ from __future__ import annotations
 OUTLIERS_AMONG = 200
 FEW_OUTLIERS = 20
 OUTLYING = 1e3
+#: A row is forced if what it costs beyond its best column is so many times that of most rows. Costs between
+#: tight clusters are 10^4 times those within.
+FORCED = 1e5
 #: A point is outlying if its distance from the middle exceeds the extent of nine tenths of the points by
 #: this factor; and at most this many rows, or columns, are outlying.
 FAR_POINT = 100.0
 MOST_FAR_POINTS = 64
 #: A matrix is solved transposed if a few columns are away from the others by so many times their range, from
-#: which on rounding asks for a refinement. Some rows tell; and the largest matrix that is copied.
-FAR_COLUMN, FAR_SAMPLE, FAR_COPY_BYTES = 1e4, 3, 1 << 30
+#: which on rounding asks for a refinement. Some rows tell; and the largest matrix that is copied. What a far
+#: line would be without its size some other lines tell.
+FAR_COLUMN, FAR_SAMPLE, FAR_COPY_BYTES, FAR_ALIKE = 1e4, 3, 1 << 30, 16
 #: In a small matrix the minimum of a row, or column, is huge from so many times the median of all on.
 HUGE_MINIMUM = 2.0**16
 

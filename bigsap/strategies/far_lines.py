@@ -93,12 +93,14 @@ def near_costs(problem: Problem, over: Callable[[], object] = lambda: None) -> N
         # The pairs of far rows with far columns have a number of their own.
         near = np.ones(n, bool)
         near[others] = False
+        like = np.setdiff1d(np.linspace(0, n - 1, policy.FAR_ALIKE).astype(np.intp), lines)
+        least = float(np.median(turned[like][:, near].min(axis=1)))
         for start in range(0, lines.size, step):
             if over():
                 return None
             some_lines = lines[start : start + step]
             part = turned[some_lines]
-            found = _common(part[:, near], usual)
+            found = _common(part[:, near], least)
             if found is None:
                 return None
             by[start : start + step], less = found
@@ -160,22 +162,23 @@ def _far(features: Array) -> Array:
     return far if 4 * far.size < middle.size else np.empty(0, np.intp)
 
 
-def _common(lines: Array, usual: float) -> tuple[Array, Array] | None:
+def _common(lines: Array, least: float) -> tuple[Array, Array] | None:
     """Return a number for each line (k, l), and what is left without rounding; None where it rounds.
 
-    What is left lies around ``usual`` where that is exact. Else, if all costs of a line have one sign, the
-    number is at most the smallest of them.
+    The smallest of what is left is ``least``, where that is exact: rows compete for the smallest costs, and a
+    line whose medians are like the others' may be far better, or worse, there. Else, if all costs of a line
+    have one sign, the number is at most the smallest of them.
     """
     sizes = np.abs(lines)
     if not np.isfinite(sizes).all():
         return None
-    unit = np.spacing(sizes.max(axis=1, initial=abs(usual)))
-    middle = np.round((np.median(lines, axis=1) - usual) / unit) * unit
-    least = np.floor(sizes.min(axis=1, initial=np.inf) / unit) * unit
-    least = np.where((lines > 0).all(axis=1), least, np.where((lines < 0).all(axis=1), -least, 0.0))
-    less, error = two_sum(lines, -middle[:, None])
+    unit = np.spacing(sizes.max(axis=1, initial=abs(least)))
+    first = np.round((lines.min(axis=1) - least) / unit) * unit
+    smallest = np.floor(sizes.min(axis=1, initial=np.inf) / unit) * unit
+    smallest = np.where((lines > 0).all(axis=1), smallest, np.where((lines < 0).all(axis=1), -smallest, 0.0))
+    less, error = two_sum(lines, -first[:, None])
     rounded = error.any(axis=1)
-    by = np.where(rounded, least, middle)
+    by = np.where(rounded, smallest, first)
     less[rounded], error = two_sum(lines[rounded], -by[rounded, None])
     return None if error.any() or not by.all() else (by, less)
 

@@ -62,8 +62,8 @@ def run_course(
         has_prices = course.warm or (course.guided and not course.plain)
         epsilon = 0.0
         if not course.plain:
-            order = _outliers_first(course.order, engine.list_minima())
-            epsilon = first * engine.greedy_gap(order) / max(1, n)
+            order, forced = _outliers_first(course.order, engine)
+            epsilon = first * engine.greedy_gap(order, forced) / max(1, n)
         course.sigma = _sigma(n)
         # Not where a device makes waves: rows that a search asks for take the host hundreds of times as long.
         if engine.refresh_scans and not engine.waves_are_cheap and epsilon > 0 and not has_prices:
@@ -98,17 +98,27 @@ def run_course(
     return Outcome(matching, engine.v, phases=phases, seconds=seconds)
 
 
-def _outliers_first(order: Array, low: Array) -> Array:
-    """Return the order, with rows first whose costs are of another size than most rows'.
+def _outliers_first(order: Array, engine: ListEngine) -> tuple[Array, Array]:
+    """Return the order without forced rows, rows of an unusual size first, and the forced rows.
 
-    Their reduced costs for another column carry no information about the other rows.
+    An unusual row's reduced costs for another column carry no information about other rows. A forced row
+    has a few columns that are far better for it than all others; what these cost would become epsilon.
     """
-    sizes = np.abs(low[order])
+    widths = engine.list_widths()[order]
+    forced = _far(np.where(widths < engine.infinity, widths, 0), policy.FORCED)
+    before, order = order[forced], order[~forced]
+    far = _far(np.abs(engine.list_minima()[order]), policy.OUTLYING)
+    return np.concatenate([order[far], order[~far]]) if far.any() else order, before
+
+
+def _far(sizes: Array, times: float) -> Array:
+    """Return bool (n,): which of these sizes exceed so many times that of most."""
     if sizes.size < policy.OUTLIERS_AMONG:
-        return order
+        return np.zeros(sizes.size, np.bool_)
     place = sizes.size - 1 - sizes.size // policy.FEW_OUTLIERS
-    far = sizes > policy.OUTLYING * np.partition(sizes, place)[place]
-    return np.concatenate([order[far], order[~far]]) if far.any() else order
+    usual = np.partition(sizes, place)[place]
+    far: Array = (sizes > times * usual) & (usual > 0)
+    return far
 
 
 def _too_narrow(widths: Array, epsilon: float, reach: float) -> bool:

@@ -16,7 +16,7 @@ from bigsap.sources.arrays.matrix import ArraySource
 from bigsap.strategies.first_prices import _engine, choose_first_prices
 from bigsap.strategies.outlying import outlying
 from bigsap.strategies.start.estimate import estimate
-from bigsap.strategies.start.outliers import lower_outliers, outlying_lines, usual
+from bigsap.strategies.start.outliers import lower_outliers, outlying_lines, usual, without_forced
 from bigsap.strategies.start.samples import Counts
 from bigsap.strategies.start.strata import strata_of
 from pairwise import each
@@ -95,8 +95,38 @@ def test_near_pairs_tell_a_better_assignment(seed):
     assert left[np.arange(n), again] == pytest.approx(left.min(axis=1), abs=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("outlier", ["a forced row", "a forced column", "forced rows", "columns"])
+@pytest.mark.parametrize("method", ["ssp", "compressed"])
+@pytest.mark.parametrize("kind", ["random", "heavy tails"])
+def test_forced_rows_do_not_make_epsilon(kind, method, outlier, seed):
+    """Whichever rows choose first: a greedy matching that reaches a forced row late takes a huge cost."""
+    cost = matrix(kind, 1300 + seed)
+    plain = bigsap.solve(cost, method=method)
+    result = bigsap.solve(put_away(cost, outlier, 1e12), method=method)
+    assert (result.status, result.stats["refined"]) == ("optimal", 0)
+    assert result.stats["rows_scanned"] <= 1.6 * plain.stats["rows_scanned"]
+    assert result.stats["pairs_evaluated"] <= 1.6 * plain.stats["pairs_evaluated"]
+
+
+def test_only_a_few_that_are_far_count_as_forced():
+    excess = np.random.default_rng(1).random(400)
+    assert without_forced(excess) is excess
+    forced = excess.copy()
+    forced[:3] = 1e6
+    usual_one = without_forced(forced)
+    np.testing.assert_array_equal(usual_one[3:], excess[3:])
+    assert (usual_one[:3] <= 1).all()
+    for other in (
+        forced[:100],
+        np.where(np.arange(400) < 3, 1e6, 0.0),
+        np.where(np.arange(400) < 40, 1e6, excess),
+    ):
+        assert without_forced(other) is other
+
+
 def put_away(cost, kind, size):
-    """Make a pair, a row, a column, or both of these, cost ``size``."""
+    """Make a pair, a row, a column, or both of these, cost ``size``; or all of it but a pair, or a block."""
     cost = cost.copy()
     row, column = len(cost) // 3, cost.shape[1] // 2
     pair = cost[row, column]
@@ -106,6 +136,14 @@ def put_away(cost, kind, size):
         cost[:, column] += size
     if kind == "pairs":
         cost[row, column] = size
+    few = 5 if kind == "forced rows" else 1
+    block = cost[row : row + few, column : column + few].copy()
+    if kind in ("a forced row", "forced rows"):
+        cost[row : row + few] = size
+    if kind == "a forced column":
+        cost[:, column] = size
+    if "forced" in kind:
+        cost[row : row + few, column : column + few] = block
     if kind == "crosses":
         cost[row, column] = pair
     return cost
@@ -116,14 +154,16 @@ def matrix(kind, n):
     if kind == "distances":
         x, y = rng.random((2, n, 2))
         return np.sqrt(((x[:, None] - y) ** 2).sum(axis=2))
+    if kind == "heavy tails":
+        return rng.lognormal(0, 2, (n, n))
     return 100 * rng.random((n, n)) if kind == "random" else rng.random((n, 2)) @ rng.random((2, n))
 
 
 @each(
     n=[60, 300, 1100, 1700],
     size=[1e6, 1e13, float(2**63)],
-    outlier=["rows", "columns", "pairs", "crosses"],
-    kind=["random", "rank 2", "distances"],
+    outlier=["rows", "columns", "pairs", "crosses", "a forced row", "a forced column", "forced rows"],
+    kind=["random", "rank 2", "distances", "heavy tails"],
 )
 def test_a_huge_cost_in_a_matrix_takes_no_more(kind, outlier, size, n):
     """Of a matrix, by the kernel for small ones, the estimator, and levels."""

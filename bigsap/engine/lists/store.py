@@ -409,24 +409,29 @@ class ListStore:
         """Return the rows whose threshold no longer lies above the best of their list."""
         return np.flatnonzero(self.lists.theta <= self._relative_minima())
 
-    def greedy_gap(self, order: Array) -> float:
-        """Return the cost of a greedy matching on the lists beyond the rows' minima."""
+    def greedy_gap(self, order: Array, before: Array) -> float:
+        """Return the cost of a greedy matching on the lists beyond the rows' minima.
+
+        before: rows that choose before those of ``order``, and do not count.
+        """
         lists, taken = self.lists, np.zeros(self.terms.n_columns, np.uint8)
         near = np.empty(lists.start.size, S.ID)
         low = self._relative_minima(near)
-        gap, _ = L.run_greedy(
-            lists.ids,
-            lists.costs,
-            lists.start,
-            lists.size,
-            lists.theta,
-            self.v,
-            order,
-            taken,
-            self.infinity,
-            low,
-            near,
-        )
+        gap = 0.0
+        for rows in (before, order):
+            gap, _ = L.run_greedy(
+                lists.ids,
+                lists.costs,
+                lists.start,
+                lists.size,
+                lists.theta,
+                self.v,
+                rows,
+                taken,
+                self.infinity,
+                low,
+                near,
+            )
         return float(gap)
 
     def _tick(self) -> None:

@@ -89,8 +89,9 @@ class Engine:
         self.reader = RowReader(problem, rows, most, usual, infinity, monitor.tick)
         self._budget = _FIRST_SLICE_FILLED if fill else _FIRST_SLICE_PAIRS
         self.known = Incumbent(problem, infinity, active=monitor.can_stop)
-        #: Gap of the sweep that adopted a warm start, see ``strategies.start.warm.mean_gap``.
-        self.picks_gap = 0.0
+        #: Gap of the sweep that adopted a warm start, and whether a row is forced: see
+        #: ``strategies.start.warm.mean_gap``.
+        self.picks_gap, self.picks_forced = 0.0, False
         self._count = monitor.counter()
         #: Rows matched before the current phase; its position does not count them.
         self.n_kept = 0

@@ -13,7 +13,7 @@ import numpy as np
 from bigsap.engine.core.state import FREE, ID
 from bigsap.engine.rows.row_engine import Engine
 from bigsap.engine.rows.sweep import Survey, first_survey, later_survey
-from bigsap.strategies.start.outliers import lower_outliers, usual
+from bigsap.strategies.start.outliers import lower_outliers, usual, without_forced
 from bigsap.strategies.start.warm import mean_gap
 from bigsap.types import Array
 
@@ -46,6 +46,21 @@ def _upper(engine: Engine, costs: Array, base: Array | None) -> float:
     if costs.size and costs.max() >= engine.infinity:
         return float("inf")
     return _total(costs, base)
+
+
+def _usual_picks(engine: Engine, survey: Survey) -> Array:
+    """Return the costs of the picks; of forced rows what they would cost if they were like the others.
+
+    A forced row that picked late has a huge cost, in which all differences of the others vanish.
+    """
+    v = engine.state.v
+    if v.dtype.kind != "f" or (survey.pick < 0).any():
+        return survey.pick_cost
+    excess = survey.pick_cost - v[survey.pick] - survey.low
+    without = without_forced(excess)
+    if without is excess:
+        return survey.pick_cost
+    return np.where(without < excess, survey.low + v[survey.pick] + without, survey.pick_cost)
 
 
 def _base(engine: Engine, low: Array) -> Array | None:
@@ -167,7 +182,7 @@ def _usual_gap(survey: Survey) -> float | None:
     With them every epsilon would be too large or too small.
     """
     excess = survey.second - survey.low
-    without = usual(excess)
+    without = usual(without_forced(excess))
     return None if without is excess or (without == excess).all() else _total(without)
 
 
@@ -195,7 +210,7 @@ def estimate(engine: Engine) -> Start:
     if not np.isfinite(upper):
         # Forbidden pairs make the bounds useless. A plain pass from prices 0 took 3 to 10 times the scans
         # of phases with the epsilon suggested by the rows with a pick.
-        high = mean_gap(engine, survey.pick, survey.pick_cost, survey.low)
+        high, _ = mean_gap(engine, survey.pick, survey.pick_cost, survey.low)
         return Start(high, high / (16 * n))
     if problem.n_virtual_rows == 0:
         st.v[:] = survey.runner_up if n > 1 else 0
@@ -210,7 +225,7 @@ def estimate(engine: Engine) -> Start:
         return Start(0.0, 0.0, solution)
     price_total = _total(st.v)
     lower2 = _total(survey.low, base) + price_total
-    upper2 = _upper(engine, survey.pick_cost, base)
+    upper2 = _upper(engine, _usual_picks(engine, survey), base)
     greedy_gap = upper2 - lower2
     lower, upper = max(lower, lower2), min(upper, upper2)
 
@@ -231,7 +246,7 @@ def estimate(engine: Engine) -> Start:
         _shift(st.v, engine.infinity)
         engine.sweep(survey, np.arange(n, dtype=ID), backward=False, first=False)
         lower3 = _total(survey.low, base) + _total(st.v)
-        upper3 = _upper(engine, survey.pick_cost, base)
+        upper3 = _upper(engine, _usual_picks(engine, survey), base)
         new_gap = upper3 - lower3
         upper = min(upper, upper3)
         lower = max(lower, lower3)

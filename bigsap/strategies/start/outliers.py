@@ -38,6 +38,20 @@ def usual(sizes: Array) -> Array:
     return np.minimum(sizes, policy.OUTLYING * most) if most > 0 else sizes
 
 
+def without_forced(excess: Array) -> Array:
+    """Return what picks (n,) cost beyond their rows' minima, as if no row were forced. O(n).
+
+    A forced row that picked too late has a huge excess: it counts as the largest of the others. The same
+    array without any such row.
+    """
+    if excess.size < policy.OUTLIERS_AMONG:
+        return excess
+    place = excess.size - 1 - excess.size // policy.FEW_OUTLIERS
+    most = np.partition(excess, place)[place]
+    forced = excess > policy.FORCED * most
+    return np.where(forced, most, excess) if most > 0 and forced.any() else excess
+
+
 def no_ids() -> Array:
     """Return an empty array of ids."""
     return np.empty(0, np.intp)

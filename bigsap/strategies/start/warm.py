@@ -19,6 +19,7 @@ from bigsap.engine.rows.rectangular import NEXT_ROW
 from bigsap.engine.rows.row_engine import Engine
 from bigsap.engine.rows.sweep import Survey, first_survey
 from bigsap.proof.tightness import UNIT, allowance
+from bigsap.strategies.start.outliers import without_forced
 from bigsap.types import Array
 
 
@@ -64,7 +65,7 @@ def adopt(engine: Engine, warm: Warm, grid: float) -> Array:
         least = 1 if engine.problem.integer else 0
         engine.group_reach = 2 * (abs(finite.max()) + abs(finite.min())) + least
     st.reference[:] = np.where(low < engine.infinity, low, 0)
-    engine.picks_gap = mean_gap(engine, survey.pick, survey.pick_cost, low)
+    engine.picks_gap, engine.picks_forced = mean_gap(engine, survey.pick, survey.pick_cost, low)
     tight = _tight(engine, old, survey.second, low, warm.exact)
     if warm.column_of_row is None:
         old = survey.pick.copy()
@@ -83,21 +84,25 @@ def first_epsilon(engine: Engine) -> float:
     """
     n, gap, between = max(1, engine.problem.shape[0]), engine.picks_gap, engine.known.between()
     if between is not None and np.isfinite(between):  # sums of costs near 1e308 overflow
-        gap = between / n
+        gap = min(gap, between / n) if engine.picks_forced else between / n
     return min(max(0.0, gap), float(np.finfo(np.float64).max) / (16 * n))
 
 
-def mean_gap(engine: Engine, pick: Array, pick_cost: Array, low: Array) -> float:
-    """Return the mean excess of greedy picks over their rows' smallest ``c - v``. O(n)."""
+def mean_gap(engine: Engine, pick: Array, pick_cost: Array, low: Array) -> tuple[float, bool]:
+    """Return the mean excess of greedy picks over their rows' smallest ``c - v``, and if a row is forced.
+
+    A forced row counts as one of the others: its excess is huge, and would become epsilon. O(n).
+    """
     rows = np.flatnonzero((pick >= 0) & (pick_cost < engine.infinity) & (low < engine.infinity))
     if not rows.size:
-        return 0.0
+        return 0.0, False
     v = engine.state.v
     excess = pick_cost[rows] - v[pick[rows]] - low[rows]
-    gap = float(excess.mean(dtype=np.float64))
+    usual = without_forced(excess)
+    gap = float(usual.mean(dtype=np.float64))
     if not np.isfinite(gap):  # the sum may overflow where the mean does not
-        gap = float((excess / rows.size).sum())
-    return max(0.0, gap) if np.isfinite(gap) else 0.0
+        gap = float((usual / rows.size).sum())
+    return max(0.0, gap) if np.isfinite(gap) else 0.0, usual is not excess
 
 
 def _ids(columns: Array) -> Array:
