@@ -183,8 +183,7 @@ def resume_k_best(
     checkpoint. options: of ``solve_k_best``. ``shape``, ``maximize``, ``dtype`` and the choices of the
     solve are those of the checkpoint; ``unassigned_cost`` is part of the problem and must be given again;
     threads and limits may differ, and limits count from now. Once the solve has ended, its choices have no
-    effect. Further checkpoints are written to ``path``
-    unless ``checkpoint`` names another file.
+    effect. Further checkpoints are written to ``path`` unless ``checkpoint`` names another file.
 
     The solve continues as ``resume`` continues it. Beyond it the costs are read again, shorter
     enumerations before the interrupted one are repeated, and all subspaces are proved again. Raises

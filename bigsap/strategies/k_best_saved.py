@@ -98,7 +98,9 @@ class Kept:
             return None
         if self._saved.snapshot["of"] != self._of:
             raise CheckpointError(f"{self._saved.path}: the checkpoint of the ranking is of other costs")
-        return restored(self._saved.snapshot, answers)
+        state = restored(self._saved.snapshot, answers)
+        self._saved.snapshot.clear()  # not twice in memory as long as the ranking lasts
+        return state
 
     def saving(self, state: Callable[[], State]) -> AbstractContextManager[None]:
         """Take checkpoints of the enumeration within the context; not of one that is only repeated."""
