@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 
 import bigsap
 from bigsap.engine.core.record import record
@@ -273,3 +275,22 @@ def test_half_of_the_pairs_may_be_huge(method, maximize):
     cost = sign * np.array([[1e16, 1e300, 1e16], [0.1, -1e16, 0.3], [0.3, -1e16, 1e300]])
     prices = sign * np.array([1e300, 0.3, 1e300])
     assert bigsap.solve(cost, unassigned_cost=prices, **options).fun == sign * 0.1
+
+
+@pytest.mark.parametrize("method", ["compressed", "ssp"])
+@pytest.mark.parametrize("shape", [(3, 2), (2, 3), (6, 6)])
+def test_old_pairs_that_are_almost_tight_beside_large_prices(method, shape):
+    """What a warm start keeps as tight may lack as much as the rounding of its prices, or more."""
+    wrong = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        cost = 3e11 + 4 * rng.random(shape)
+        prices = 10.0 ** rng.uniform(12, 15) * rng.random(shape[1])
+        pairs = rng.permutation(max(shape))[: shape[0]]
+        pairs[pairs >= shape[1]] = -1
+        given = {"method": method, "certify": False, "warm_start": (prices, pairs)}
+        found = bigsap.solve(cost, **given)
+        rows, columns = linear_sum_assignment(cost - 3e11)
+        best = math.fsum(cost[rows, columns])
+        wrong += found.fun > best * (1 + 2e-12)
+    assert wrong == 0
