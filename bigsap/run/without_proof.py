@@ -20,7 +20,6 @@ from bigsap.engine.core.pair_costs import Tick, costs_of_pairs
 from bigsap.engine.core.state import FREE
 from bigsap.problem import Problem
 from bigsap.proof.exact import exact_sum, three_sum
-from bigsap.proof.tightness import allowance
 from bigsap.row_cache import Rows
 from bigsap.sources.cuda.pairs import device_pairs
 from bigsap.sources.filling import fill_of
@@ -122,7 +121,8 @@ def unproved(
         return Unproved(fun, u, v, False)
     if not math.isfinite(size + largest):
         return Unproved(fun, None, None, True)
-    kept = _kept(max(n, m), reach)
+    # Pairs that a warm start keeps count as tight within several roundings of its prices.
+    kept = policy.WARM_ROUNDING * reach
     return Unproved(fun, u, v, _is_doubtful(max(n, m), max(size, largest, kept), costs[wanted], whole))
 
 
@@ -147,15 +147,6 @@ def unproved_pair(
         )
         u, u_low = high, mid + low
     return Unproved(fun, u, v, _is_doubtful(v.size, reach, costs, whole), u_low, v_low)
-
-
-def _kept(n: int, reach: float) -> float:
-    """Return the size of a number whose last place is as large as what a pair kept by a warm start may lack.
-
-    Such pairs count as tight within three quarters of an allowance for their reduced costs, which are at most
-    four times as large as the prices that the search began from. 0 without a warm start.
-    """
-    return 0.75 * float(allowance(n, 4 * reach)) / 2
 
 
 def _is_doubtful(n: int, size: float, costs: Array, whole: bool) -> bool:

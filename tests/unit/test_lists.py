@@ -172,7 +172,7 @@ def test_the_greedy_gap_is_that_of_whole_lists(k, n_threads, monkeypatch):
         engine.open_price[:] = engine.v
         engine.evaluate(np.arange(60, dtype=ID))
         order = generator.permutation(60).astype(ID)
-        found = engine.greedy_gap(order)
+        found = engine.greedy_gap(order, order[:0])
     own, taken, gap = engine.lists, set(), 0.0
     for row in order.tolist():
         entries = slice(own.start[row], own.start[row] + own.size[row])

@@ -401,8 +401,8 @@ class ListStore:
         Infinity for lists of whole rows.
         """
         theta = self.lists.theta
-        best = self._relative_minima()
-        widths: Array = np.where(theta < self.infinity, theta - best, self.infinity)
+        widths: Array = np.full_like(theta, self.infinity)
+        np.subtract(theta, self._relative_minima(), out=widths, where=theta < self.infinity)
         return widths
 
     def stale_rows(self) -> Array:
