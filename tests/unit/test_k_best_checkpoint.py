@@ -159,7 +159,6 @@ def test_limits_count_from_the_resumption(clock: Clock, tmp_path: Path) -> None:
     assert bits(bigsap.resume_k_best(path, COSTS, time_limit=5)) == whole
 
 
-@pytest.mark.usefixtures("slowly")
 def stopped(path: Path, costs: Any = COSTS, **options: Any) -> None:
     """Leave the checkpoint of a ranking of 300 that was stopped after 40."""
 
