@@ -482,9 +482,6 @@ PROOF_BOUNDS_ROW_SECONDS, PROOF_BOUNDS_GENEROUS = 5e-6, 2.0
 DANGEROUS_ROUNDING = 1e-12
 #: The same for integers that are read as floats: if it may reach this, since their optimum is exact.
 DANGEROUS_WHOLE = 2.0**-6
-#: In pairs that a warm start keeps so many times the rounding of its prices may be hidden. What may be
-#: hidden at most, hundreds, would prove ordinary starts of 1,000 rows, too.
-WARM_ROUNDING = 32.0
 
 # -- refinement -------------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ class Ceiling:
             return None
         solved.first_prices, run.why = "none", "most pairs cost as much as the dearest"
         run.phases.append(gate.phase(seconds))
-        return Outcome(_completed(gate), gate.prices)
+        return Outcome(_completed(gate), gate.prices, hidden=gate.hidden)
 
 
 def _completed(gate: SparseGate) -> Array:

@@ -106,9 +106,11 @@ def _uncertified(run: Run, outcome: Outcome) -> Conclusion:
     costs = pair_costs(run.problem, run.rows, held, found, run.monitor.tick)
     whole = stands_for_whole(run.given.source if run.gated is None else run.gated)
     unchecked = (
-        unproved(run.problem, found, costs, outcome.v, run.reach, whole=whole)
+        unproved(run.problem, found, costs, outcome.v, run.reach, outcome.hidden, whole=whole)
         if outcome.v_low is None
-        else unproved_pair(run.problem, found, costs, (outcome.v, outcome.v_low), run.reach, whole=whole)
+        else unproved_pair(
+            run.problem, found, costs, (outcome.v, outcome.v_low), run.reach, outcome.hidden, whole=whole
+        )
     )
     if unchecked.doubtful:
         # The prices are so large that rounding may have decided the assignment.

@@ -64,7 +64,7 @@ class OptionalRows:
             return None
         solved.first_prices = "none"
         run.phases.append(gate.phase(seconds))
-        return Outcome(gate.column_of_row(), gate.prices)
+        return Outcome(gate.column_of_row(), gate.prices, hidden=gate.hidden)
 
 
 def reads_source(source: CostSource) -> bool:

@@ -81,13 +81,15 @@ def unproved(
     costs: Array,
     prices: Array,
     reach: float = 0.0,
+    hidden: float = 0.0,
     *,
     whole: bool = False,
 ) -> Unproved:
     """Return fun and duals from the ``costs`` of the assigned pairs and the search's signed prices.
 
-    reach: the largest size of a price that the search began from. whole: whether floats stand for
-    integers. O(n + m). Pairs of the optimum are tight, which determines u of every row that has one.
+    reach: the largest size of a price that the search began from. hidden: see ``Outcome``. whole: whether
+    floats stand for integers. O(n + m). Pairs of the optimum are tight, which determines u of every row that
+    has one.
     """
     n, m = problem.shape
     wanted = column_of_row >= 0
@@ -121,9 +123,8 @@ def unproved(
         return Unproved(fun, u, v, False)
     if not math.isfinite(size + largest):
         return Unproved(fun, None, None, True)
-    # Pairs that a warm start keeps count as tight within several roundings of its prices.
-    kept = policy.WARM_ROUNDING * reach
-    return Unproved(fun, u, v, _is_doubtful(max(n, m), max(size, largest, kept), costs[wanted], whole))
+    lost = _rounded(max(n, m), max(size, largest)) + hidden
+    return Unproved(fun, u, v, _is_doubtful(lost, costs[wanted], whole))
 
 
 def unproved_pair(
@@ -132,12 +133,14 @@ def unproved_pair(
     costs: Array,
     prices: tuple[Array, Array],
     reach: float,
+    hidden: float = 0.0,
     *,
     whole: bool,
 ) -> Unproved:
     """Return as ``unproved`` for a square problem, from prices in two parts. Its duals are not shifted.
 
-    reach: the largest size of a price and of a reduced cost in the search. whole: see ``unproved``. O(n).
+    reach: the largest size of a price and of a reduced cost in the search. hidden, whole: see ``unproved``.
+    O(n).
     """
     with np.errstate(over="ignore", invalid="ignore"):
         fun = exact_sum(costs.astype(np.float64))
@@ -146,12 +149,17 @@ def unproved_pair(
             problem.sign * costs.astype(np.float64), -v[column_of_row], -v_low[column_of_row]
         )
         u, u_low = high, mid + low
-    return Unproved(fun, u, v, _is_doubtful(v.size, reach, costs, whole), u_low, v_low)
+    doubtful = _is_doubtful(_rounded(v.size, reach) + hidden, costs, whole)
+    return Unproved(fun, u, v, doubtful, u_low, v_low)
 
 
-def _is_doubtful(n: int, size: float, costs: Array, whole: bool) -> bool:
-    """Return whether the rounding of n numbers of a size may matter to the sum of the pairs' costs."""
-    lost = n * 2.0**-52 * size
+def _rounded(n: int, size: float) -> float:
+    """Return how much is lost by one rounding of each of 2 n numbers of a size."""
+    return n * 2.0**-52 * size
+
+
+def _is_doubtful(lost: float, costs: Array, whole: bool) -> bool:
+    """Return whether so much less than the pairs' costs may matter to their sum."""
     if whole and lost > policy.DANGEROUS_WHOLE:
         return True
     # Not the sum, which a few huge costs dominate. Those of opposite signs cancel, so even half may be huge.

@@ -95,7 +95,7 @@ def run_course(
             course.stage = DONE
     monitor.save_now()
     matching = np.maximum(engine.column_of_row, S.FREE)
-    return Outcome(matching, engine.v, phases=phases, seconds=seconds)
+    return Outcome(matching, engine.v, phases=phases, seconds=seconds, hidden=course.hidden)
 
 
 def _outliers_first(order: Array, engine: ListEngine) -> tuple[Array, Array]:
@@ -175,12 +175,12 @@ def _few_left(engine: ListEngine, course: ListRun) -> bool:
     """
     n = engine.problem.shape[0]
     pairs = course.pairs if course.warm else np.full(n, S.FREE, S.ID)
-    left = list_warm.adopt(engine, pairs, course.order)
+    left, hidden = list_warm.adopt(engine, pairs, course.order)
     few = policy.LOOSE_SHARE if course.warm == "pairs" else policy.LOOSE_SHARE_OF_PICKS
     if not course.plain and left.size > few * n:
         return False
     course.scanned, course.evaluated = engine.rows_scanned, engine.rows_evaluated
-    course.order, course.stage = left, MATCH
+    course.order, course.stage, course.hidden = left, MATCH, hidden
     course.clock = time.perf_counter()
     return True
 

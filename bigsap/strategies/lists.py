@@ -89,7 +89,7 @@ def solve_compressed(
         violator = np.sort(solved.rows[violator])
     if matching is not None:
         matching, v = solved.restored(matching, v)
-    solved.outcome = Outcome(matching, v, violator, found.phases, found.seconds)
+    solved.outcome = replace(found, column_of_row=matching, v=v, violator=violator)
 
 
 def _orders(problem: Problem, monitor: Monitor) -> tuple[Array | None, Array | None]:
@@ -365,7 +365,7 @@ def _continue(
     setting.monitor.reached(solved.counts.scans, solved.counts.rows)
     if course.stage == DONE:
         phases += course.phases
-        return Outcome(snapshot["column_of_row"], snapshot["v"], phases=phases)
+        return Outcome(snapshot["column_of_row"], snapshot["v"], phases=phases, hidden=course.hidden)
     engine = _engine(problem, setting, solved)
     continued(engine, snapshot)
     with setting.monitor.saving(lambda: kept_course(solved, engine, course)):

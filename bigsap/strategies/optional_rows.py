@@ -88,9 +88,8 @@ def sparse_gate(
     one, none = price.type(1), price.type(0)
     pairs = Pairs(start, ids, costs, own, one, none, one, price.type(S.infinity(price)))
     state = matching(size.size, gated.shape[1], price)
-    if warm is not None:
-        _adopt(pairs, state, warm, whole, setting.monitor.tick)
-    return SparseGate(pairs, state, setting)
+    hidden = 0.0 if warm is None else _adopt(pairs, state, warm, whole, setting.monitor.tick)
+    return SparseGate(pairs, state, setting, hidden)
 
 
 def _limits(gated: ClippedCosts, cap: Array) -> Array:
@@ -102,10 +101,13 @@ def _limits(gated: ClippedCosts, cap: Array) -> Array:
 
 
 class SparseGate:
-    """The search and its answer. pairs: those below their row's price. state: perhaps partly matched."""
+    """The search and its answer. pairs: those below their row's price. state: perhaps partly matched.
 
-    def __init__(self, pairs: Pairs, state: Matching, setting: ListSettings) -> None:
-        self.pairs, self.state, self._begun = pairs, state, state.v.copy()
+    hidden: see ``Outcome``.
+    """
+
+    def __init__(self, pairs: Pairs, state: Matching, setting: ListSettings, hidden: float) -> None:
+        self.pairs, self.state, self._begun, self.hidden = pairs, state, state.v.copy(), hidden
         self._monitor, self._price = setting.monitor, setting.arithmetic.price
         self._labels = labels(state.v.size, self._price)
         # Rows without pairs need no search.
@@ -164,12 +166,15 @@ class SparseGate:
         return found
 
 
-def _adopt(p: Pairs, state: Matching, warm: Warm, whole: bool, look: Callable[[], None]) -> None:
-    """Begin with the pairs that are tight at a warm start's prices; its own pairs come first."""
+def _adopt(p: Pairs, state: Matching, warm: Warm, whole: bool, look: Callable[[], None]) -> float:
+    """Begin with the pairs that are tight at a warm start's prices; its own pairs come first.
+
+    Returns by how much they lack tightness, in sum.
+    """
     n, m = p.own.size, state.v.size
     v = np.minimum(np.floor(warm.v) if whole else warm.v, 0)
     if whole and v.min(initial=0) < -(1 << 59):
-        return
+        return 0.0
     state.v[:] = v
     if warm.column_of_row is not None:
         row_of_entry = np.repeat(np.arange(n), np.diff(p.start))
@@ -182,10 +187,21 @@ def _adopt(p: Pairs, state: Matching, warm: Warm, whole: bool, look: Callable[[]
     for _ in range(policy.OPTIONAL_WARM_ROUNDS):
         look()
         if free_loose(p, state, rounding) == 0:
-            return
+            return 0.0 if whole else _lacking(p, state)
     state.v[:] = 0
     state.column_of_row[:] = S.FREE
     state.row_of_column[:] = S.FREE
+    return 0.0
+
+
+def _lacking(p: Pairs, state: Matching) -> float:
+    """Return by how much the matched pairs lack tightness, in sum. O(entries)."""
+    low, (some,) = p.own.copy(), np.nonzero(np.diff(p.start))
+    if some.size:
+        low[some] = np.minimum(low[some], np.minimum.reduceat(p.costs - state.v[p.ids], p.start[some]))
+    (rows,) = np.nonzero(state.column_of_row >= 0)
+    reduced = state.match_cost[rows] - state.v[state.column_of_row[rows]]
+    return float(np.maximum(reduced - low[rows], 0).sum())
 
 
 def _rows(gated: ClippedCosts, source: CostSource, setting: ListSettings) -> CheapPairs | None:

@@ -16,7 +16,8 @@ class Outcome:
 
     column_of_row: (n_rows,), negative = unassigned; None when none is known.
     v: (n_columns,) prices, minimising sense. violator: rows whose allowed columns are too few, empty
-    unless infeasible. phases: one record each. seconds: by stage. v_low: low parts of the prices.
+    unless infeasible. phases: one record each. seconds: by stage. v_low: low parts of the prices. hidden: by
+    how much pairs that an initial matching kept lack tightness, in sum.
     """
 
     column_of_row: Array | None
@@ -25,6 +26,7 @@ class Outcome:
     phases: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     v_low: Array | None = None
+    hidden: float = 0.0
 
 
 def phase_record(

@@ -15,7 +15,7 @@ class PhaseRun:
 
     order: ID, the rows in the order in which the phases visit them. epsilon: of the current phase.
     scanned: rows scanned before it. spent: seconds spent on it before ``clock``. phases: records of the
-    finished ones.
+    finished ones. hidden: see ``Outcome``.
     """
 
     order: Array
@@ -24,6 +24,7 @@ class PhaseRun:
     spent: float = 0.0
     clock: float = field(default_factory=time.perf_counter)
     phases: list[dict[str, Any]] = field(default_factory=list)
+    hidden: float = 0.0
 
     @property
     def seconds(self) -> float:

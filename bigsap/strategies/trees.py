@@ -7,7 +7,7 @@ paths are found in one stage, where row-by-row searches find one at a time.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ class Growth:
     """State of a solve's forest; part of ``stats``.
 
     variant: as requested. hopeless: trees were abandoned on a device. pairs: those to keep after a
-    warm start, see ``list_warm``.
+    warm start, see ``list_warm``. hidden: see ``Outcome``.
     """
 
     variant: str
@@ -62,6 +62,7 @@ class Growth:
     hopeless: bool = False
     first_prices: str = "none"
     pairs: Array = field(default_factory=lambda: np.empty(0, S.ID))
+    hidden: float = 0.0
 
     def counts(self) -> dict[str, int]:
         """Return counts for ``Result.stats``."""
@@ -271,7 +272,7 @@ def _run(
         T.arrange_all(engine.lists, engine.v, f, engine.infinity, monitor.look)
         lists, pairs = engine.lists, (engine.column_of_row, engine.row_of_column, engine.match_cost)
         if warm:
-            list_warm.adopt(engine, growth.pairs, np.arange(n, dtype=S.ID))
+            _, growth.hidden = list_warm.adopt(engine, growth.pairs, np.arange(n, dtype=S.ID))
         else:
             first_pairs.star(lists, engine.v, *pairs, engine.infinity, monitor.look)
         T.plant(lists, engine.v, engine.column_of_row, f, engine.infinity)
@@ -295,7 +296,8 @@ def _run(
     if status == S.LIMIT:
         return _search_rows(engine, growth, setting, solved, phases, seconds)
     monitor.save_now()
-    return Outcome(engine.column_of_row.copy(), engine.v, phases=phases, seconds=seconds)
+    found = engine.column_of_row.copy()
+    return Outcome(found, engine.v, phases=phases, seconds=seconds, hidden=growth.hidden)
 
 
 def _grow(engine: ListEngine, growth: Growth, solved: ListSolve) -> int:
@@ -381,13 +383,13 @@ def _search_rows(
         engine.hold_at_cap()
     engine.open_price[:] = np.where(engine.row_of_column < 0, engine.v, engine.blocked)
     left = np.flatnonzero(engine.column_of_row < 0).astype(S.ID)
-    course = ListRun(left, plain=True, stage=MATCH, phases=list(phases))
+    course = ListRun(left, plain=True, stage=MATCH, phases=list(phases), hidden=growth.hidden)
     phases.clear()
     with setting.monitor.saving(lambda: lists.kept_course(solved, engine, course)):
         outcome = list_phases.run_course(engine, course, setting, phases, time.perf_counter())
     for stage, spent in outcome.seconds.items():
         seconds[stage] += spent
-    return Outcome(outcome.column_of_row, outcome.v, outcome.violator, phases, seconds)
+    return replace(outcome, phases=phases, seconds=seconds)
 
 
 def _kept(engine: ListEngine, growth: Growth, solved: ListSolve) -> dict[str, Any]:
@@ -401,6 +403,7 @@ def _kept(engine: ListEngine, growth: Growth, solved: ListSolve) -> dict[str, An
         **own,
         "growth_stage": growth.stage,
         "pairs": growth.pairs,
+        "hidden": growth.hidden,
         "first_prices": growth.first_prices,
         "counts": vars(solved.counts),
     }
@@ -412,4 +415,4 @@ def _continued(engine: ListEngine, growth: Growth, saved: dict[str, Any]) -> Non
     own = {name: saved[f"forest_{name}"] for name in T.kept(growth.forest)}
     T.continued(growth.forest, own)
     growth.stage, growth.first_prices = int(saved["growth_stage"]), saved["first_prices"]
-    growth.pairs = saved["pairs"]
+    growth.pairs, growth.hidden = saved["pairs"], saved.get("hidden", 0.0)

@@ -154,13 +154,14 @@ def run(
             with monitor.saving(lambda: course.snapshot(engine)):
                 monitor.save_now()
     # Ids of virtual columns are not columns.
-    return Outcome(np.maximum(st.column_of_row, S.FREE), st.v, phases=phases, seconds=seconds)
+    matching = np.maximum(st.column_of_row, S.FREE)
+    return Outcome(matching, st.v, phases=phases, seconds=seconds, hidden=course.hidden)
 
 
 def _proceed(course: Phases, record: dict[str, Any], m: int, published: bool) -> None:
     """Set epsilon of the phase that follows this record's phase."""
     if record["left"]:
-        course.left = True
+        course.left, course.hidden = True, 0.0
         course.epsilon, course.finer = course.finer, 0.0
         course.epsilon_low = min(course.epsilon_low, course.epsilon / (16 * m))
         return
@@ -191,7 +192,7 @@ def _begin(engine: Engine, epsilon: bool, seed: int, grid: float, warm: Warm | N
 def _begin_warm(engine: Engine, epsilon: bool, seed: int, grid: float, warm: Warm) -> Phases:
     """Keep pairs that are still tight; if few rows are left, match them in one plain pass."""
     n = engine.problem.shape[0]
-    left = adopt(engine, warm, grid)
+    left, hidden = adopt(engine, warm, grid)
     order = row_order(engine, seed)
     few = policy.LOOSE_SHARE_OF_PICKS if warm.column_of_row is None else policy.LOOSE_SHARE
     first = 0.0
@@ -207,6 +208,7 @@ def _begin_warm(engine: Engine, epsilon: bool, seed: int, grid: float, warm: War
         begun=True,
         scanned=engine.rows_scanned,
         finer=first,
+        hidden=hidden,
     )
 
 

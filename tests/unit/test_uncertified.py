@@ -212,6 +212,20 @@ def test_a_start_that_rounded_what_the_answer_does_not_show(seed):
     assert found.costs.tolist() == cost[found.row_ind, found.col_ind].tolist()
 
 
+@pytest.mark.parametrize("method", ["ssp", "compressed", "hungarian"])
+@pytest.mark.parametrize(("n", "m", "most"), [(20, 20, None), (20, 30, None), (30, 20, None), (20, 20, 2.0)])
+def test_a_start_whose_pairs_lack_more_than_one_rounding(method, n, m, most):
+    """They count as tight within many roundings of the prices, and what they lack adds up."""
+    rng = np.random.default_rng(n + m)
+    cost = 1 + 1e-11 * rng.random((n, m))
+    pairs = np.full(n, -1)
+    pairs[: min(n, m)] = np.arange(min(n, m))
+    start = np.full(m, -4000.0), pairs
+    found = bigsap.solve(cost, method=method, certify=False, warm_start=start, unassigned_cost=most)
+    best = cost[linear_sum_assignment(cost - 1)].sum()  # 1 is subtracted without rounding
+    assert found.fun == pytest.approx(best, rel=1e-12)
+
+
 def test_sums_of_sparse_integers_are_exact():
     """Their rows are floats, which do not hold them."""
     large = bigsap.sparse(([0, 1], [0, 1], np.array([2**53 + 1, 2])), shape=(2, 2))

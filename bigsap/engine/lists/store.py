@@ -376,9 +376,9 @@ class ListStore:
     def list_minima(self) -> Array:
         """Return P (n_rows,) the smallest ``c - v`` in each list, infinity for an empty one."""
         lists = self.lists
-        return lists.reference + self._relative_minima()
+        return lists.reference + self.relative_minima()
 
-    def _relative_minima(self, near: Array = _NOWHERE) -> Array:
+    def relative_minima(self, near: Array = _NOWHERE) -> Array:
         """Return the minima of the stored costs, less their references. near: see ``run_list_minima``."""
         lists, low = self.lists, np.empty(self.lists.start.size, self.price)
         given = lists.ids, lists.costs, lists.start, lists.size, self.v, self.infinity, low, near
@@ -402,12 +402,12 @@ class ListStore:
         """
         theta = self.lists.theta
         widths: Array = np.full_like(theta, self.infinity)
-        np.subtract(theta, self._relative_minima(), out=widths, where=theta < self.infinity)
+        np.subtract(theta, self.relative_minima(), out=widths, where=theta < self.infinity)
         return widths
 
     def stale_rows(self) -> Array:
         """Return the rows whose threshold no longer lies above the best of their list."""
-        return np.flatnonzero(self.lists.theta <= self._relative_minima())
+        return np.flatnonzero(self.lists.theta <= self.relative_minima())
 
     def greedy_gap(self, order: Array, before: Array) -> float:
         """Return the cost of a greedy matching on the lists beyond the rows' minima.
@@ -416,7 +416,7 @@ class ListStore:
         """
         lists, taken = self.lists, np.zeros(self.terms.n_columns, np.uint8)
         near = np.empty(lists.start.size, S.ID)
-        low = self._relative_minima(near)
+        low = self.relative_minima(near)
         gap = 0.0
         for rows in (before, order):
             gap, _ = L.run_greedy(

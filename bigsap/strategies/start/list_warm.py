@@ -17,7 +17,7 @@ from bigsap.engine.lists.first_matching import Entries, FirstPairs, keep_tight, 
 from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.proof.tightness import UNIT
 from bigsap.strategies.start.outliers import usual
-from bigsap.strategies.start.warm import Warm, allowed, fitting
+from bigsap.strategies.start.warm import Warm, allowed, fitting, lacking
 from bigsap.types import Array
 
 
@@ -43,17 +43,18 @@ def begin(engine: ListEngine, warm: Warm, rows: Array | None, columns: Array | N
     return pairs
 
 
-def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
-    """Match tight pairs on lists just evaluated; return the other rows in the given order.
+def adopt(engine: ListEngine, pairs: Array, order: Array) -> tuple[Array, float]:
+    """Match tight pairs on lists just evaluated; return the other rows in order, and what is hidden.
 
     pairs: old column of each row, negative = none. Open rows then take free columns that are
     tight. Tolerances allow for rounding. An old pair may have been tight, so its tolerance is that of
     its cost. A picked column's tolerance is that of costs less the row's reference, or one rounding of
     the cost, which is no more precise. Tolerances of all rows add up, and where all costs share a large
-    term, tolerances of whole costs would hide the differences.
+    term, tolerances of whole costs would hide the differences. Hidden: see ``warm.lacking``.
     """
     lists, v = engine.lists, engine.v
-    low = engine.list_minima()
+    relative = engine.relative_minima()
+    low = lists.reference + relative
     finite = low < engine.infinity
     exact, extent = not (pairs >= 0).any(), _extent(v)
     size = 2 * np.abs(np.where(finite, low, 0)) + extent
@@ -61,18 +62,18 @@ def adopt(engine: ListEngine, pairs: Array, order: Array) -> Array:
     entries = Entries(lists.ids, lists.costs, lists.start, lists.size)
     matching = FirstPairs(engine.column_of_row, engine.row_of_column, engine.match_cost)
     keep_tight(entries, v, pairs, excess, matching, engine.infinity)
-    relative = 2 * np.abs(np.where(finite, low - lists.reference, 0)) + extent
-    near = np.zeros(low.size, engine.price) + allowed(engine, relative, exact=False)
+    size = 2 * np.abs(np.where(finite, relative, 0)) + extent
+    near = np.zeros(low.size, engine.price) + allowed(engine, size, exact=False)
     if engine.price.kind == "f" and not engine.problem.integer:
         near = np.maximum(near, 2 * UNIT * usual(np.abs(np.where(finite, low, 0))))
     pick_tight(entries, v, order, near, matching, engine.infinity)
-    if engine.group.size:
-        _fill_group(engine, low, exact)
+    threshold = _fill_group(engine, low, exact) if engine.group.size else engine.infinity
     if engine.n_virtual:
         engine.hold_at_cap()
     engine.open_price[:] = np.where(engine.row_of_column < 0, v, engine.blocked)
     left: Array = order[engine.column_of_row[order] == S.FREE]
-    return left
+    reduced = engine.match_cost - v[np.maximum(engine.column_of_row, 0)]
+    return left, lacking(engine, engine.column_of_row, reduced, relative, threshold - lists.reference)
 
 
 def _extent(v: Array) -> Any:
@@ -89,14 +90,15 @@ def _extent(v: Array) -> Any:
     return most if extent > policy.OUTLYING * most > 0 else extent
 
 
-def _fill_group(engine: ListEngine, low: Array, exact: bool) -> None:
-    """Set the price of virtual columns, which separates assigned from unassigned rows."""
+def _fill_group(engine: ListEngine, low: Array, exact: bool) -> Any:
+    """Set and return the price of virtual columns, which separates assigned from unassigned rows."""
     m, v = engine.v.size, engine.v
     threshold = np.partition(low, m - 1)[m - 1]
     if threshold >= engine.infinity:
         engine.column_of_row[:] = engine.row_of_column[:] = S.FREE
         engine.open_group()
-        return
+        return engine.infinity
     slop = allowed(engine, np.abs(threshold) + v.max() - v.min(), exact)
     rest = rows_for_group(low, threshold, slop, engine.column_of_row, engine.row_of_column, engine.group.size)
     engine.open_group(-threshold, rest)
+    return threshold

@@ -38,11 +38,11 @@ class Warm:
     guided: bool = False
 
 
-def adopt(engine: Engine, warm: Warm, grid: float) -> Array:
+def adopt(engine: Engine, warm: Warm, grid: float) -> tuple[Array, float]:
     """Set the engine's state to that of a phase in which the tight pairs are already matched.
 
-    Returns the rows still to be matched, ids ascending. One sweep, O(n m). Validates
-    every cost, as any first sweep does.
+    Returns the rows still to be matched, ids ascending, and what is hidden, see ``lacking``. One sweep,
+    O(n m). Validates every cost, as any first sweep does.
     """
     st, problem = engine.state, engine.problem
     n, m = problem.shape
@@ -66,14 +66,36 @@ def adopt(engine: Engine, warm: Warm, grid: float) -> Array:
         engine.group_reach = 2 * (abs(finite.max()) + abs(finite.min())) + least
     st.reference[:] = np.where(low < engine.infinity, low, 0)
     engine.picks_gap, engine.picks_forced = mean_gap(engine, survey.pick, survey.pick_cost, low)
-    tight = _tight(engine, old, survey.second, low, warm.exact)
+    tight, costs = _tight(engine, old, survey.second, low, warm.exact), survey.second.copy()
     if warm.column_of_row is None:
-        old = survey.pick.copy()
+        old, costs = survey.pick.copy(), survey.pick_cost.copy()
         tight = _tight(engine, old, survey.pick_cost, low, warm.exact, picked=True)
     elif not problem.n_virtual_columns:
         # A free row may have a free column that is tight.
-        tight |= _free_picks(engine, old, survey, low, tight)
-    return _match(engine, np.where(tight, old, S.FREE).astype(S.ID), low, warm.exact)
+        picked = _free_picks(engine, old, survey, low, tight)
+        costs[picked], tight = survey.pick_cost[picked], tight | picked
+    left, threshold = _match(engine, np.where(tight, old, S.FREE).astype(S.ID), low, warm.exact)
+    reduced = costs - st.v[np.maximum(st.column_of_row, 0)]
+    return left, lacking(engine, st.column_of_row, reduced, low, threshold)
+
+
+def lacking(
+    engine: Engine | ListEngine, column_of_row: Array, reduced: Array, low: Array, threshold: Any
+) -> float:
+    """Return by how much the matched pairs lack tightness, in sum; 0 for integers.
+
+    reduced: (n_rows,) ``c - v`` of the pairs. low: the rows' smallest. threshold: the ``u`` at which
+    rows take virtual columns, at least infinity where there are none. Exact but for the rounding of
+    the differences. O(n).
+    """
+    if engine.price.kind != "f" or engine.problem.integer:
+        return 0.0
+    u = np.minimum(low, threshold)
+    matched, grouped = column_of_row >= 0, column_of_row <= S.GROUPED
+    lack = np.maximum(reduced[matched] - u[matched], 0).sum()
+    if grouped.any():
+        lack += (np.broadcast_to(threshold, u.shape)[grouped] - u[grouped]).sum()
+    return float(lack)
 
 
 def first_epsilon(engine: Engine) -> float:
@@ -185,8 +207,8 @@ def _free_picks(engine: Engine, old: Array, survey: Survey, low: Array, tight: A
     return good
 
 
-def _match(engine: Engine, columns: Array, low: Array, exact: bool) -> Array:
-    """Begin a phase with these pairs matched; return the other rows."""
+def _match(engine: Engine, columns: Array, low: Array, exact: bool) -> tuple[Array, Any]:
+    """Begin a phase with these pairs matched; return the other rows and the group's threshold."""
     st, problem = engine.state, engine.problem
     n, _ = problem.shape
     at = st.at
@@ -202,25 +224,25 @@ def _match(engine: Engine, columns: Array, low: Array, exact: bool) -> Array:
         st.at.cap, st.at.surplus = hold_at_cap(
             st.v, st.column_of_row, st.row_of_column, problem.n_virtual_rows
         )
-    if problem.n_virtual_columns:
-        _fill_group(engine, low, exact)
+    threshold = _fill_group(engine, low, exact) if problem.n_virtual_columns else engine.infinity
     left = np.flatnonzero(st.column_of_row == S.FREE).astype(S.ID)
     engine.n_kept = n - left.size
-    return left
+    return left, threshold
 
 
-def _fill_group(engine: Engine, low: Array, exact: bool) -> None:
-    """Set the price of virtual columns, which separates assigned from unassigned rows."""
+def _fill_group(engine: Engine, low: Array, exact: bool) -> Any:
+    """Set and return the price of virtual columns, which separates assigned from unassigned rows."""
     st = engine.state
     n, m = engine.problem.shape
     threshold = np.partition(low, m - 1)[m - 1]
     if threshold >= engine.infinity:
         st.column_of_row[:] = st.row_of_column[:] = S.FREE
         st.at.group_price = engine.group_price_start()
-        return
+        return engine.infinity
     st.at.group_price = -threshold
     slop = allowed(engine, np.abs(threshold) + st.v.max() - st.v.min(), exact)
     left_over = rows_for_group(low, threshold, slop, st.column_of_row, st.row_of_column, n - m)
     st.group[: left_over.size] = left_over
     st.column_of_row[left_over] = S.GROUPED - np.arange(left_over.size)
     st.at.group_size = left_over.size
+    return threshold
