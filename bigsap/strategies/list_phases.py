@@ -16,7 +16,7 @@ from bigsap.engine.lists.list_engine import ListEngine
 from bigsap.engine.lists.pool import ListsExhausted
 from bigsap.sources.base import Resident
 from bigsap.strategies.list_run import DONE, EVALUATE, MATCH, OPEN, REFRESH, ListRun, ListSettings
-from bigsap.strategies.outcome import Outcome
+from bigsap.strategies.outcome import Outcome, hidden_by_others
 from bigsap.strategies.start import list_warm
 from bigsap.types import Array
 
@@ -93,8 +93,9 @@ def run_course(
         _next_epsilon(course, record, n, m, short if course.guided else _GUARD)
         if last:
             course.stage = DONE
-    monitor.save_now()
     matching = np.maximum(engine.column_of_row, S.FREE)
+    course.hidden += hidden_by_others(engine.problem, matching, engine.lists.reference)
+    monitor.save_now()
     return Outcome(matching, engine.v, phases=phases, seconds=seconds, hidden=course.hidden)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bigsap.problem import Problem
 from bigsap.types import Array
 
 
@@ -16,8 +17,9 @@ class Outcome:
 
     column_of_row: (n_rows,), negative = unassigned; None when none is known.
     v: (n_columns,) prices, minimising sense. violator: rows whose allowed columns are too few, empty
-    unless infeasible. phases: one record each. seconds: by stage. v_low: low parts of the prices. hidden: by
-    how much pairs that an initial matching kept lack tightness, in sum.
+    unless infeasible. phases: one record each. seconds: by stage. v_low: low parts of the prices. hidden:
+    what else than the rounding of the prices may hide of the sum: by how much pairs that an initial
+    matching kept lack tightness, and ``hidden_by_others``.
     """
 
     column_of_row: Array | None
@@ -27,6 +29,19 @@ class Outcome:
     seconds: dict[str, float] = field(default_factory=dict)
     v_low: Array | None = None
     hidden: float = 0.0
+
+
+def hidden_by_others(problem: Problem, column_of_row: Array, low: Array) -> float:
+    """Return how much of the pairs' sum the rounding of unassigned rows' numbers may hide; 0 for integers.
+
+    low: (n_rows,) signed, of the size of the rows' smallest ``c - v``. An unassigned row may have been
+    assigned before, at prices as precise as its own costs, which may be far larger. O(n).
+    """
+    n, m = problem.shape
+    if n <= m or problem.integer or low.dtype.kind != "f":
+        return 0.0
+    left = np.abs(low[column_of_row < 0])
+    return n * 2.0**-52 * float(left.max(initial=0.0, where=np.isfinite(left)))
 
 
 def phase_record(

@@ -18,7 +18,7 @@ from bigsap import policy
 from bigsap.engine.core import state as S
 from bigsap.engine.rows.row_engine import Engine, continued, kept
 from bigsap.sources.base import Grouped
-from bigsap.strategies.outcome import Outcome
+from bigsap.strategies.outcome import Outcome, hidden_by_others
 from bigsap.strategies.phase_run import PhaseRun
 from bigsap.strategies.start.estimate import estimate, plain
 from bigsap.strategies.start.warm import Warm, adopt, first_epsilon
@@ -155,7 +155,8 @@ def run(
                 monitor.save_now()
     # Ids of virtual columns are not columns.
     matching = np.maximum(st.column_of_row, S.FREE)
-    return Outcome(matching, st.v, phases=phases, seconds=seconds, hidden=course.hidden)
+    hidden = course.hidden + hidden_by_others(engine.problem, matching, st.reference)
+    return Outcome(matching, st.v, phases=phases, seconds=seconds, hidden=hidden)
 
 
 def _proceed(course: Phases, record: dict[str, Any], m: int, published: bool) -> None:

@@ -226,6 +226,22 @@ def test_a_start_whose_pairs_lack_more_than_one_rounding(method, n, m, most):
     assert found.fun == pytest.approx(best, rel=1e-12)
 
 
+@pytest.mark.parametrize("method", ["auto", "ssp", "compressed"])
+@pytest.mark.parametrize("seed", [0, 39])
+def test_unassigned_rows_of_huge_costs(method, seed):
+    """While a search has them assigned, prices are as precise as their costs: 2e18 times the others'."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(100, 200))
+    m = int(n / 1.32)
+    step = 500 / (n + m)
+    powers = 2.0 ** (step * (np.arange(n)[:, None] + np.arange(m)))
+    cost = powers * (1 + 1e-3 * rng.random((n, m)))
+    cost[rng.random((n, m)) < 0.1] = np.inf
+    best = bigsap.solve(cost).fun
+    found = bigsap.solve(bigsap.from_function(lambda i: cost[i], cost.shape), method=method, certify=False)
+    assert found.fun == pytest.approx(best, rel=1e-12)
+
+
 def test_sums_of_sparse_integers_are_exact():
     """Their rows are floats, which do not hold them."""
     large = bigsap.sparse(([0, 1], [0, 1], np.array([2**53 + 1, 2])), shape=(2, 2))
