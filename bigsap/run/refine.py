@@ -20,6 +20,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bigsap import policy
+from bigsap.errors import CertificateError
 from bigsap.problem import Problem
 from bigsap.proof.certificate import Certificate
 from bigsap.proof.exact import two_sum
@@ -27,6 +28,7 @@ from bigsap.proof.geometry import boundable
 from bigsap.proof.minima import minima
 from bigsap.proof.near_matching import matched_again
 from bigsap.proof.row_minima import Prices
+from bigsap.proof.tightness import UNIT
 from bigsap.row_cache import parse_bytes
 from bigsap.run.run import Run
 from bigsap.sources.arrays.matrix import ArraySource
@@ -80,10 +82,14 @@ def refined(
             break
         run.refined += 1
         before, gap = certificate.gap or 0.0, math.inf
-        better = prove(*found)
-        gap = math.inf if better.gap is None else better.gap
-        if gap < before:
-            column_of_row, certificate = found[0], better
+        try:
+            better = prove(*found)
+        except CertificateError:
+            pass  # rounded or clipped costs let it use a forbidden pair: it is not better
+        else:
+            gap = math.inf if better.gap is None else better.gap
+            if gap < before:
+                column_of_row, certificate = found[0], better
         if gap > before / 2:
             if not few and not clips:
                 break
@@ -201,12 +207,14 @@ def clipped_costs(run: Run, certificate: Certificate) -> Problem | None:
         run.block_bytes(),
         lambda _: run.monitor.tick(),
     )
-    low = found.high
+    low, n = found.high, source.shape[0]
     if certificate.fun is None or not np.isfinite(low).all():
         return None
     cost = problem.sign * certificate.fun
-    # Generous, so that rounding never clips a cost that an optimal assignment uses.
-    caps = problem.sign * (low + 2.0 * (cost - float(low.sum())) + np.abs(low))
+    # Generous, so that rounding never clips a cost that an optimal assignment uses. Never 0: an assignment
+    # of the rows' minima would cost as much as one of clipped pairs, which may be forbidden.
+    excess = max(0.0, cost - float(low.sum())) + 2 * n * UNIT * float(np.abs(low).sum())
+    caps = problem.sign * (low + 2.0 * (excess or certificate.gap or 1.0) + np.abs(low))
     given = source
     if isinstance(source, ClippedCosts):
         tighter = np.maximum if problem.maximize else np.minimum

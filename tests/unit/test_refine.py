@@ -385,3 +385,19 @@ def test_the_compiled_residual_is_the_one_that_is_read(dtype, maximize):
         read_pairs(fill, rows, columns, filled.ravel())
         np.testing.assert_array_equal(read, filled)
         assert 0 <= read.min() < read.max() <= 2
+
+
+@pytest.mark.parametrize("method", ["ssp", "hungarian"])
+def test_clipped_costs_where_every_row_has_its_minimum(method):
+    """The assignment costs 0, as clipped pairs would, too, if they were clipped at 0. Some are forbidden."""
+    refined = set()
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        cost = np.rint(2 * rng.random((20, 20 + seed % 9)))
+        cost[rng.random(cost.shape) < 0.1] = np.inf
+        start = 10.0 ** rng.integers(3, 15) * rng.normal(size=cost.shape[1])
+        res = bigsap.solve(cost, method=method, warm_start=start)
+        rows, columns = linear_sum_assignment(cost)
+        assert (res.status, res.fun) == ("optimal", cost[rows, columns].sum())
+        refined.add(res.stats["refined"])
+    assert refined == {0, 1}
