@@ -109,6 +109,29 @@ def test_forced_rows_do_not_make_epsilon(kind, method, outlier, seed):
     assert result.stats["pairs_evaluated"] <= 1.6 * plain.stats["pairs_evaluated"]
 
 
+def test_a_forbidding_number_a_thousand_times_the_costs_makes_no_epsilon():
+    rng = np.random.default_rng(2)
+    cost = rng.integers(0, 1000, (1200, 1200)).astype(float)
+    forced = cost.copy()
+    rows = np.arange(0, 35, 7)
+    forced[rows] = 1e6
+    forced[rows, rows] = cost[rows, rows]
+    plain, found = (bigsap.solve(c, method="compressed").stats for c in (cost, forced))
+    assert found["rows_scanned"] <= 1.6 * plain["rows_scanned"]
+    assert found["pairs_evaluated"] <= 1.6 * plain["pairs_evaluated"]
+
+
+def test_the_rounding_of_huge_sums_makes_no_epsilon():
+    """A row's costs are rounded by a million times what others differ by; so is the bound."""
+    rng = np.random.default_rng(2)
+    x, y = rng.random((2, 1500, 2))
+    cost = ((x[:, None] - y) ** 2).sum(-1)
+    huge = cost.copy()
+    huge[750] += 2.0**63
+    plain, found = (bigsap.solve(c, method="ssp").stats for c in (cost, huge))
+    assert found["rows_scanned"] <= 1.6 * plain["rows_scanned"]
+
+
 def test_only_a_few_that_are_far_count_as_forced():
     excess = np.random.default_rng(1).random(400)
     assert without_forced(excess) is excess

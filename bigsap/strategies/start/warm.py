@@ -106,7 +106,9 @@ def first_epsilon(engine: Engine) -> float:
     """
     n, gap, between = max(1, engine.problem.shape[0]), engine.picks_gap, engine.known.between()
     if between is not None and np.isfinite(between):  # sums of costs near 1e308 overflow
-        gap = min(gap, between / n) if engine.picks_forced else between / n
+        # Of huge sums the difference may be rounding alone, and still be far more than the picks' gap.
+        rounded = between <= 8 * UNIT * abs(engine.known.found()[0])
+        gap = min(gap, between / n) if engine.picks_forced or rounded else between / n
     return min(max(0.0, gap), float(np.finfo(np.float64).max) / (16 * n))
 
 
