@@ -295,6 +295,7 @@ def solve_priced(costs: Array, gated: ClippedCosts, proved: bool, points: str | 
         exact,
         False,
         False,
+        np.inf,
         caps,
         column_of_row,
         kept,

@@ -79,8 +79,11 @@ def solved_closely(
         closer = _by_reduced_costs(matrix, kept[2 * n + m + 1])
         if closer is not None:
             return closer
-    if status == HUGE:
-        status, column_of_row, kept = _solved(matrix, integers, start, watch=False)
+    if status == HUGE:  # no line as a whole: some costs forbid pairs, and no price need be as large
+        limit = 2 * _typical(matrix) or math.inf
+        status, column_of_row, kept = _solved(matrix, integers, start, watch=False, most_bid=limit)
+        if status in (LOOSE, UNSURE):
+            status, column_of_row, kept = _solved(matrix, integers, start, watch=False)
     if status == LOOSE:
         return _tightened(matrix, column_of_row, kept, gated)
     return status, column_of_row, kept, None
@@ -92,8 +95,9 @@ def _by_reduced_costs(matrix: Array, scans: float) -> Answered | None:
     scans: rows scanned before. None if no minimum is huge, or the answer is not proved.
     """
     n, m = matrix.shape
+    columns = matrix.min(axis=0)
     low = _huge(matrix.min(axis=1), matrix)
-    least = _huge(matrix.min(axis=0), matrix) if n == m else {}
+    least = _huge(columns, matrix) if n == m else {}
     if not (low or least) or not np.isfinite([*low.values(), *least.values()]).all():
         return None
     reduced, exact = matrix.copy(), True
@@ -103,12 +107,17 @@ def _by_reduced_costs(matrix: Array, scans: float) -> Answered | None:
         if low:  # a huge row may have given the minimum of a huge column
             least[j] = reduced[:, j].min()
         exact &= _lower(reduced[:, j], least[j])
-    status, column_of_row, kept = _solved(reduced, False, watch=False)
+    above = _above(matrix, low, columns)
+    for i in low:  # last: a cross of huge numbers has nothing huge left
+        exact &= _lower(reduced[i], -above)
+    limit = 2 * _typical(matrix) or math.inf
+    status, column_of_row, kept = _solved(reduced, False, watch=False, most_bid=limit)
     if status not in (OPTIMAL, LOOSE):
         return None
     scans += kept[2 * n + m + 1]
     if status == OPTIMAL and exact and _is_small(kept[2 * n + m + 4], matrix[np.arange(n), column_of_row]):
-        return _raised(matrix, column_of_row, kept, low, least, scans)
+        parts = {i: (-above, size) for i, size in low.items()}
+        return _raised(matrix, column_of_row, kept, parts, least, scans)
     v = kept[2 * n : 2 * n + m].copy()
     for j, size in least.items():
         v[j] += size
@@ -142,6 +151,20 @@ def _is_small(gap: float, pairs: Array) -> bool:
     return bool(gap <= min(SHARE * paid.sum(), CLEAR * paid.size * middle))
 
 
+def _above(matrix: Array, low: dict[int, float], columns: Array) -> float:
+    """Return a power of 2, to the effect that rows ``low`` less their minima give no column its minimum.
+
+    The search begins at the columns' minima. Rows that begin at 0 would make them all 0, which takes up
+    to twice as many scans. columns: the minima of all rows.
+    """
+    if not low:
+        return 0.0
+    least = columns if min(low.values()) > 0 else np.delete(matrix, list(low), axis=0).min(axis=0)
+    sizes = np.abs(least)
+    sizes[list(_huge(least, matrix))] = 0.0
+    return 2.0 ** math.frexp(sizes.max(where=np.isfinite(sizes), initial=0.0))[1]
+
+
 def _lower(line: Array, by: float) -> bool:
     """Subtract a number from a line of costs; return whether no difference was rounded."""
     with np.errstate(invalid="ignore"):  # forbidden pairs
@@ -154,20 +177,24 @@ def _raised(
     matrix: Array,
     column_of_row: Array,
     kept: Array,
-    low: dict[int, float],
+    low: dict[int, tuple[float, float]],
     least: dict[int, float],
     scans: float,
 ) -> Answered:
-    """Return the proved answer of exactly reduced costs as that of the given ones."""
+    """Return the proved answer of exactly reduced costs as that of the given ones.
+
+    low, least: what was subtracted from rows, in two parts, and from columns.
+    """
     n, m = matrix.shape
     found, v_low = kept.copy(), None
     u, v, facts = found[:n], found[2 * n : 2 * n + m], found[2 * n + m : 2 * n + m + FACTS]
     rest = found[2 * n + m + FACTS :]
-    for i, size in low.items():
-        u[i], error = two_sum(u[i], size)
-        rest[i], error = two_sum(rest[i], error)
-        if error < 0:
-            rest[i] = math.nextafter(rest[i], -math.inf)
+    for i, parts in low.items():
+        for part in parts:
+            u[i], error = two_sum(u[i], part)
+            rest[i], error = two_sum(rest[i], error)
+            if error < 0:
+                rest[i] = math.nextafter(rest[i], -math.inf)
     if least:
         v_low = np.zeros(m)
         for j, size in least.items():
@@ -187,9 +214,15 @@ def _huge(minima: Array, matrix: Array) -> dict[int, float]:
     sizes = np.abs(minima)
     most = np.partition(sizes, sizes.size // 2)[sizes.size // 2]
     if most == 0:
-        most = min(np.median(np.abs(matrix[row])) for row in (0, len(matrix) // 2)) / MINIMA
+        most = _typical(matrix) / MINIMA
     places = (sizes > policy.HUGE_MINIMUM * most).nonzero()[0].tolist()
     return {place: float(minima[place]) for place in places}
+
+
+def _typical(matrix: Array) -> float:
+    """Return the median size of the costs of a row, the smaller of two."""
+    middle = matrix.shape[1] // 2
+    return min(float(np.partition(np.abs(matrix[row]), middle)[middle]) for row in (0, len(matrix) // 2))
 
 
 def _proved(matrix: Array, column_of_row: Array, v: Array) -> tuple[int, Array]:
@@ -222,7 +255,12 @@ def _tightened(matrix: Array, column_of_row: Array, kept: Array, gated: bool) ->
 
 
 def _solved(
-    matrix: Array, integers: bool, start: Start | None = None, *, watch: bool = True
+    matrix: Array,
+    integers: bool,
+    start: Start | None = None,
+    *,
+    watch: bool = True,
+    most_bid: float = math.inf,
 ) -> tuple[int, Array, Array]:
     n, m = matrix.shape
     keep, n_real, n_whole = sizes(n, m)
@@ -241,6 +279,7 @@ def _solved(
         integers,
         start is not None,
         watch,
+        most_bid,
         np.empty(0),
         column_of_row,
         kept,

@@ -76,9 +76,9 @@ def test_a_second_search_is_not_made_for_nothing(monkeypatch):
     """Without a huge minimum reduced costs are the same; scans of both searches count."""
     searches, solved = [], small_search._solved
 
-    def noted(*given, watch=True):
+    def noted(*given, **more):
         searches.append(given)
-        return solved(*given, watch=watch)
+        return solved(*given, **more)
 
     monkeypatch.setattr(small_search, "_solved", noted)
     rng = np.random.default_rng(3)
@@ -91,6 +91,27 @@ def test_a_second_search_is_not_made_for_nothing(monkeypatch):
     statuses, _, kept = zip(*(solved(*given) for given in searches), strict=True)
     assert statuses == (HUGE, OPTIMAL)  # seen before the search
     assert far.stats["rows_scanned"] == sum(facts[3 * 80 + 1] for facts in kept)
+
+
+@pytest.mark.parametrize("outlier", ["row", "cross", "forced row"])
+@pytest.mark.parametrize("size", [1e12, 2.0**63])
+def test_a_huge_number_leads_to_one_search(outlier, size):
+    """Beside the three scans a row that show it: a huge row gives no column its minimum, no bid is huge."""
+    rng = np.random.default_rng(5)
+    n = 600
+    cost = rng.random((n, n))
+    plain = bigsap.solve(cost).stats
+    far = cost.copy()
+    if outlier == "cross":
+        far[:, 7] += size
+    if outlier != "forced row":
+        far[n // 2] += size
+    else:
+        far[n // 2] = size
+        far[n // 2, 9] = 0.5
+    found = bigsap.solve(far).stats
+    assert found["method"] == plain["method"] == "dense"
+    assert found["rows_scanned"] <= 1.25 * plain["rows_scanned"] + 3 * n
 
 
 @pytest.mark.parametrize("maximize", [False, True])

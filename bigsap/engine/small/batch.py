@@ -96,7 +96,7 @@ def solve_some(
                 continue
         found = columns[p[FIRST_ROW] : p[FIRST_ROW] + few]
         statuses[k] = solve_dense(
-            cost, stride, few, many, exact, False, False, mine, found, room, real, whole
+            cost, stride, few, many, exact, False, False, np.inf, mine, found, room, real, whole
         )
 
 

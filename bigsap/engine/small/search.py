@@ -112,6 +112,7 @@ def solve_dense(
     integers: bool,
     warm: bool,
     watch: bool,
+    most_bid: float,
     caps: Array,
     column_of_row: Array,
     kept: Array,
@@ -125,6 +126,7 @@ def solve_dense(
     warm: start from the prices in ``real[:m]`` and the pairs in ``column_of_row`` (-1: none), no
     column twice; only for n == m, where any prices are valid. Without any pair the costs are read once less.
     watch: return HUGE as soon as a row, or column of a square problem, is seen to be huge as a whole.
+    most_bid: by how much one bid may lower a price; inf: as far as it takes, and less if that is not proved.
     caps (n,): prices at which rows may stay unassigned, inf for a row that must be assigned; empty if
     all must be. Such a price is a column that only its row may take (the textbook's model).
     column_of_row (n,) int64: the assignment, -1 = unassigned. If INFEASIBLE, the first ``facts[2]``
@@ -166,7 +168,7 @@ def solve_dense(
     )
     claim = Claim(column_of_row, v, caps)
     found = Found(low, rest, matched, prices, facts)
-    limit, alone = np.inf, warm
+    limit, alone = most_bid, warm
     for i in range(n):
         alone = alone and column_of_row[i] < 0
     while True:
@@ -228,6 +230,7 @@ def solve_matrix(matrix: Array, pairs: Array, room: Array) -> int:
         False,
         False,
         True,
+        np.inf,
         room[:0],
         pairs[1],
         room[:keep],
