@@ -108,7 +108,7 @@ def _by_reduced_costs(matrix: Array, scans: float) -> Answered | None:
             least[j] = reduced[:, j].min()
         exact &= _lower(reduced[:, j], least[j])
     above = _above(matrix, low, columns)
-    for i in low:  # last: a cross of huge numbers has nothing huge left
+    for i in low:  # last: before, the huge number in a cross's middle would round it away
         exact &= _lower(reduced[i], -above)
     limit = 2 * _typical(matrix) or math.inf
     status, column_of_row, kept = _solved(reduced, False, watch=False, most_bid=limit)
@@ -162,7 +162,9 @@ def _above(matrix: Array, low: dict[int, float], columns: Array) -> float:
     least = columns if min(low.values()) > 0 else np.delete(matrix, list(low), axis=0).min(axis=0)
     sizes = np.abs(least)
     sizes[list(_huge(least, matrix))] = 0.0
-    return 2.0 ** math.frexp(sizes.max(where=np.isfinite(sizes), initial=0.0))[1]
+    largest = float(sizes.max(where=np.isfinite(sizes), initial=0.0))
+    # Where most columns are huge, it would round the rows.
+    return 2.0 ** math.frexp(largest)[1] if largest < min(map(abs, low.values())) / 4 else 0.0
 
 
 def _lower(line: Array, by: float) -> bool:
@@ -183,7 +185,7 @@ def _raised(
 ) -> Answered:
     """Return the proved answer of exactly reduced costs as that of the given ones.
 
-    low, least: what was subtracted from rows, in two parts, and from columns.
+    low: what was subtracted from rows: minus what they were raised by, and their minima. least: from columns.
     """
     n, m = matrix.shape
     found, v_low = kept.copy(), None

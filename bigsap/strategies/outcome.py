@@ -18,7 +18,7 @@ class Outcome:
     column_of_row: (n_rows,), negative = unassigned; None when none is known.
     v: (n_columns,) prices, minimising sense. violator: rows whose allowed columns are too few, empty
     unless infeasible. phases: one record each. seconds: by stage. v_low: low parts of the prices. hidden:
-    what else than the rounding of the prices may hide of the sum: by how much pairs that an initial
+    how much of the sum may be lost beyond the rounding of the prices: by how much pairs that an initial
     matching kept lack tightness, and ``hidden_by_others``.
     """
 
@@ -34,8 +34,8 @@ class Outcome:
 def hidden_by_others(problem: Problem, column_of_row: Array, low: Array) -> float:
     """Return how much of the pairs' sum the rounding of unassigned rows' numbers may hide; 0 for integers.
 
-    low: (n_rows,) signed, of the size of the rows' smallest ``c - v``. An unassigned row may have been
-    assigned before, at prices as precise as its own costs, which may be far larger. O(n).
+    low: (n_rows,) the rows' references, about as large as their smallest ``c - v``. An unassigned row may
+    have been assigned before, at prices as precise as its own costs, which may be far larger. O(n).
     """
     n, m = problem.shape
     if n <= m or problem.integer or low.dtype.kind != "f":

@@ -223,3 +223,16 @@ def test_no_price_is_above_zero_where_rows_may_stay_unassigned(seed):
     price = np.array(-0.66) if seed % 2 else rng.standard_normal(n) * 10.0 ** rng.integers(0, 10, n)
     result = bigsap.solve(cost, unassigned_cost=price)
     assert judge(Truth(cost, unassigned=price), result).faults == []
+
+
+def test_most_columns_may_be_huge():
+    """Then rows cannot begin above the columns' minima: the sum would overflow, or round the rows."""
+    cost = np.random.default_rng(0).random((40, 120))
+    cost[5] += 2.0**60
+    for size in (1e30, 1.2e308):
+        cost[:, 42:] = size
+        with np.errstate(over="ignore"):
+            found = small_search._by_reduced_costs(cost, 0.0)
+        assert found is not None
+        assert found[0] == OPTIMAL
+        assert (found[1] < 42).all()
