@@ -15,8 +15,10 @@ OUTLIERS_AMONG = 200
 FEW_OUTLIERS = 20
 OUTLYING = 1e3
 #: A row is forced if what it costs beyond its best column is so many times that of most rows. Costs between
-#: tight clusters reach 10^4 times those within.
-FORCED = 1e4
+#: tight clusters reach 10^4 times those within, products i * j more.
+FORCED = 1e5
+#: The same of how far its list reaches.
+FORCED_REACH = 1e4
 #: A point is outlying if its distance from the middle exceeds the extent of nine tenths of the points by
 #: this factor; and at most this many rows, or columns, are outlying.
 FAR_POINT = 100.0

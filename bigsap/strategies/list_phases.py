@@ -106,7 +106,7 @@ def _outliers_first(order: Array, engine: ListEngine) -> tuple[Array, Array]:
     has a few columns that are far better for it than all others; what these cost would become epsilon.
     """
     widths = engine.list_widths()[order]
-    forced = _far(np.where(widths < engine.infinity, widths, 0), policy.FORCED)
+    forced = _far(np.where(widths < engine.infinity, widths, 0), policy.FORCED_REACH)
     before, order = order[forced], order[~forced]
     far = _far(np.abs(engine.list_minima()[order]), policy.OUTLYING)
     return np.concatenate([order[far], order[~far]]) if far.any() else order, before

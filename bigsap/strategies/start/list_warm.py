@@ -62,11 +62,13 @@ def adopt(engine: ListEngine, pairs: Array, order: Array) -> tuple[Array, float]
     entries = Entries(lists.ids, lists.costs, lists.start, lists.size)
     matching = FirstPairs(engine.column_of_row, engine.row_of_column, engine.match_cost)
     keep_tight(entries, v, pairs, excess, matching, engine.infinity)
+    del excess  # no more vectors than the search itself uses, see tests/unit/test_memory.py
     size = 2 * np.abs(np.where(finite, relative, 0)) + extent
     near = np.zeros(low.size, engine.price) + allowed(engine, size, exact=False)
     if engine.price.kind == "f" and not engine.problem.integer:
         near = np.maximum(near, 2 * UNIT * usual(np.abs(np.where(finite, low, 0))))
     pick_tight(entries, v, order, near, matching, engine.infinity)
+    del near, size, finite
     threshold = _fill_group(engine, low, exact) if engine.group.size else engine.infinity
     if engine.n_virtual:
         engine.hold_at_cap()
