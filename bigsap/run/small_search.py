@@ -80,8 +80,9 @@ def solved_closely(
         if closer is not None:
             return closer
     if status == HUGE:  # no line as a whole: some costs forbid pairs, and no price need be as large
-        limit = 2 * _typical(matrix) or math.inf
-        status, column_of_row, kept = _solved(matrix, integers, start, watch=False, most_bid=limit)
+        status, column_of_row, kept = _solved(
+            matrix, integers, start, watch=False, most_bid=_most_bid(matrix)
+        )
         if status in (LOOSE, UNSURE):
             status, column_of_row, kept = _solved(matrix, integers, start, watch=False)
     if status == LOOSE:
@@ -110,8 +111,7 @@ def _by_reduced_costs(matrix: Array, scans: float) -> Answered | None:
     above = _above(matrix, low, columns)
     for i in low:  # last: before, the huge number in a cross's middle would round it away
         exact &= _lower(reduced[i], -above)
-    limit = 2 * _typical(matrix) or math.inf
-    status, column_of_row, kept = _solved(reduced, False, watch=False, most_bid=limit)
+    status, column_of_row, kept = _solved(reduced, False, watch=False, most_bid=_most_bid(matrix))
     if status not in (OPTIMAL, LOOSE):
         return None
     scans += kept[2 * n + m + 1]
@@ -225,6 +225,11 @@ def _typical(matrix: Array) -> float:
     """Return the median size of the costs of a row, the smaller of two."""
     middle = matrix.shape[1] // 2
     return min(float(np.partition(np.abs(matrix[row]), middle)[middle]) for row in (0, len(matrix) // 2))
+
+
+def _most_bid(matrix: Array) -> float:
+    """Return a limit of bids that ordinary costs seldom reach, and huge ones do; inf for none."""
+    return 2 * _typical(matrix) or math.inf
 
 
 def _proved(matrix: Array, column_of_row: Array, v: Array) -> tuple[int, Array]:

@@ -23,6 +23,7 @@ from bigsap.proof.exact import exact_sum, three_sum
 from bigsap.row_cache import Rows
 from bigsap.sources.cuda.pairs import device_pairs
 from bigsap.sources.filling import fill_of
+from bigsap.strategies.outcome import rounding
 from bigsap.types import Array
 
 
@@ -123,7 +124,7 @@ def unproved(
         return Unproved(fun, u, v, False)
     if not math.isfinite(size + largest):
         return Unproved(fun, None, None, True)
-    lost = _rounded(max(n, m), max(size, largest)) + hidden
+    lost = rounding(max(n, m), max(size, largest)) + hidden
     return Unproved(fun, u, v, _is_doubtful(lost, costs[wanted], whole))
 
 
@@ -149,22 +150,17 @@ def unproved_pair(
             problem.sign * costs.astype(np.float64), -v[column_of_row], -v_low[column_of_row]
         )
         u, u_low = high, mid + low
-    doubtful = _is_doubtful(_rounded(v.size, reach) + hidden, costs, whole)
+    doubtful = _is_doubtful(rounding(v.size, reach) + hidden, costs, whole)
     return Unproved(fun, u, v, doubtful, u_low, v_low)
 
 
-def _rounded(n: int, size: float) -> float:
-    """Return how much is lost by one rounding of each of 2 n numbers of a size."""
-    return n * 2.0**-52 * size
-
-
 def _is_doubtful(lost: float, costs: Array, whole: bool) -> bool:
-    """Return whether so much less than the pairs' costs may matter to their sum."""
-    if whole and lost > policy.DANGEROUS_WHOLE:
+    """Return whether so large an error may matter to the sum of the pairs' costs; also if it is no number."""
+    if whole and not lost <= policy.DANGEROUS_WHOLE:
         return True
     # Not the sum, which a few huge costs dominate. Those of opposite signs cancel, so even half may be huge.
     sizes = np.abs(costs)
     sizes = sizes[sizes > 0]
     place = sizes.size // 4
     total = sizes.size * float(np.partition(sizes, place)[place]) if sizes.size else 0.0
-    return lost > policy.DANGEROUS_ROUNDING * total
+    return not lost <= policy.DANGEROUS_ROUNDING * total

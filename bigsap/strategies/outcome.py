@@ -41,7 +41,12 @@ def hidden_by_others(problem: Problem, column_of_row: Array, low: Array) -> floa
     if n <= m or problem.integer or low.dtype.kind != "f":
         return 0.0
     left = np.abs(low[column_of_row < 0])
-    return n * 2.0**-52 * float(left.max(initial=0.0, where=np.isfinite(left)))
+    return rounding(n, float(left.max(initial=0.0, where=np.isfinite(left))))
+
+
+def rounding(n: int, size: float) -> float:
+    """Return how much is lost by one rounding of each of 2 n numbers of a size."""
+    return n * 2.0**-52 * size
 
 
 def phase_record(

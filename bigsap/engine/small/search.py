@@ -3,9 +3,8 @@
 There is no team, monitor or row cache: the overhead of a call outweighs the work of a problem of
 three rows. The method is that of Jonker and Volgenant (1987) with the rectangular searches of
 Crouse (2016). Initial prices are the column minima (square problems; else 0), or given ones, at
-which given tight pairs are kept. Rows then bid for columns one after the other (augmenting row
-reduction), and a Dijkstra search matches each remaining row. ``solve_dense`` does everything, from
-checking the costs to proving the result, so that one call from Python is enough, or one for a batch.
+which given tight pairs are kept. Rows then bid for columns (augmenting row reduction), and a Dijkstra
+search matches each remaining row. ``solve_dense`` checks, solves and proves in one call from Python.
 
 Costs are signed float64, with no more rows than columns; the caller converts other input.
 """
@@ -74,9 +73,8 @@ def kept_of(n: Any, m: Any) -> Any:
 class Task(NamedTuple):
     """A problem and the workspace of its searches.
 
-    v (m,): prices. height (n,): a reference of each row, subtracted from its labels.
-    column_of_row (n,), row_of_column (m,): -1 if unassigned. free (n,): rows without a
-    column. facts: see ``solve_dense``.
+    v (m,): prices. height (n,): a reference of each row, subtracted from its labels. column_of_row (n,),
+    row_of_column (m,): -1 if unassigned. free (n,): rows without a column. facts: see ``solve_dense``.
     Of one search: label, tree (m,): distances and the rows they come from; nothing: zeros;
     spare (m,): 0 for a free column, else -inf; settled, reached, held (m,): the columns settled
     so far, their distances, and their prices, while ``v`` has -inf.
@@ -212,9 +210,8 @@ def solve_dense(
 def solve_matrix(matrix: Array, pairs: Array, room: Array) -> int:
     """Call ``solve_dense`` for a contiguous float64 matrix (n, m), n <= m.
 
-    pairs (2, n) int64: the row and the column of each pair. room: 5 n + 7 m + FACTS + SPARE float64
-    values, and 2 (n + m) more, in which whole numbers are kept. For calls from Python on a few rows,
-    where each array takes a tenth of the time.
+    pairs (2, n) int64: the row and the column of each pair. room: 7 n + 9 m + FACTS + SPARE float64 values.
+    For calls from Python on a few rows, where each array takes a tenth of the time.
     """
     n, m = matrix.shape
     keep, numbers = 3 * n + m + FACTS, 5 * n + 7 * m + FACTS + SPARE
