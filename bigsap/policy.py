@@ -10,8 +10,9 @@ from __future__ import annotations
 # -- outliers ---------------------------------------------------------------------------
 
 #: Among at least OUTLIERS_AMONG numbers, a few (at most one of FEW_OUTLIERS) are outliers when they are
-#: larger, or farther apart, than the others by this factor.
-OUTLIERS_AMONG = 200
+#: larger, or farther apart, than the others by this factor. With 200 in place of 20, matrices of 40 to 150
+#: rows were refined, and took up to 6 times as long (docs/lab/2026-11-27-outliers-in-matrices.md).
+OUTLIERS_AMONG = 20
 FEW_OUTLIERS = 20
 OUTLYING = 1e3
 #: A row is forced if what it costs beyond its best column is so many times that of most rows. Costs between
