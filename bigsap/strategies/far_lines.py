@@ -18,7 +18,7 @@ from bigsap import policy
 from bigsap.problem import Problem
 from bigsap.proof.exact import down, expansion, two_sum, up
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.strategies.start.outliers import outlying_lines
+from bigsap.strategies.start.outliers import middles, outlying_lines, quartiles
 from bigsap.types import Array
 
 #: Costs of far lines that are looked at together.
@@ -154,8 +154,8 @@ def _far(features: Array) -> Array:
     """Return the ids of lines that are far from at least three quarters of all. features: (lines, k)."""
     if not np.isfinite(features).all():
         return np.empty(0, np.intp)
-    middle = np.median(features, axis=1)
-    low, usual, high = np.quantile(middle, (0.25, 0.5, 0.75))
+    middle = middles(features)
+    low, usual, high = quartiles(middle, 0.25)
     if not high > low:
         return np.empty(0, np.intp)
     far = np.flatnonzero(np.abs(middle - usual) > policy.OUTLYING * (high - low))

@@ -218,10 +218,7 @@ def test_equal_offers_go_to_the_smallest_row():
 @pytest.mark.parametrize("size", [1e6, 1e12, 2.0**63])
 @pytest.mark.parametrize("shape", ["row", "column", "pair"])
 def test_a_huge_cost_makes_no_more_bids(shape, size):
-    """Epsilon follows the costs of most pairs; where it would vanish next to the largest, no bids are made.
-
-    A column too few for its rows ends a phase: it is open, and their bids are limited.
-    """
+    """Epsilon follows the costs of most pairs; no bids where it vanishes next to the largest."""
     cost = np.random.default_rng(7).random((120, 120))
     usual = check(cost)
     if shape == "row":
@@ -236,7 +233,20 @@ def test_a_huge_cost_makes_no_more_bids(shape, size):
     counts = found.stats["auction"]
     assert bool(counts) == (size < 1e13)
     if counts:
-        assert counts["bids"] < (12 if shape == "column" else 2) * usual.stats["auction"]["bids"]
-        assert counts["open"] == (shape == "column")
+        assert counts["bids"] < 2 * usual.stats["auction"]["bids"]
+        assert counts["open"] == 0
         assert counts["epsilon"] == pytest.approx(usual.stats["auction"]["epsilon"], rel=0.2)
     assert found.stats["rows_scanned"] < 6 * usual.stats["rows_scanned"]
+
+
+def test_a_column_too_few_for_its_rows_ends_a_phase():
+    """It is open, and the bids of its rows are limited. Whole numbers have no columns taken out as far."""
+    cost = np.random.default_rng(7).integers(0, 10**9, (60, 60))
+    usual = check(cost).stats
+    cost[:, 5] += 10**15
+    found = check(cost)
+    found.verify(cost)
+    counts = found.stats["auction"]
+    assert counts["open"] == 1
+    assert counts["bids"] < 12 * usual["auction"]["bids"]
+    assert found.stats["rows_scanned"] < 6 * usual["rows_scanned"]

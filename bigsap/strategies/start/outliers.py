@@ -57,6 +57,23 @@ def no_ids() -> Array:
     return np.empty(0, np.intp)
 
 
+def middles(features: Array) -> Array:
+    """Return the upper median of each line's costs. features: (lines, k). O(lines * k).
+
+    ``numpy.median`` makes eighty calls, which a solve of a hundred rows would feel.
+    """
+    half = features.shape[1] // 2
+    return np.partition(features, half, axis=1)[:, half]
+
+
+def quartiles(sizes: Array, share: float) -> tuple[Array, Array, Array]:
+    """Return the size that ``share`` of sizes (n,) are at most, the median, and that of the rest. O(n)."""
+    few, half = int(share * sizes.size), sizes.size // 2
+    last = sizes.size - 1 - few
+    ordered = np.partition(sizes, (few, half, last))
+    return ordered[few], ordered[half], ordered[last]
+
+
 def outlying_lines(features: Array, times: float) -> Array:
     """Return the ids, ascending, of the few lines whose costs are far from those of all others.
 
@@ -66,9 +83,8 @@ def outlying_lines(features: Array, times: float) -> Array:
     """
     if len(features) < policy.OUTLIERS_AMONG or not np.isfinite(features).all():
         return no_ids()
-    share = 1 / policy.FEW_OUTLIERS
-    middle = np.median(features, axis=1)
-    low, usual_one, high = np.quantile(middle, (share, 0.5, 1 - share))
+    middle = middles(features)
+    low, usual_one, high = quartiles(middle, 1 / policy.FEW_OUTLIERS)
     extent = high - low
     if not extent > 0:
         return no_ids()
