@@ -9,6 +9,7 @@ to the least cost of a pair that leads out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,8 +35,9 @@ from bigsap.sources.sparse.entries import by_columns
 from bigsap.types import Array
 
 # Pairs listed for each agent at first, judged by a sample of rows; and their factor if these do not
-# suffice.
-_PER_AGENT, _MORE, _SAMPLE = 32, 3, 64
+# suffice. The threshold of n points in the plane grows like log(n)**0.75 / sqrt(n) (Leighton and Shor,
+# 1989), so beyond exp(_LOG_AGENTS) agents the pairs grow like log(n)**1.5.
+_PER_AGENT, _LOG_AGENTS, _MORE, _SAMPLE = 32, 10.0, 3, 64
 # Entries that a thread collects at a time, in addition to one row's.
 _ROOM = 1 << 16
 # Entries beyond which the middle of a range is judged by a sample.
@@ -68,7 +70,7 @@ def threshold(problem: Problem, threads: int, tick: Tick, tell: Tell) -> Thresho
     Time: a pass over the costs or, for points, over the pairs that bounds leave open, and some twenty
     matchings on the lists. Memory: some 70 bytes a listed pair.
     """
-    per_agent = _PER_AGENT
+    per_agent = _first_per_agent(min(problem.shape))
     before: _Search | None = None
     while True:
         limit = _sampled(problem, per_agent)
@@ -83,6 +85,11 @@ def threshold(problem: Problem, threads: int, tick: Tick, tell: Tell) -> Thresho
         if limit == np.inf:
             return None
         per_agent, before = per_agent * _MORE, search
+
+
+def _first_per_agent(agents: int) -> int:
+    """Return how many pairs are listed for each agent at first."""
+    return int(_PER_AGENT * max(1.0, math.log(max(1, agents)) / _LOG_AGENTS) ** 1.5)
 
 
 def _sampled(problem: Problem, per_agent: int) -> Any:

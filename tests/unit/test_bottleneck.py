@@ -98,6 +98,12 @@ def test_pairs_by_bounds_are_all_pairs(monkeypatch):
         assert np.array_equal(one, other)
 
 
+def test_first_lists_grow_as_the_threshold_of_points_does():
+    """Like log(n)**1.5: with 32 for each of 100,000 rows, the pairs are often listed twice."""
+    agents = (0, 1, 20_000, 100_000, 1_000_000, 10_000_000)
+    assert [bottleneck._first_per_agent(n) for n in agents] == [32, 32, 32, 39, 51, 65]
+
+
 @pytest.mark.parametrize("per_agent", [1, 3, 10**9])
 def test_short_lists_are_made_longer(per_agent, monkeypatch):
     cost = np.random.default_rng(5).random((80, 80))
