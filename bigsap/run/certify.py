@@ -18,7 +18,7 @@ from bigsap.result import Status
 from bigsap.run.deadline import Deadline
 from bigsap.run.interrupted import Conclusion
 from bigsap.run.kept_rows import KeptRows
-from bigsap.run.proof_on_workers import proof_elsewhere
+from bigsap.run.proof_on_workers import in_memory, proof_elsewhere
 from bigsap.run.refine import Solve, refined, settled
 from bigsap.run.run import Run
 from bigsap.sources.base import CostSource, Crewed
@@ -171,10 +171,10 @@ def _searched_again(run: Run, outcome: Outcome, certificate: Certificate) -> Con
 def _refuse_changed(run: Run, outcome: Outcome, certificate: Certificate) -> None:
     """Raise CertificateError if costs of assigned pairs differ when they are read again.
 
-    Unless the costs change, only rounding can leave a gap at the optimum. Those of points and of low
-    rank follow from arrays here, and are not read once more.
+    Unless the costs change, only rounding can leave a gap at the optimum. Those of points, of low rank
+    and of matrices in memory do not, and are not read once more.
     """
-    if boundable(run.reading.source) is not None:
+    if boundable(run.reading.source) is not None or in_memory(run.reading.source):
         return
     again = prove_now(run, outcome.column_of_row, outcome.v, outcome.v_low)
     same = again.fun == certificate.fun and np.array_equal(again.u, certificate.u)
