@@ -309,12 +309,13 @@ class Monitor:
     def saving(self, snapshot: Callable[[], Snapshot]) -> Iterator[None]:
         """Take checkpoints from ``snapshot()`` within the context, at any tick.
 
-        A checkpoint is also written if the solve is stopped or interrupted within the context.
+        A checkpoint is also written if the solve is stopped or interrupted within the context, or needs
+        more than an option allows.
         """
         outer, self._snapshot = self._snapshot, snapshot
         try:
             yield
-        except (Stopped, KeyboardInterrupt, ClusterError):
+        except (Stopped, KeyboardInterrupt, ClusterError, OptionError):
             self.save_now()
             raise
         finally:

@@ -411,3 +411,15 @@ def test_a_stopped_solve_that_is_optimal_is_not_kept(tmp_path: Path) -> None:
         assert (again.status, len(again)) == ("cancelled", 0)
         assert "solved_status" not in checkpoint.read(path).snapshot
         assert bits(bigsap.resume_k_best(path, costs)) == whole
+
+
+def test_without_memory_for_more_what_is_there_is_kept(tmp_path: Path) -> None:
+    """With more memory the ranking goes on where it was, instead of from its last checkpoint."""
+    costs, path = np.random.default_rng(6).integers(0, 5, (60, 60)), tmp_path / "ranking"
+    whole = in_one_go(costs, 200, tmp_path)
+    limit = 10_000 * 300 + 400 * 61 * 68
+    with pytest.raises(OptionError, match=r"subspaces.* memory_limit") as refused:
+        bigsap.solve_k_best(costs, 200, checkpoint=path, memory_limit=limit)
+    count = int(re.search(r"(\d+) so far", str(refused.value))[1])
+    assert len(checkpoint.read(path).snapshot["nodes_cost"]) == count
+    assert bits(bigsap.resume_k_best(path, costs, memory_limit="1GiB")) == whole
