@@ -392,8 +392,10 @@ def test_a_checkpoint_of_other_costs_is_left(api: Any, monkeypatch: pytest.Monke
         return real(*args, checkpoint=checkpoint, **given)
 
     monkeypatch.setattr(ranking, "best_after", best_after)
-    assert solved(api, asked(3))["result"]["k_best"]["count"] == 3
+    job = solved(api, asked(3))
+    assert job["result"]["k_best"]["count"] == 3
     assert files == [False, False]
+    assert "ranking anew: the checkpoint of the ranking is of other costs" in notes(api, job)
 
 
 def test_a_ranking_gets_the_time_that_the_solve_left(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:

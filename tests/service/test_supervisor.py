@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from bigsap_server.costs.request import JobRequest
 from bigsap_server.files import FileLock
-from bigsap_server.jobs import control, store, supervisor, worker
+from bigsap_server.jobs import control, ranking, store, supervisor, worker
 from bigsap_server.jobs.control import Folder, Order
 from bigsap_server.jobs.executor import InlineExecutor, Report
 from bigsap_server.jobs.model import StoreUnavailable
@@ -21,6 +21,7 @@ from bigsap_server.problems import HttpProblem
 from bigsap_server.settings import load
 
 import bigsap
+from clock import Clock
 from gate import HANG_S, apart, gated_job, until
 
 MATRIX = [[4, 1, 3], [2, 0, 5], [3, 2, 2]]
@@ -493,3 +494,30 @@ def test_a_new_attempt_waits_for_the_old_ones_process(tmp_path):
     lock.release()
     thread.join(HANG_S)
     assert found[0]["state"] == "succeeded"
+
+
+def test_what_begins_anew_gets_the_time_that_is_left(monkeypatch, tmp_path):
+    """A solve and a ranking may find only after a while that their checkpoints are of other costs."""
+    limits, clock, folder = {}, Clock(), Folder(tmp_path / "job")
+
+    def late(name, real):
+        def call(*args, **given):
+            limits.setdefault(name, []).append(given["time_limit"])
+            if name != "solve" and len(limits[name]) == 1:
+                clock.sleep(100.0)
+                raise bigsap.CheckpointError("of other costs")
+            return real(*args, **given)
+
+        return call
+
+    monkeypatch.setattr(worker, "time", clock)
+    monkeypatch.setattr(ranking, "best_after", late("rank", ranking.best_after))
+    for name in ("solve", "resume"):
+        monkeypatch.setattr(bigsap, name, late(name, getattr(bigsap, name)))
+    folder.command(1, "run")
+    folder.checkpoint.touch()
+    settings = load(data=tmp_path).model_dump(mode="json")
+    spec = request(k_best=2, options={"time_limit_s": 1000})
+    outcome = worker.run_job(Order("job", 1, folder, spec, settings))
+    assert (outcome["state"], outcome["result"]["k_best"]["count"]) == ("succeeded", 2)
+    assert limits == {"resume": [1000], "solve": [900], "rank": [900, 800]}

@@ -134,6 +134,7 @@ class Attempt:
         self._pace = Pace()
         self._ranking: bigsap.Assignments | None = None
         self._unranked = False  # cancelled before the ranking ended
+        self._began = 0.0
 
     def run(self) -> dict[str, Any]:
         """Solve and write the result; return the outcome."""
@@ -180,12 +181,19 @@ class Attempt:
             "callback": self._pace.see,
             "cancel": self._cancel,
         }
-        solved, began = partial(self._solved, source, given), time.monotonic()
+        self._began = time.monotonic()
+        solved = partial(self._solved, source, given)
         asked = self.spec.get("assignment")
         result = solved() if asked is None else proved(asked, source, given, resolver, solved)
         if self.spec.get("k_best") is not None:
-            self._rank(result, source, given, began)
+            self._rank(result, source, given)
         return result
+
+    def _limited(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return options with the time limit that is left of the attempt's, for what begins later."""
+        if (limit := given["time_limit"]) is None:
+            return given
+        return given | {"time_limit": max(0.0, limit - (time.monotonic() - self._began))}
 
     def _solved(self, source: bigsap.CostSource, given: dict[str, Any]) -> bigsap.Result:
         """Solve, or continue from the checkpoint."""
@@ -203,18 +211,21 @@ class Attempt:
                 message = without_paths(f"starting anew: {error}", self.settings)
                 self._note(message)
                 self.folder.checkpoint.unlink(missing_ok=True)
+                given = self._limited(given)
         return bigsap.solve(source, **given)
 
-    def _rank(
-        self, result: bigsap.Result, source: bigsap.CostSource, given: dict[str, Any], began: float
-    ) -> None:
+    def _rank(self, result: bigsap.Result, source: bigsap.CostSource, given: dict[str, Any]) -> None:
         """Rank the best assignments of a solve that was not stopped, in the time that is left."""
         from bigsap_server.jobs.ranking import ranked
 
-        if (limit := given["time_limit"]) is not None:
-            given = given | {"time_limit": max(0.0, limit - (time.monotonic() - began))}
-        k = self.spec["k_best"]
-        found = ranked(result, source, k, given, self._pace.last, self.settings, self.folder.ranking)
+        k, progress, checkpoint = self.spec["k_best"], self._pace.last, self.folder.ranking
+        rank = partial(ranked, result, source, k, progress=progress, settings=self.settings)
+        try:
+            found = rank(self._limited(given), checkpoint=checkpoint)
+        except bigsap.CheckpointError as error:  # costs without a fingerprint that are others now
+            self._note(without_paths(f"ranking anew: {error}", self.settings))
+            checkpoint.unlink(missing_ok=True)
+            found = rank(self._limited(given), checkpoint=checkpoint)
         if len(found) or found.complete:
             self._ranking = found
         self._unranked = found.status == bigsap.Status.CANCELLED
