@@ -140,12 +140,24 @@ def write(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapp
 def begin(path: str | os.PathLike[str], facts: Mapping[str, Any], saved: Saved | None) -> None:
     """Write the first checkpoint of a solve: without a snapshot, or a copy of the one that it continues.
 
-    Nothing if that one is at ``path``. Raises OSError as ``write``.
+    Nothing if that one is at ``path``. Raises OSError as ``write``, CheckpointError as ``write_first``.
     """
     if saved is None:
-        write(path, facts, {})
+        write_first(path, facts, {})
     elif Path(path) != saved.path:
-        write(path, saved.facts, saved.snapshot | {BEST + name: part for name, part in saved.best.items()})
+        best = {BEST + name: part for name, part in saved.best.items()}
+        write_first(path, saved.facts, saved.snapshot | best)
+
+
+def write_first(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapping[str, Any]) -> None:
+    """Do as ``write``. Raises CheckpointError if the file at ``path`` is no checkpoint: it would be lost."""
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            head = file.read(len(MAGIC))
+        if head not in (b"", MAGIC):
+            text = "is no BigSAP checkpoint, and would be replaced; name another file"
+            raise CheckpointError(f"{os.fspath(path)}: {text}")
+    write(path, facts, snapshot)
 
 
 def read(path: str | os.PathLike[str]) -> Saved:

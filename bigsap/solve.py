@@ -197,7 +197,8 @@ def solve(
         the solve is stopped or interrupted. It holds each level that is solved, but not
         a level half solved, nor up to five sweeps of "ssp" before the first phase. With
         "compressed" it holds the lists too, some 1.6 KB a row, and not every phase is written if
-        phases are shorter than a few times the writing. The file is kept after the solve.
+        phases are shorter than a few times the writing. The file is kept after the solve. A file
+        that is no checkpoint is not replaced: CheckpointError.
     certify: False skips the certificate, and computes ``fun`` only from costs that the search
         still holds; ``bound`` and ``gap`` are then None, ``u`` and ``v`` unchecked, and
         ``optimal`` is the search's word.

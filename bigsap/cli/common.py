@@ -120,13 +120,16 @@ def add_checkpoint_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def continues(args: argparse.Namespace) -> bool:
+def continues(args: argparse.Namespace, output: Path | None) -> bool:
     """Return whether there is a checkpoint to continue from.
 
-    Raises InputError if the file would overwrite the costs, or none is named.
+    output: the file of ``-o``. Raises InputError if one file would overwrite the other, or the costs, or
+    none is named.
     """
     if args.checkpoint is not None:
         spare(Path(args.checkpoint), args.costs)
+        if output is not None and output.resolve() == Path(args.checkpoint).resolve():
+            raise InputError(f"{args.checkpoint}: is the file of -o and of --checkpoint; name two files")
     elif args.resume:
         raise InputError("--resume needs --checkpoint FILE, the file to continue from")
     if args.resume and not Path(args.checkpoint).exists():

@@ -62,7 +62,7 @@ def _rank(args: argparse.Namespace) -> ExitStatus:
     from bigsap.cli.costspec import open_problem
 
     output = None if args.output is None else check_output(args.output, args.costs)
-    goes_on = continues(args)
+    goes_on = continues(args, output)
     costs, asked = open_problem(args.costs, args.maximize)
     # A request may name what it leaves as it is; ``solve_k_best`` refuses the names.
     for name in REFUSED_BY_K_BEST:

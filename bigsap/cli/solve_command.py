@@ -58,7 +58,7 @@ def _solve(args: argparse.Namespace) -> ExitStatus:
     from bigsap.cli.costspec import open_problem
 
     output = None if args.output is None else check_output(args.output, args.costs)
-    goes_on = continues(args)
+    goes_on = continues(args, output)
     if args.no_certify and args.certify_pairs:
         raise InputError("--no-certify and --certify-pairs exclude each other")
     # Only what was given: a resumed solve takes the others from its checkpoint.

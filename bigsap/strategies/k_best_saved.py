@@ -170,16 +170,14 @@ def begin(
 ) -> None:
     """Write the first checkpoint of a ranking, and let the monitor write the others.
 
-    saved: the checkpoint to continue, which is copied if it is elsewhere.
+    saved: the checkpoint to continue, which is copied if it is elsewhere. Raises CheckpointError as
+    ``checkpoint.write_first``.
     """
     of_solve = {_OF_SOLVE + name: getattr(solved, name) for name in (*_VALUES, *_ARRAYS)}
 
-    def save(snapshot: Snapshot) -> None:
-        checkpoint.write(path, facts, {**of_solve, **snapshot})
-
     if saved is None or Path(path) != saved.path:
-        save({} if saved is None else saved.snapshot)
-    monitor.save = save
+        checkpoint.write_first(path, facts, {**of_solve, **({} if saved is None else saved.snapshot)})
+    monitor.save = lambda snapshot: checkpoint.write(path, facts, {**of_solve, **snapshot})
 
 
 def of_same(path: str | os.PathLike[str], facts: dict[str, Any], solved: Solved) -> Saved | None:

@@ -79,6 +79,22 @@ def test_dtype_of_a_checkpoint_need_not_be_said_again(
     capsys.readouterr()
 
 
+@pytest.mark.parametrize("command", [("solve", "c.npy"), ("k-best", "c.npy", "3")])
+def test_a_checkpoint_overwrites_no_input_and_no_output(
+    folder: Path, capsys: Any, command: tuple[str, ...]
+) -> None:
+    np.save("p.npy", np.full(3, 2.5))
+    assert run(*command, "--unassigned-cost", "p.npy", "--checkpoint", "p.npy") == 1
+    assert "p.npy: is no BigSAP checkpoint, and would be replaced" in capsys.readouterr().err
+    assert np.load("p.npy").tolist() == [2.5] * 3
+    for output, checkpoint in (("r.npz", "r.npz"), ("r", "./r.npz"), ("r.csv", folder / "r.csv")):
+        assert run(*command, "-o", output, "--checkpoint", checkpoint) == 1
+        assert "is the file of -o and of --checkpoint" in capsys.readouterr().err
+        assert not Path(checkpoint).exists()
+    assert run(*command, "-o", "r", "--checkpoint", "r") == 0
+    capsys.readouterr()
+
+
 def test_warm_start_and_device(folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("solve", "c.npy", "-o", "r") == 0
     saved = bigsap.Result.load("r.npz")

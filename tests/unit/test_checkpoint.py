@@ -477,6 +477,21 @@ def test_a_pipe_is_not_replaced(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("solve", [bigsap.solve, lambda *a, **k: bigsap.solve_k_best(*a, 2, **k)])
+def test_a_file_of_another_kind_is_not_replaced(solve, tmp_path):
+    """It may hold what the costs are made of. An empty one has nothing to lose."""
+    path = tmp_path / "c.npy"
+    np.save(path, np.eye(3))
+    for options in ({}, {"method": "compressed"}):
+        with pytest.raises(bigsap.CheckpointError, match=r"c\.npy: is no BigSAP checkpoint, and would"):
+            solve(np.eye(3), checkpoint=path, **options)
+    assert np.load(path).tolist() == np.eye(3).tolist()
+    path.write_bytes(b"")
+    solve(np.eye(3), checkpoint=path)
+    solve(np.eye(3), checkpoint=path)
+    assert checkpoint.read(path).facts["shape"] == [3, 3]
+
+
 def test_leftovers_of_a_killed_process_are_replaced(tmp_path):
     path = tmp_path / "c"
     (tmp_path / ".c.0123abcd.tmp").write_bytes(b"half a checkpoint")
