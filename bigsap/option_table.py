@@ -24,7 +24,8 @@ class SolveOption:
 
     name: in ``bigsap.solve``. label: on the web page. help: a phrase without a full stop. example:
     how a value is written, in capitals. remote: the name in a job request, where it differs.
-    remote_choices, remote_default, remote_help: those of a request, where they differ.
+    remote_choices, remote_default, remote_help: those of a request, where they differ. off: what it does to
+    leave out a flag that is true by default.
     """
 
     name: str
@@ -39,6 +40,7 @@ class SolveOption:
     remote_choices: tuple[str, ...] = ()
     remote_default: Any = None
     remote_help: str = ""
+    off: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "remote", self.remote or self.name)
@@ -83,6 +85,7 @@ OPTIONS = (
         "phases with falling epsilon; without: plain successive shortest paths, one phase",
         kind="flag",
         default=True,
+        off="no phases with falling epsilon: plain successive shortest paths, one phase",
     ),
     SolveOption(
         "start",

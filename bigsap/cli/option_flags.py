@@ -34,7 +34,7 @@ def add_problem_options(parser: argparse.ArgumentParser, *names: str) -> None:
 
 def _add(parser: argparse.ArgumentParser, options: Iterable[SolveOption], *, remote: bool) -> None:
     for option in options:
-        text = option.remote_help if remote else option.help
+        text = option.off or (option.remote_help if remote else option.help)
         settings: dict[str, Any] = {"dest": option.name, "help": text}
         if option.kind == "flag":
             settings |= {"action": "store_const", "const": not option.default}

@@ -170,3 +170,13 @@ def test_an_unknown_option_is_named_with_the_function_that_has_none(tmp_path: Pa
         words = rf"^{name}\(\) got an unexpected keyword argument 'epsilom'$"
         with pytest.raises(TypeError, match=words):
             call(epsilom=False)
+
+
+@pytest.mark.parametrize("add", [add_solve_options, add_request_options])
+def test_the_help_of_a_flag_that_turns_off_says_so(add: Callable[[Any], None]) -> None:
+    """The page's tick has the other text: there it turns on."""
+    parser = argparse.ArgumentParser()
+    add(parser)
+    helps = [action.help for action in parser._actions if action.option_strings[0].startswith("--no-")]
+    assert helps == ["no phases with falling epsilon: plain successive shortest paths, one phase"]
+    assert BY_NAME["epsilon"].remote_help.startswith("phases with falling epsilon")
