@@ -7,6 +7,7 @@ clusters are not: for these there is ``tests/device/gpu``.
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections import Counter
 from pathlib import Path
@@ -424,3 +425,21 @@ def test_more_candidates_than_are_sorted_at_once(cupy: Any, m: int) -> None:
     twin = bigsap.solve(matrix, method="compressed", start="none")
     assert result.fun == twin.fun == 0
     assert result.v.tobytes() == twin.v.tobytes()
+
+
+def test_compiled_modules_are_kept_for_this_user_alone(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They are loaded: those of others, or of other options, must not be."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    module = cupy.RawModule('extern "C" __global__ void bigsap_nothing(int n) { }', ())
+    for count, options in ((1, cupy.OPTIONS), (1, cupy.OPTIONS), (2, (*cupy.OPTIONS, "-DOTHER"))):
+        monkeypatch.setattr(cupy, "OPTIONS", options)
+        module.compile()
+        (folder,) = tmp_path.iterdir()
+        assert folder.stat().st_mode & 0o077 == 0
+        assert len(list(folder.iterdir())) == count
+    folder.rename(tmp_path / "other")
+    folder.symlink_to(tmp_path / "other")
+    with pytest.raises(PermissionError, match="not a folder of this user"):
+        module.compile()

@@ -11,7 +11,9 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import math
+import os
 import re
+import stat
 import tempfile
 import threading
 import weakref
@@ -21,14 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from host_compiler import compile_shared
+from host_compiler import OPTIONS, compile_shared, host_compiler
 
 N_DEVICES = 3
 #: Whether devices can reach each other's memory.
 peers = True
 float32, float64, int32, int64, uint64 = np.float32, np.float64, np.int32, np.int64, np.uint64
 _HERE = Path(__file__).parent
-_FOLDER = Path(tempfile.gettempdir()) / "bigsap-simulated"
 _GROUPS = (
     "bigsap_search",
     "bigsap_picks",
@@ -335,6 +336,17 @@ _SIZES = {
 }
 
 
+def _kept() -> Path:
+    """Where compiled modules are kept: this user's alone, since what is there is loaded."""
+    user = getattr(os, "getuid", int)()
+    folder = Path(tempfile.gettempdir()) / f"bigsap-simulated-{user}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if os.name != "nt" and (found.st_uid, stat.S_IFMT(found.st_mode)) != (user, stat.S_IFDIR):
+        raise PermissionError(f"{folder} is not a folder of this user")
+    return folder
+
+
 class RawModule:
     """A module compiled by the host's compiler."""
 
@@ -367,13 +379,13 @@ class RawModule:
         self.library: Any = None
 
     def compile(self) -> None:
-        header = (_HERE / "device.h").read_text()
-        key = hashlib.sha256((header + self.text).encode()).hexdigest()[:24]
-        _FOLDER.mkdir(exist_ok=True)
-        target = _FOLDER / f"{key}.so"
+        header, folder = (_HERE / "device.h").read_text(), _kept()
+        made_by = " ".join((str(host_compiler()), *OPTIONS))
+        key = hashlib.sha256((made_by + header + self.text).encode()).hexdigest()[:24]
+        target = folder / f"{key}.so"
         if not target.exists():
             # In a folder of its own: other processes of tests may make the same one now.
-            with tempfile.TemporaryDirectory(dir=_FOLDER) as own:
+            with tempfile.TemporaryDirectory(dir=folder) as own:
                 source, made = Path(own) / "kernel.cpp", Path(own) / "kernel.so"
                 source.write_text(self.text)
                 complaint = compile_shared(source, made, _HERE)
