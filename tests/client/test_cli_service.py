@@ -402,3 +402,16 @@ def test_a_new_key_fits_the_file_of_keys(tmp_path, capsys):
     with pytest.raises(SystemExit):
         run("keys")
     assert "SCOPE" not in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_rows_that_must_all_be_assigned(service, tmp_path, capsys):
+    """The infinite price that ``solve`` takes, also from the document that both take."""
+    np.save(tmp_path / "c.npy", RNG.random((3, 4)))
+    document = {"cost": {"type": "npy", "path": "c.npy"}, "options": {"unassigned_cost": np.inf}}
+    (tmp_path / "job.json").write_text(json.dumps(document))
+    for given in ((tmp_path / "c.npy", "--unassigned-cost", "inf"), (tmp_path / "job.json",)):
+        found = []
+        for command in (("solve",), ("submit", "--wait")):
+            assert run(*command, *given, "--json") == 0
+            found.append(record_of(capsys)["fun"])
+        assert found[0] == found[1]

@@ -315,3 +315,21 @@ def test_a_matrix_scanned_in_place_needs_no_cache(api: Any) -> None:
     gated = {"cache": "1kB", "unassigned_cost": 1.0}
     body = {"cost": {"type": "array", "values": wide.tolist()}, "options": gated}
     problem(api.post("/v1/jobs", json=body), 422, "invalid-spec", "/options/cache")
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_rows_that_must_all_be_assigned(api: Any, maximize: bool) -> None:
+    """An infinite price of all rows, as of one: JSON has it as text."""
+    text, price = ("-Infinity", -np.inf) if maximize else ("Infinity", np.inf)
+    options = {"maximize": maximize, "unassigned_cost": text}
+    for costs in (COSTS, COSTS[:, :2]):  # the second has a row that no column is left for
+        expected = bigsap.solve(costs, maximize=maximize, unassigned_cost=price)
+        body = {"cost": {"type": "array", "values": costs.tolist()}, "options": options}
+        job = solved(api, body)
+        assert (job["result"]["status"], job["result"]["objective"]) == (expected.status, expected.fun)
+        assert api.get(job["links"]["self"] + "/spec").json()["options"]["unassigned_cost"] == text
+    wrong = {"unassigned_cost": "-Infinity", "maximize": False}
+    problem(api.post(DRY, json=SQUARE | {"options": wrong}), 422, "invalid-cost", "/options/unassigned_cost")
+    for other in ("1", "NaN", "inf", True):
+        answer = api.post(DRY, json=SQUARE | {"options": {"unassigned_cost": other}})
+        problem(answer, 422, "invalid-spec", "/options/unassigned_cost")

@@ -83,6 +83,12 @@ class Resolver:
             return _load(self.array_folder(ref["array"]) / "data.npy", pointer)
         return _load(jailed(self.settings["stores"], ref["store"], ref["path"], pointer), pointer)
 
+    def value(self, ref: Any, pointer: str) -> Any:
+        """Return what a number, the text of an infinite one, or the reference of an array stands for."""
+        if isinstance(ref, str):
+            return float(ref)
+        return self.array(ref, pointer) if isinstance(ref, (list, dict)) else ref
+
     def array_folder(self, array_id: str) -> Path:
         return self.data / "arrays" / array_id
 

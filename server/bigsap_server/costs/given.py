@@ -95,14 +95,15 @@ def check_given(
 
     def check(group: str, name: str, judge: Callable[[Any], Any]) -> Any:
         """Return what ``judge`` returns of a number or a small array; None for others."""
-        value = ref = (request[group] or {}).get(name)
-        size, pointer = (n, m)[_SIDES[group, name]], pointer_to(group, name)
-        if ref is not None and not isinstance(ref, (int, float)):
+        ref = (request[group] or {}).get(name)
+        size, pointer, few = (n, m)[_SIDES[group, name]], pointer_to(group, name), True
+        if isinstance(ref, (list, dict)):
             facts = resolver.facts(ref, pointer)
             if facts.shape != (size,):
                 needs = "one dimension" if size is None else f"shape {[size]}"
                 raise invalid(f"needs {needs}, got shape {list(facts.shape)}", pointer)
-            value = resolver.array(ref, pointer) if facts.nbytes <= most_bytes else None
+            few = facts.nbytes <= most_bytes
+        value = resolver.value(ref, pointer) if few else None
         try:
             return None if value is None else judge(value)
         except bigsap.CertificateError as error:

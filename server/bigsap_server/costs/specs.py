@@ -101,6 +101,11 @@ def _keep_integer(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     return handler(value)
 
 
+def _keep_infinity(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Return the text of an infinite number, which JSON lacks, as it is."""
+    return value if value in ("Infinity", "-Infinity") else handler(value)
+
+
 def _check_held(value: float) -> float:
     if isinstance(value, int):
         raise ValueError(f"is {value}, which float64 does not hold exactly")
@@ -113,6 +118,13 @@ Number: TypeAlias = Annotated[
     WrapValidator(_keep_integer),
     WrapSerializer(lambda value, handler: value if isinstance(value, int) else handler(value)),
     WithJsonSchema({"type": "number"}),
+]
+#: Such a number, or an infinite one as text.
+NumberOrInfinity: TypeAlias = Annotated[
+    Number,
+    WrapValidator(_keep_infinity),
+    WrapSerializer(lambda value, handler: value if isinstance(value, str) else handler(value)),
+    WithJsonSchema(_NUMBER_SCHEMA),
 ]
 #: A finite number that float64 represents exactly.
 Finite: TypeAlias = Annotated[Number, AfterValidator(_check_held)]
@@ -179,7 +191,7 @@ _OrArray: TypeAlias = Annotated[
 ]
 #: A number or an array; of costs, with integers accepted as numbers; of counts, a whole one >= 0.
 NumberOrArray: TypeAlias = _OrArray[Finite]
-CostOrArray: TypeAlias = _OrArray[Number]
+CostOrArray: TypeAlias = _OrArray[NumberOrInfinity]
 CountOrArray: TypeAlias = _OrArray[Annotated[int, Field(ge=0, lt=2**31)]]
 Shape: TypeAlias = Annotated[
     list[Annotated[int, Field(ge=0, lt=2**53)]],

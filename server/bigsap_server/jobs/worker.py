@@ -168,8 +168,7 @@ class Attempt:
             request = {"assignment": None, "k_best": None, "spread": False, **self.spec}
             check_opened(request, source, resolver, settings.get("threads") or 1)
         for name in ("unassigned_cost", "capacity", "demand"):
-            if isinstance(options[name], (list, dict)):
-                options[name] = resolver.array(options[name], f"/options/{name}")
+            options[name] = resolver.value(options[name], f"/options/{name}")
         limit, every = options.pop("time_limit_s"), options.pop("checkpoint_s")
         given: dict[str, Any] = options | {
             "certify": "pairs" if options["certify"] == "pairs" else True,
