@@ -81,6 +81,7 @@ class Limits(BaseModel):
 # Argument of ``Settings`` that holds the values of a file.
 _OF_A_FILE = "__file__"
 _HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+_SCHEDULER = re.compile(r"((tcp|tls|ucxx?|wss?)://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]):[0-9]{1,5}/?")
 #: Schemes of object stores.
 STORES = ("s3", "gs", "az")
 #: Settings that a running server takes from its file and environment at SIGHUP.
@@ -185,6 +186,13 @@ class Settings(BaseSettings):
                 " '-', each after a slash"
             )
         return found
+
+    @field_validator("scheduler")
+    @classmethod
+    def _address(cls, address: str | None) -> str | None:
+        if address is not None and not _SCHEDULER.fullmatch(address):
+            raise ValueError(f"{address!r} is no address of a scheduler, such as tcp://host:8786")
+        return address
 
     @field_validator("data", "keys", "stores", mode="before")
     @classmethod

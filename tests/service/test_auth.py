@@ -317,6 +317,10 @@ def test_precedence_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "[stores]\nlab = ''",
         "webhook_hosts = ['https://host']",
         "http_rows_hosts = ['host/path']",
+        "scheduler = ''",
+        "scheduler = 'host'",
+        "scheduler = 'tcp://host:87x'",
+        "scheduler = 'http://host:8786'",
     ],
 )
 def test_wrong_settings(tmp_path: Path, text: str) -> None:
@@ -324,6 +328,11 @@ def test_wrong_settings(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     with pytest.raises(ValueError):  # noqa: PT011  each says something else
         load(file)
+
+
+@pytest.mark.parametrize("address", ["tcp://scheduler:8786", "tls://[::1]:8786", "127.0.0.1:8786"])
+def test_addresses_of_schedulers(address: str) -> None:
+    assert load(scheduler=address).scheduler == address
 
 
 @pytest.mark.parametrize(
