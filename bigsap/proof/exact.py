@@ -21,6 +21,7 @@ from bigsap.types import Array
 #: Room for the terms of an expansion. A compact one has at most 42 (2,098 bits of
 #: float64, 53 a term); during additions, many terms may have few bits.
 _TERMS = 64
+_BEYOND = "the sum of the costs leaves float64"
 #: Shorter sums are computed by Python.
 _FEW = 256
 
@@ -134,7 +135,7 @@ def expansion(*vectors: Array | Iterable[float]) -> list[float]:
         else:
             count = accumulate(partials, count, values.ravel())
         if not np.isfinite(partials[:count]).all():
-            raise OverflowRiskError("the sum of the costs leaves float64")
+            raise OverflowRiskError(_BEYOND)
     return [x for x in partials[:count].tolist() if x]
 
 
@@ -164,9 +165,16 @@ def nearest(terms: list[float]) -> float:
 
 
 def down(terms: list[float]) -> float:
-    """Return the largest float that is not above an expansion's sum."""
+    """Return the largest float that is not above an expansion's sum.
+
+    Raises OverflowRiskError when the sum is below all floats.
+    """
     total = _sum(terms)
-    return math.nextafter(total, -math.inf) if _sum([*terms, -total]) < 0 else total
+    if _sum([*terms, -total]) < 0:
+        total = math.nextafter(total, -math.inf)
+        if math.isinf(total):
+            raise OverflowRiskError(_BEYOND)
+    return total
 
 
 def up(terms: list[float]) -> float:
@@ -185,5 +193,5 @@ def _sum(values: list[float]) -> float:
     except OverflowError:
         total = math.inf
     if not math.isfinite(total):
-        raise OverflowRiskError("the sum of the costs leaves float64")
+        raise OverflowRiskError(_BEYOND)
     return total

@@ -175,6 +175,25 @@ def test_what_leaves_float64_is_not_infeasible(which, maximize):
             assert abs(found - best) <= abs(best) / 2**48
 
 
+LEAST = -np.finfo(np.float64).max
+#: The optimum is the least float less 1: its sum is rounded to that float, and its bound to minus infinity.
+BELOW = {
+    "tall": [[0.0, -LEAST], [-1.0, LEAST], [-1.0, -LEAST]],
+    "wide": [[0.0, -LEAST, -1.0], [-1.0, LEAST, -LEAST]],
+    "square": [[LEAST, 0.0], [0.0, -1.0]],
+}
+
+
+@each(which=list(BELOW), method=METHODS, maximize=[False, True])
+def test_bounds_below_the_least_float_are_not_infeasible(which, method, maximize):
+    cost = np.array(BELOW[which]) * (-1 if maximize else 1)
+    with pytest.raises(bigsap.OverflowRiskError, match="float64"):
+        bigsap.solve(cost, method=method, maximize=maximize)
+    rows, columns = bigsap.linear_sum_assignment(cost, maximize)
+    found = sum(map(Fraction, cost[rows, columns].tolist()))
+    assert abs(found - brute_force(cost, maximize)) <= abs(found) / 2**48
+
+
 def _scaled(options):
     if "unassigned_cost" not in options:
         return options
