@@ -40,7 +40,7 @@ from bigsap.run.device_batches import DeviceAnswers, solve_there
 from bigsap.run.small_arrays import suits
 from bigsap.run.small_batches import SmallAnswers, solve_batch
 from bigsap.solve import solve
-from bigsap.sources.missing import parted
+from bigsap.sources.missing import column_names, parted
 from bigsap.sources.sparse.sparse_costs import looks_sparse
 from bigsap.sources.tensors import handed_over, is_tensor, like, on_host, speaks_dlpack
 from bigsap.types import Array
@@ -121,7 +121,7 @@ def solve_many(
     if alone and len(getattr(costs, "shape", ())) > 2:
         costs, alone = list(costs), False
     alone = alone or isinstance(costs, (str, bytes, os.PathLike, Mapping, np.matrix))
-    alone = alone or (hasattr(costs, "ndim") and not costs.ndim)
+    alone = alone or (hasattr(costs, "ndim") and not costs.ndim) or column_names(costs) is not None
     if alone or not iterable:
         raise OptionError(
             f"solve_many needs an iterable of costs, got {type(costs).__name__}; for one problem call solve"

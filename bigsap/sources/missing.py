@@ -87,7 +87,7 @@ def _of_own_types(values: Any) -> Any:
     """Return the rows of a list or the columns of a data frame, which may differ in their number types."""
     if isinstance(values, list):
         return values
-    labels = _labels(values)
+    labels = column_names(values)
     if labels is None:
         return None
     # Names may repeat. The ``columns`` of pyarrow are arrays, those of pandas are found by place.
@@ -98,7 +98,7 @@ def _of_own_types(values: Any) -> Any:
     return map(np.asarray, map(values.__getitem__, labels))
 
 
-def _labels(values: Any) -> Any:
+def column_names(values: Any) -> Any:
     """Return the names of a data frame's columns; None for all else."""
     kind = type(values)
     if hasattr(kind, "column_names"):  # pyarrow
@@ -285,7 +285,7 @@ def _refuse_object(value: Any, where: tuple[Any, ...], name: str, given: Any) ->
         what = f"{kind.__module__}.{what}"
     if not where:
         raise DtypeError(f"{name} is an object of {what}; it must hold real numbers")
-    labels = _labels(given)
+    labels = column_names(given)
     label = None if labels is None else labels[int(where[-1])]
     if isinstance(label, (str, int, tuple)):
         raise DtypeError(f"column {label!r} of {name} holds a {what}; give the columns of real numbers only")

@@ -210,3 +210,14 @@ def test_two_solves_from_different_threads_at_once():
     assert inside == [1, 1]
     for a, b in zip(alone, found, strict=True):
         same(a, b)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_frame_is_one_problem(library):
+    """The columns of a frame, whose iterator gives their names or values, are no problems."""
+    frames = pytest.importorskip(library)
+    make = frames.table if library == "pyarrow" else frames.DataFrame
+    frame = make({"a": [4.0, 2.0], "b": [1.0, 3.0]})
+    with pytest.raises(bigsap.OptionError, match="for one problem call solve"):
+        bigsap.solve_many(frame)
+    assert bigsap.solve_many([frame]).fun.tolist() == [3.0]
