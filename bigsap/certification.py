@@ -119,11 +119,8 @@ def certify(
             check_assignment(found, (n, m), counts, partial=gated is not None)
         limits: dict[str, Any] = {"unassigned_cost": unassigned_cost, "capacity": counts}
         result = solve(source, maximize=maximize, threads=threads, **limits, **options)
-        if result.status == "infeasible" and found is None and gated is None:
-            violator = result.violator
-            return proof.certify_infeasible(
-                source, violator, maximize=maximize, threads=n_threads, capacity=counts
-            )
+        if result.status == "infeasible" and found is None:
+            return result.verify(source, unassigned_cost=unassigned_cost, threads=n_threads)
         return _by_result(proved, result)
 
 

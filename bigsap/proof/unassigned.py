@@ -301,7 +301,8 @@ def verify_gated(
     check_prices(result, gated)
     check_consistency(result)
     if result.status == "infeasible":
-        return verify_infeasible(result, gated, threads)
+        found = verify_infeasible(result, gated, threads)
+        return replace(found, v=found.v[: result.shape[1]])
     n, m = result.shape
     sign = -1 if result.maximize else 1
     bounded = not unknown(result.v) and not unknown(result.u)

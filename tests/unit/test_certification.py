@@ -205,6 +205,22 @@ def test_bound_alone_and_infeasible_problems():
     assert bigsap.certify(-cost, None, maximize=True).bound == -math.inf
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("capacity", [None, [1, 1], [0, 5], 0])
+def test_infeasible_problems_of_rows_that_must_be_assigned(
+    maximize: bool, sparse: bool, capacity: list[int] | int | None
+) -> None:
+    sign = -1.0 if maximize else 1.0
+    cost = sign * np.array([[1, np.inf], [2, np.inf], [3, 4], [5, np.inf]])
+    rows, columns = np.nonzero(np.isfinite(cost))
+    given = bigsap.sparse((rows, columns, cost[rows, columns]), (4, 2)) if sparse else cost
+    prices = sign * np.array([np.inf, np.inf, 1, 1])
+    found = bigsap.certify(given, None, maximize=maximize, unassigned_cost=prices, capacity=capacity)
+    assert (found.fun, found.bound, found.gap) == (None, sign * math.inf, None)
+    assert (found.u.shape, found.v.shape) == ((4,), (2,))
+
+
 def test_options():
     assert bigsap.certify(COST, PERMUTATION, method="ssp", threads=1).bound == pytest.approx(
         float(exact_optimum(COST))
