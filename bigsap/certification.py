@@ -87,12 +87,13 @@ def certify(
     prices: Any = None if isinstance(v, Result) else v
     if result is not None and (result.shape != (n, m) or result.maximize != maximize):
         raise OptionError("v is not valid: it is a result of another shape or sense")
-    pairs_given = zip(("row_ind", "col_ind"), col4row, strict=False) if isinstance(col4row, tuple) else ()
+    pairs_given = zip(("row_ind", "col_ind"), col4row, strict=True) if _is_pairs(col4row) else ()
     for what, numbers in (("col4row", col4row), ("v", prices), ("v_low", v_low), *pairs_given):
         refuse_masked(what, numbers)
         _check_array(what, numbers)
     if prices is None and v_low is not None:
-        raise OptionError("v_low is not valid without v: give both")
+        reason = "without v: give both" if result is None else "with a result as v, which has its own"
+        raise OptionError(f"v_low is not valid {reason}")
     counts = None if capacity is None else counts_of(capacity, m, "capacity", "column")
     found = None if col4row is None else columns_of(col4row, n, m, several=counts is not None)
     gated = None
@@ -156,8 +157,7 @@ def _check_options(options: dict[str, Any]) -> None:
 
 def _check_array(what: str, given: Any) -> None:
     """Raise ShapeError or DtypeError for what numpy cannot convert, such as rows of unequal length."""
-    parts = given if what == "col4row" and isinstance(given, tuple) and len(given) == 2 else (given,)
-    for part in parts:
+    for part in given if what == "col4row" and _is_pairs(given) else (given,):
         if not isinstance(part, np.ndarray):
             parted(part, what)
 
@@ -181,11 +181,16 @@ def columns_of(given: Any, n: int, m: int, *, several: bool) -> Any:
 
     several: a column may take several rows.
     """
-    if isinstance(given, tuple) and len(given) == 2 and is_vector(given[0]):
+    if _is_pairs(given):
         return _of_pairs(np.asarray(given[0]), np.asarray(given[1]), n)
     if shape_of(given) == (n, m):
         return _of_plan(np.asarray(given), several=several)
     return given
+
+
+def _is_pairs(given: Any) -> bool:
+    """Check whether an assignment is ``(row_ind, col_ind)``, and not the columns of two rows."""
+    return isinstance(given, tuple) and len(given) == 2 and is_vector(given[0])
 
 
 def _of_pairs(rows: Array, columns: Array, n: int) -> Array:

@@ -344,18 +344,21 @@ def capped_at_zero(prices: Prices) -> Prices:
     return Prices(np.where(above, 0.0, prices.high), np.where(above, 0.0, prices.low))
 
 
-def complete_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
-    """Return the columns (n,) of a complete assignment; raises CertificateError for anything else."""
-    matching = np.asarray(col4row)
-    if matching.shape != (n,) or (matching.size and matching.dtype.kind not in "iu"):
-        raise CertificateError(
-            f"col4row must be {n} integers, got {matching.dtype} of shape {matching.shape}"
-        )
-    outside = np.flatnonzero((matching < -1) | (matching >= m))
+def columns_in_range(col4row: npt.ArrayLike, n: int, m: int) -> Array:
+    """Return the columns (n,) of rows, each -1 or one of m; raises CertificateError for anything else."""
+    columns = np.asarray(col4row)
+    if columns.shape != (n,) or (columns.size and columns.dtype.kind not in "iu"):
+        raise CertificateError(f"col4row must be {n} integers, got {columns.dtype} of shape {columns.shape}")
+    outside = np.flatnonzero((columns < -1) | (columns >= m))
     if outside.size:
         row = int(outside[0])
-        raise CertificateError(f"row {row} is assigned to column {matching[row]}, outside 0..{m - 1}")
-    matching = matching.astype(np.intp)  # large unsigned numbers would wrap
+        raise CertificateError(f"row {row} is assigned to column {columns[row]}, outside 0..{m - 1}")
+    return columns.astype(np.intp)  # large unsigned numbers would wrap
+
+
+def complete_matching(col4row: npt.ArrayLike, n: int, m: int) -> Array:
+    """Return the columns (n,) of a complete assignment; raises CertificateError for anything else."""
+    matching = columns_in_range(col4row, n, m)
     columns = matching[matching >= 0]
     counts = np.bincount(columns, minlength=1)
     if counts.max() > 1:

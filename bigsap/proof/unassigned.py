@@ -18,7 +18,13 @@ import numpy.typing as npt
 
 from bigsap.errors import CertificateError
 from bigsap.proof import scan
-from bigsap.proof.certificate import Certificate, capped_at_zero, certificate_of, checked_prices
+from bigsap.proof.certificate import (
+    Certificate,
+    capped_at_zero,
+    certificate_of,
+    checked_prices,
+    columns_in_range,
+)
 from bigsap.proof.claim import Claim
 from bigsap.proof.conclusion import conclude
 from bigsap.proof.listed import take_pairs
@@ -270,14 +276,7 @@ def partial_matching(col4row: npt.ArrayLike, n: int, m: int, capacity: Array | N
 
     capacity: (m,) rows that each column may take; None: one.
     """
-    matching = np.asarray(col4row)
-    if matching.shape != (n,) or (n and matching.dtype.kind not in "iu"):
-        raise CertificateError(f"col4row must be {n} integers")
-    outside = np.flatnonzero((matching < -1) | (matching >= m))
-    if outside.size:
-        row = int(outside[0])
-        raise CertificateError(f"row {row} is assigned to column {matching[row]}, outside 0..{m - 1}")
-    matching = matching.astype(np.intp)  # large unsigned numbers would wrap
+    matching = columns_in_range(col4row, n, m)
     counts = np.bincount(matching[matching >= 0], minlength=m)
     most = 1 if capacity is None else capacity
     if (counts > most).any():

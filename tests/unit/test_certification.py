@@ -230,8 +230,25 @@ def test_options():
             bigsap.certify(COST, PERMUTATION, **{name: given})
     with pytest.raises(OptionError, match="v_low"):
         bigsap.certify(COST, PERMUTATION, None, np.zeros(6))
+    with pytest.raises(OptionError, match="a result as v, which has its own"):
+        bigsap.certify(COST, PERMUTATION, bigsap.solve(COST), np.zeros(6))
     with pytest.raises(TypeError, match="treads"):
         bigsap.certify(COST, PERMUTATION, treads=2)
+
+
+@pytest.mark.parametrize("options", [{}, {"unassigned_cost": 9}, {"capacity": 1}])
+def test_two_whole_numbers_are_the_columns_of_two_rows(options: dict[str, int]) -> None:
+    assert bigsap.certify(COST[:2], (4, 1), **options).fun == COST[0, 4] + COST[1, 1]
+    assert bigsap.certify(COST[:2], ([0, 1], [4, 1]), **options).fun == COST[0, 4] + COST[1, 1]
+
+
+@pytest.mark.parametrize("options", [{}, {"unassigned_cost": 9}, {"capacity": 1}])
+def test_what_is_no_assignment_is_named(options: dict[str, int]) -> None:
+    ranked = bigsap.solve_k_best(COST, 1)[0]
+    with pytest.raises(bigsap.ShapeError, match="col4row"):
+        bigsap.certify(COST, ranked, **options)
+    with pytest.raises(bigsap.CertificateError, match=r"6 integers, got float64 of shape \(5,\)"):
+        bigsap.certify(COST, np.zeros(5), **options)
 
 
 def test_scipys_answer_and_empty_problems():
