@@ -34,7 +34,7 @@ from bigsap.row_cache import RowCache
 from bigsap.run.fingerprint import identity_of_ranking
 from bigsap.solve import asked_again, solve, solve_and
 from bigsap.sources import as_source
-from bigsap.sources.base import CostSource, in_sense, intact_throughout
+from bigsap.sources.base import CostSource, in_sense, intact_throughout, integral
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.strategies.k_best_found import Found, Known
 from bigsap.strategies.k_best_lists import Task
@@ -376,7 +376,8 @@ def _compare(found: Assignments, solved: Solved, *, maximize: bool) -> None:
 def _none(given: _Given, status: Status) -> Assignments:
     """Return the ranking of a solve that was stopped, or found that there is no assignment."""
     n, m = (int(size) for size in given.source.shape)
-    costs = np.empty(0, np.int64 if given.source.dtype.kind in "iu" else np.float64)
+    whole_costs = integral(given.source if given.gated is None else given.gated)
+    costs = np.empty(0, np.int64 if whole_costs else np.float64)
     none = status == Status.INFEASIBLE
     return Assignments(costs, np.empty((0, n), np.intp), given.maximize, (n, m), none, status=status)
 

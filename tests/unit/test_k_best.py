@@ -249,6 +249,15 @@ def test_infeasible_and_empty_problems():
     assert (found.costs.tolist(), found.complete) == ([4.5], True)
 
 
+def test_no_costs_have_the_type_of_costs():
+    whole = bigsap.sparse(([0, 1], [0, 0], np.array([3, 4])), (2, 2))
+    for given, kind in ((whole, np.int64), (bigsap.sparse({(0, 0): 1.5}, (2, 2)), np.float64)):
+        assert bigsap.solve_k_best(given, 2).costs.dtype == kind
+    for prices, kind in (([8, 9], np.int64), ([np.inf, np.inf], np.float64)):
+        found = bigsap.solve_k_best(whole, 2, unassigned_cost=prices, time_limit=0)
+        assert (len(found), found.costs.dtype) == (0, kind)
+
+
 @pytest.mark.parametrize("k", [0, -1, 1.5, None, "3", True])
 def test_k_is_refused(k):
     with pytest.raises(OptionError, match="k must be an integer"):
