@@ -38,6 +38,11 @@ class Problem:
         return int(n), int(m)
 
     @property
+    def given_shape(self) -> tuple[int, int]:
+        """The shape with the user's rows first, for messages."""
+        return self.shape[::-1] if self.transposed else self.shape
+
+    @property
     def sign(self) -> int:
         return -1 if self.maximize else 1
 

@@ -63,9 +63,11 @@ def arithmetic_of(problem: Problem) -> Arithmetic:
     if spare >= 0 and max(abs(low), abs(high)) < 2**53:
         return Arithmetic(np.dtype(np.float64), 2.0 ** -min(spare, 40))
     if reach > 2 * S.infinity(np.dtype(np.int64)):
+        first, last = sorted((problem.sign * low, problem.sign * high))
         raise OverflowRiskError(
-            f"the costs range from {low} to {high}: exact sums over a problem of shape {problem.shape}"
-            " need a smaller range of integers; scale them down, or convert them to float64"
+            f"the costs range from {first} to {last}: exact sums over a problem of shape"
+            f" {problem.given_shape} need a smaller range of integers;"
+            " scale them down, or convert them to float64"
         )
     return Arithmetic(np.dtype(np.int64), 1.0)
 

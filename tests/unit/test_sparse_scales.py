@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -32,3 +33,13 @@ def test_bids_that_would_not_move_a_price_are_not_made(size: float, maximize: bo
         found = bigsap.solve(given, maximize=maximize, callback=stop, callback_rows=1000)
         assert found.status == "optimal"
         assert not judge(Truth(sign * cost, maximize), found).faults
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_a_range_that_is_too_large_is_named_as_it_was_given(maximize: bool) -> None:
+    low, high = 2**58, 2**61
+    given = sparse(([0, 1, 2, 3], [0, 1, 0, 1], np.array([low, high, low + 1, low + 2])), (4, 2))
+    for costs in (given, given.transposed()):
+        shape = re.escape(str(tuple(costs.shape)))
+        with pytest.raises(bigsap.OverflowRiskError, match=f"from {low} to {high}: .* of shape {shape} need"):
+            bigsap.solve(costs, maximize=maximize)

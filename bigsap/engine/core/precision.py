@@ -83,10 +83,9 @@ def refuse_large(problem: Problem, row: int, costs: Array, limit: int, *, usual:
         raise LargeCosts
     column = int(costs.argmin() if -low > limit else costs.argmax())
     i, j = (column, row) if problem.transposed else (row, column)
-    shape = problem.shape[::-1] if problem.transposed else problem.shape
     raise OverflowRiskError(
         f"cost[{i}, {j}] is {int(costs[column])}: exact sums over a problem of shape"
-        f" {shape} need integer costs within +-{limit}; scale them down, or convert"
+        f" {problem.given_shape} need integer costs within +-{limit}; scale them down, or convert"
         " them to float64",
         i,
         j,
