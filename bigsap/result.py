@@ -119,6 +119,7 @@ class Result:
     capacity: (m,) int64, how many rows each column may take, if that was given: ``col4row`` then
         names a column several times, ``row4col`` is None, and ``rows_of(j)`` lists a column's rows. v
         is one price a column, which counts ``capacity[j]`` times in the bound; 0 where room is left.
+        Numbers beyond 2**31 - 2 count as that, here and in ``demand``.
     demand: (n,) int64, how many columns each row takes, if that was given: ``col4row`` is then None,
         ``pairs()`` lists the pairs. u is one price a row, which counts ``demand[i]`` times.
         With ``unassigned_cost`` each place of a row may stay open at the price, which counts in ``fun``.

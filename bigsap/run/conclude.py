@@ -19,6 +19,7 @@ from bigsap.run.stats import last_report, solve_stats
 from bigsap.sources.base import CostSource
 from bigsap.sources.clipped import ClippedCosts
 from bigsap.sources.constant import infinities
+from bigsap.sources.repeated import total_stated
 from bigsap.sources.sparse.by_rows import ByRows
 from bigsap.strategies.orientation import exchanged, inverse, rows_outside
 from bigsap.types import Array
@@ -158,7 +159,7 @@ def explain(violator: Array, demand: Array | None = None) -> str:
     shown = ", ".join(map(str, violator[:8].tolist())) + (", ..." if violator.size > 8 else "")
     if demand is not None:
         return (
-            f"The problem is infeasible: rows [{shown}] demand {int(demand[violator].sum())} columns, and"
+            f"The problem is infeasible: rows [{shown}] demand {total_stated(demand[violator])} columns, and"
             " together have too few that are not forbidden."
         )
     if violator.size == 1:

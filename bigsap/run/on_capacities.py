@@ -35,6 +35,7 @@ from bigsap.sources.repeated import (
     no_more_than_listed,
     repeat_columns,
     repeat_rows,
+    total_stated,
 )
 from bigsap.strategies import ON_COLUMNS
 from bigsap.types import Array
@@ -123,7 +124,7 @@ class _OneSolve:
         n, _ = self.shape
         start = self._start()
         if int(capacity.sum()) < n and self.asked["unassigned_cost"] is None:
-            return self._too_few(np.arange(n), n, int(capacity.sum()), capacity=capacity)
+            return self._too_few(np.arange(n), str(n), int(capacity.sum()), capacity=capacity)
         contracted = self._contracted(capacity, None, start)
         if contracted is not None:
             return contracted
@@ -196,11 +197,11 @@ class _OneSolve:
         if price is not None:
             prices = ClippedCosts(self.source, price, maximize=self.options.maximize).prices
             needed = np.where(np.isinf(prices), demand, 0)
-            _refuse_many_places(demand, m)
-        wanted = int(needed.sum())
-        if wanted > m:
-            result = self._too_few(np.flatnonzero(needed), wanted, m, demand=demand)
+        if int(needed.sum()) > m:
+            result = self._too_few(np.flatnonzero(needed), total_stated(needed), m, demand=demand)
             return replace(result, unassigned_cost=prices)
+        if price is not None:
+            _refuse_many_places(demand, m)
         contracted = self._contracted(None, demand, start)
         if contracted is not None:
             return contracted
@@ -243,7 +244,7 @@ class _OneSolve:
         limit = self.asked["time_limit"]
         return None if limit is None else max(0.0, float(limit) - (time.perf_counter() - self.clock))
 
-    def _too_few(self, rows: Array, wanted: int, places: int, **counts: Any) -> Result:
+    def _too_few(self, rows: Array, wanted: str, places: int, **counts: Any) -> Result:
         """Return the infeasible result of rows that need more places than there are."""
         result = Result.from_assignment(
             None,
@@ -270,8 +271,8 @@ def _refuse_many_places(demand: Array, m: int) -> None:
     if int(beyond.sum()) > _MOST_OPEN:
         row = int(beyond.argmax())
         raise OptionError(
-            f"demand[{row}] is {demand[row]}, but there are {m} columns: places beyond them always stay open;"
-            f" ask for {m} at most"
+            f"demand[{row}] is {total_stated(demand[[row]])}, but there are {m} columns: places beyond them"
+            f" always stay open; ask for {m} at most"
         )
 
 

@@ -58,6 +58,11 @@ def counts_of(value: Any, size: int, name: str, what: str) -> Array:
     return found
 
 
+def total_stated(counts: Array) -> str:
+    """Return the sum of counts for a message, which does not give a limited number as the user's."""
+    return f"{'at least ' if (counts == _MOST).any() else ''}{int(counts.sum())}"
+
+
 def _at_most(count: Any) -> Any:
     """Return a whole number of any size as one that 64 bits hold; anything else as it is."""
     whole = isinstance(count, int) and not isinstance(count, bool)

@@ -86,3 +86,18 @@ def test_a_price_too_large_for_exact_sums_is_named_as_a_price(
     with pytest.raises(bigsap.OverflowRiskError, match=f"^unassigned_cost of row 1 is {2**60}: ") as raised:
         bigsap.solve(np.ones(shape, np.int64), unassigned_cost=prices, **counts)
     assert (raised.value.row, raised.value.column) == (1, None)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("many", [2**24 + 4, 2**31 - 2, 2**40])
+def test_a_huge_demand_that_must_be_met_is_infeasible(many: int, maximize: bool) -> None:
+    """Its places do not stay open. Numbers that are beyond the limit are not named as the limit."""
+    stated = f"at least {2**31 - 2}" if many >= 2**31 - 2 else str(many)
+    cost, must = np.ones((2, 3)), -np.inf if maximize else np.inf
+    for price in (None, must, [must, 1]):
+        found = bigsap.solve(cost, demand=[many, 0], unassigned_cost=price, maximize=maximize)
+        assert (found.status, found.violator[0]) == ("infeasible", 0)
+        assert f"need {stated} places" in found.message
+        found.verify(cost, unassigned_cost=price)
+    with pytest.raises(bigsap.OptionError, match=rf"demand\[1\] is {stated}, but there are 3 columns"):
+        bigsap.solve(cost, demand=[1, many], unassigned_cost=1, maximize=maximize)
