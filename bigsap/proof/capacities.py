@@ -24,7 +24,7 @@ from bigsap.proof.pair_costs import listed_costs, read_pair_costs
 from bigsap.proof.row_minima import Prices, RowMinima, whole
 from bigsap.proof.row_pass import BLOCK_BYTES
 from bigsap.proof.unassigned import at_most_prices, certify_gated, check_prices, partial_matching
-from bigsap.proof.verify import check_duals, check_values, unknown, verify_infeasible
+from bigsap.proof.verify import check_duals, check_values, refuse_nan, unknown, verify_infeasible
 from bigsap.proof.weights import shifted_weighted
 from bigsap.sources.base import CostSource, Sparse, integral
 from bigsap.sources.clipped import ClippedCosts
@@ -291,6 +291,10 @@ def _check_fields(result: Claim) -> None:
             raise CertificateError(f"{name} of the result is not {size} whole numbers")
     if result.u.shape != (n,) or result.v.shape != (m,):
         raise CertificateError("u or v does not have the length of its side")
+    refuse_nan(result)
+    side = "col4row" if result.demand is None else "row4col"
+    if getattr(result, side) is None:
+        raise CertificateError(f"{side} is missing")
     if result.demand is None:
         (rows,) = np.nonzero(result.col4row >= 0)
         if not (

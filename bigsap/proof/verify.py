@@ -65,9 +65,20 @@ def unknown(dual: Array) -> bool:
     return dual.size > 0 and bool(np.isnan(dual).all())
 
 
+def refuse_nan(result: Claim) -> None:
+    """Raise CertificateError where cost, bound or gap is NaN, which no comparison finds."""
+    for name in ("fun", "bound", "gap"):
+        value = getattr(result, name)
+        if isinstance(value, float) and math.isnan(value):
+            raise CertificateError(f"{name} is NaN")
+
+
 def check_consistency(result: Claim) -> None:
     """Check that the fields are consistent, without reading costs."""
     n, m = result.shape
+    refuse_nan(result)
+    if result.col4row is None or result.row4col is None:
+        raise CertificateError("col4row or row4col is missing, but rows and columns take one partner each")
     if result.col4row.shape != (n,) or result.row4col.shape != (m,):
         raise CertificateError("col4row or row4col does not have the length of its side")
     if result.u.shape != (n,) or result.v.shape != (m,):

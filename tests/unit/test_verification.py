@@ -86,6 +86,34 @@ def test_false_claims_are_found(claim, kind, shape, maximize):
         dataclasses.replace(res, **change(res)).verify(cost)
 
 
+@pytest.mark.parametrize("name", ["fun", "bound", "gap"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"unassigned_cost": 0.5},
+        {"capacity": 2},
+        {"capacity": 2, "unassigned_cost": 0.5},
+        {"demand": [1, 0, 2, 1, 1, 1]},
+        {"objective": "bottleneck"},
+    ],
+)
+def test_numbers_that_are_nan_are_false_claims(options, name):
+    cost = cost_of("real")
+    res = bigsap.solve(cost, **options)
+    with pytest.raises(CertificateError, match=f"{name} is (nan|NaN)"):
+        dataclasses.replace(res, **{name: np.nan}).verify(cost)
+
+
+@pytest.mark.parametrize("options", [{"capacity": 2}, {"demand": [1, 0, 2, 1, 1, 1]}])
+def test_columns_of_capacities_are_no_claim_without_these(options):
+    cost = cost_of("real")
+    res = bigsap.solve(cost, **options)
+    for change in ({"capacity": None, "demand": None}, {"capacity": res.demand, "demand": res.capacity}):
+        with pytest.raises(CertificateError, match="is missing"):
+            dataclasses.replace(res, **change).verify(cost)
+
+
 def test_an_incomplete_assignment_is_found():
     res = solved(cost_of("real"))
     col4row, row4col = res.col4row.copy(), res.row4col.copy()
