@@ -152,8 +152,14 @@ def begin(path: str | os.PathLike[str], facts: Mapping[str, Any], saved: Saved |
 def write_first(path: str | os.PathLike[str], facts: Mapping[str, Any], snapshot: Mapping[str, Any]) -> None:
     """Do as ``write``. Raises CheckpointError if the file at ``path`` is no checkpoint: it would be lost."""
     if os.path.isfile(path):
-        with open(path, "rb") as file:
-            head = file.read(len(MAGIC))
+        try:
+            with open(path, "rb") as file:
+                head = file.read(len(MAGIC))
+        except OSError as error:
+            reason = f"the file there cannot be read: {error.strerror}"
+            raise type(error)(
+                error.errno, f"the checkpoint cannot be written: {reason}", str(path)
+            ) from error
         if head not in (b"", MAGIC):
             text = "is no BigSAP checkpoint, and would be replaced; name another file"
             raise CheckpointError(f"{os.fspath(path)}: {text}")

@@ -120,8 +120,9 @@ def _options(given: object, file: Path) -> dict[str, Any]:
             raise InputError(f"{file}: /options/{key}: must be true or false, got {_kind_name(value)}")
         elif value is not None:
             place = _Place(file.parent, f"{file}: /options/{key}")
-            is_array = known[key].kind in ARRAYS and isinstance(value, (list, Mapping))
-            found[known[key].name] = _array(value, place) if is_array else value
+            if known[key].kind in ARRAYS:
+                value = _number_or_array(value, place)
+            found[known[key].name] = value
     return found
 
 
@@ -196,6 +197,13 @@ def _costs(value: object, place: _Place) -> list[CostSource]:
     if not isinstance(value, list):
         raise InputError(f"{place.pointer}: must be a list of costs, got {_kind_name(value)}")
     return [_cost(term, replace(place, pointer=f"{place.pointer}/{k}")) for k, term in enumerate(value)]
+
+
+def _number_or_array(value: object, place: _Place) -> object:
+    """Return a number, with the text of an infinite one, which JSON lacks, converted; or an array."""
+    if value in ("Infinity", "-Infinity"):
+        return float(str(value))
+    return _array(value, place) if isinstance(value, (list, Mapping)) else value
 
 
 def _array(value: object, place: _Place) -> Array:

@@ -178,7 +178,7 @@ def down(terms: list[float]) -> float:
 
 
 def up(terms: list[float]) -> float:
-    """Return the smallest float that is not below an expansion's sum."""
+    """Return the smallest float that is not below an expansion's sum. Raises as ``down``."""
     return -down([-x for x in terms])
 
 

@@ -171,8 +171,8 @@ def _searched_again(run: Run, outcome: Outcome, certificate: Certificate) -> Con
 def _refuse_changed(run: Run, outcome: Outcome, certificate: Certificate) -> None:
     """Raise CertificateError if costs of assigned pairs differ when they are read again.
 
-    Unless the costs change, only rounding can leave a gap at the optimum. Those of points, of low rank
-    and of matrices in memory do not, and are not read once more.
+    Unless the costs change, only rounding can leave a gap at the optimum. Costs of points and of low rank
+    cannot change, and those of a matrix in memory only if the caller writes to it: they are not read again.
     """
     if boundable(run.reading.source) is not None or in_memory(run.reading.source):
         return

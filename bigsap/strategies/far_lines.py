@@ -18,7 +18,7 @@ from bigsap import policy
 from bigsap.problem import Problem
 from bigsap.proof.exact import down, expansion, two_sum, up
 from bigsap.sources.arrays.matrix import ArraySource
-from bigsap.strategies.start.outliers import middles, outlying_lines, quartiles
+from bigsap.strategies.start.outliers import low_middle_high, middles, outlying_lines
 from bigsap.types import Array
 
 #: Costs of far lines that are looked at together.
@@ -155,7 +155,7 @@ def _far(features: Array) -> Array:
     if not np.isfinite(features).all():
         return np.empty(0, np.intp)
     middle = middles(features)
-    low, usual, high = quartiles(middle, 0.25)
+    low, usual, high = low_middle_high(middle, 0.25)
     if not high > low:
         return np.empty(0, np.intp)
     far = np.flatnonzero(np.abs(middle - usual) > policy.OUTLYING * (high - low))

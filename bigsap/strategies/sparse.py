@@ -52,8 +52,8 @@ _LOOK, _FREE_SHARE, _LONG_AUCTION = 8, 1 / 64, 6
 _RAISE, _LONGER = 32.0, 4
 #: Where many columns are still free then, prices have far to fall: epsilon becomes this share of the range of
 #: costs, though at most so many times larger, and falls by this divisor. Points and their nearest of another
-#: sample, 100,000 rows, take 193 scans a row for 365. A few rows that go round a ring of pairs would take ten
-#: times as many as with ``_RAISE``.
+#: sample, 100,000 rows, take 193 scans a row, without it 365. A few rows that go round a ring of pairs would
+#: take ten times as many as with ``_RAISE``.
 _WIDE_SHARE, _WIDEST, _WIDE_DIVIDE = 1 / 32, 2.0**20, 3.0
 #: Layers of paths by which the first look decides whether a complete assignment exists; four times as
 #: many the next time. In layered graphs hundreds are needed, and a larger epsilon is faster.
@@ -276,7 +276,7 @@ class SparseSearch:
         course = self.course
         free = int((self.state.row_of_column == S.FREE).sum())
         look = self._long(_LOOK * _LONGER**course.raised)
-        if not course.looked and free < _FREE_SHARE * self._problem.shape[1]:
+        if not course.looked and free < max(2, _FREE_SHARE * self._problem.shape[1]):
             # Few rows are left, so few layers decide; an auction would go on raising prices.
             if not course.feasible and not self._is_feasible(_EARLY_LAYERS):
                 return False
@@ -290,9 +290,13 @@ class SparseSearch:
         if not course.looked:
             low, high = extent(self._problem)
             wide = min(_WIDE_SHARE * float(high - low) * abs(self._scale), _WIDEST * course.epsilon)
+            if grid := self._arithmetic.grid:
+                wide = float(np.floor(wide / grid) * grid)
         if wide > _RAISE * course.epsilon:
+            # The epsilon that was too small is the last: smaller ones, planned before, take longer.
+            left = course.left if course.divide == _WIDE_DIVIDE else 1
             course.divide = _WIDE_DIVIDE
-            course.left = 1 + math.ceil(math.log(wide / course.epsilon, course.divide))
+            course.left = left + math.ceil(math.log(wide / course.epsilon, course.divide))
             course.epsilon = wide
         else:
             course.epsilon *= _RAISE

@@ -81,7 +81,9 @@ class Limits(BaseModel):
 # Argument of ``Settings`` that holds the values of a file.
 _OF_A_FILE = "__file__"
 _HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
-_SCHEDULER = re.compile(r"((tcp|tls|ucxx?|wss?)://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]):[0-9]{1,5}/?")
+_SCHEDULER = re.compile(
+    r"((tcp|tls|ucxx?|wss?)://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]):(?P<port>[0-9]{1,5})/?"
+)
 #: Schemes of object stores.
 STORES = ("s3", "gs", "az")
 #: Settings that a running server takes from its file and environment at SIGHUP.
@@ -190,7 +192,8 @@ class Settings(BaseSettings):
     @field_validator("scheduler")
     @classmethod
     def _address(cls, address: str | None) -> str | None:
-        if address is not None and not _SCHEDULER.fullmatch(address):
+        found = None if address is None else _SCHEDULER.fullmatch(address)
+        if address is not None and (found is None or not 0 < int(found["port"]) < 65536):
             raise ValueError(f"{address!r} is no address of a scheduler, such as tcp://host:8786")
         return address
 

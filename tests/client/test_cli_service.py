@@ -407,9 +407,11 @@ def test_a_new_key_fits_the_file_of_keys(tmp_path, capsys):
 def test_rows_that_must_all_be_assigned(service, tmp_path, capsys):
     """The infinite price that ``solve`` takes, also from the document that both take."""
     np.save(tmp_path / "c.npy", RNG.random((3, 4)))
-    document = {"cost": {"type": "npy", "path": "c.npy"}, "options": {"unassigned_cost": np.inf}}
-    (tmp_path / "job.json").write_text(json.dumps(document))
-    for given in ((tmp_path / "c.npy", "--unassigned-cost", "inf"), (tmp_path / "job.json",)):
+    for name, price in (("bare", np.inf), ("text", "Infinity")):
+        document = {"cost": {"type": "npy", "path": "c.npy"}, "options": {"unassigned_cost": price}}
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    documents = [(tmp_path / "bare.json",), (tmp_path / "text.json",)]
+    for given in ((tmp_path / "c.npy", "--unassigned-cost", "inf"), *documents):
         found = []
         for command in (("solve",), ("submit", "--wait")):
             assert run(*command, *given, "--json") == 0

@@ -320,6 +320,8 @@ def test_precedence_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "scheduler = ''",
         "scheduler = 'host'",
         "scheduler = 'tcp://host:87x'",
+        "scheduler = 'tcp://host:0'",
+        "scheduler = 'tcp://host:65536'",
         "scheduler = 'http://host:8786'",
     ],
 )

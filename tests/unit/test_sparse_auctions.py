@@ -10,7 +10,10 @@ import scipy.sparse
 import scipy.spatial
 
 import bigsap
+from bigsap.problem import Problem
+from bigsap.sources import as_source
 from bigsap.strategies import sparse as strategy
+from bigsap.strategies.sparse_pairs import arithmetic_of
 
 
 def two_samples(n: int) -> scipy.sparse.csr_array:
@@ -64,6 +67,18 @@ def test_a_huge_cost_makes_no_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = both(cost, monkeypatch)
     assert found.stats["rows_scanned"] < 2 * usual["rows_scanned"]
     assert len(found.stats["phases"]) <= len(usual["phases"]) + 8
+
+
+def test_epsilons_of_whole_numbers_lie_on_the_grid_of_prices() -> None:
+    """On which float64 adds prices of these costs without rounding."""
+    cost = two_samples(6000)
+    cost.data = np.rint(cost.data * 1e12).astype(np.int64)
+    grid = arithmetic_of(Problem(as_source(cost))).grid
+    found = bigsap.solve(cost)
+    assert found.gap == 0
+    first = found.stats["phases"][0]["epsilon"]
+    assert first == (cost.data.max() - cost.data.min()) / 32 // grid * grid
+    assert all(phase["epsilon"] % grid == 0 for phase in found.stats["phases"])
 
 
 def test_one_row_that_goes_round_a_ring_does_not_make_epsilon_as_large(

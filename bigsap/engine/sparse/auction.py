@@ -124,7 +124,8 @@ def bid(p: Pairs, s: Matching, epsilon: float, most_scans: int, budget: int) -> 
 
     A few rows form a ring and bid in turn, so that what a scan reads is fetched during the scans before
     it. A row that loses its column takes the place of the row that won it. Returns earlier, between two
-    rows, at ``most_scans`` scans in all and after ``budget`` entries. Every row has an entry.
+    rows, at ``most_scans`` scans in all and after ``budget`` entries. Every row has an entry,
+    and none has a price of its own.
     """
     at, v, queue, ring = s.at, s.v, s.queue, s.late
     infinity = p.infinity
@@ -144,7 +145,7 @@ def bid(p: Pairs, s: Matching, epsilon: float, most_scans: int, budget: int) -> 
         entries += end - begin
         low, second, best, column = infinity, infinity, begin, FREE
         for k in range(begin, end):
-            # Selections: the processor would guess every third branch wrongly, half of the time of a scan.
+            # No branches: every third would be mispredicted, half of the time of a scan.
             j = p.ids[k]
             tau = signed(p, k) - v[j]
             less = tau < low

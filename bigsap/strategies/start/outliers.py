@@ -66,8 +66,11 @@ def middles(features: Array) -> Array:
     return np.partition(features, half, axis=1)[:, half]
 
 
-def quartiles(sizes: Array, share: float) -> tuple[Array, Array, Array]:
-    """Return the size that ``share`` of sizes (n,) are at most, the median, and that of the rest. O(n)."""
+def low_middle_high(sizes: Array, share: float) -> tuple[Array, Array, Array]:
+    """Return the sizes (n,) between which all but ``share`` at each end lie, and the upper median. O(n).
+
+    The median comes second.
+    """
     few, half = int(share * sizes.size), sizes.size // 2
     last = sizes.size - 1 - few
     ordered = np.partition(sizes, (few, half, last))
@@ -84,7 +87,7 @@ def outlying_lines(features: Array, times: float) -> Array:
     if len(features) < policy.OUTLIERS_AMONG or not np.isfinite(features).all():
         return no_ids()
     middle = middles(features)
-    low, usual_one, high = quartiles(middle, 1 / policy.FEW_OUTLIERS)
+    low, usual_one, high = low_middle_high(middle, 1 / policy.FEW_OUTLIERS)
     extent = high - low
     if not extent > 0:
         return no_ids()
